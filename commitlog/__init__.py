@@ -1,0 +1,1 @@
+"""commitlog: the commit layer for object stores."""

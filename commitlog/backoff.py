@@ -1,0 +1,52 @@
+"""How long to wait before trying again: exponential with full jitter, bounded in tries and time.
+
+Imports nothing of the project but the `Clock` port.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from attrs import field, frozen, validators
+
+from commitlog.clock import Clock
+
+__all__ = ["Backoff"]
+
+
+@frozen(kw_only=True)
+class Backoff:
+    """A retry policy.
+
+    Args:
+        base: longest first pause, in seconds.
+        cap: longest pause ever, in seconds.
+        tries: how often the operation is tried in all, the first included.
+        random: source of the jitter; pass a seeded one for a reproducible run.
+
+    Full jitter (a pause drawn evenly from zero to the exponential bound) is what spreads a herd
+    best: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Thread-safe.
+
+    >>> from commitlog.testing import ManualClock
+    >>> clock = ManualClock()
+    >>> [attempt for attempt in Backoff(tries=3).attempts(clock)]
+    [0, 1, 2]
+    """
+
+    base: float = field(default=0.05, validator=validators.gt(0))
+    cap: float = field(default=5.0, validator=validators.gt(0))
+    tries: int = field(default=8, validator=validators.ge(1))
+    random: random.Random = field(factory=random.Random, eq=False, repr=False)
+
+    def pause(self, attempt: int) -> float:
+        """Return the pause in seconds after failed attempt number `attempt` (from 0)."""
+        bound: float = min(self.cap, self.base * 2.0 ** min(attempt, 60))
+        return self.random.uniform(0, bound)
+
+    def attempts(self, clock: Clock) -> Iterator[int]:
+        """Yield 0, 1, 2, … up to `tries`, sleeping on `clock` between them."""
+        for attempt in range(self.tries):
+            if attempt:
+                clock.sleep(self.pause(attempt - 1))
+            yield attempt

@@ -1,0 +1,168 @@
+"""The one tree of errors, told apart by what the caller now knows.
+
+Three things can be true after a mutation, and the class says which:
+
+* it returned: the mutation happened;
+* it raised anything but `OutcomeUnknown`: **nothing happened**, and nothing will;
+* it raised `OutcomeUnknown`: it may have happened, or may still happen. Clean nothing up.
+
+Imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccessDenied",
+    "AlreadyExists",
+    "BucketNotFound",
+    "CommitError",
+    "ConfigurationError",
+    "Conflict",
+    "CorruptRecord",
+    "FormatTooNew",
+    "InvalidPath",
+    "JobAborted",
+    "JobAlreadyCommitted",
+    "LeaseTimeout",
+    "NotFound",
+    "NotSupported",
+    "OutcomeUnknown",
+    "PreconditionFailed",
+    "RequestExpired",
+    "TableNotFound",
+    "TransactionCanceled",
+    "Unavailable",
+    "WrongTableSchema",
+]
+
+
+class CommitError(Exception):
+    """Root of every error that this library raises on purpose."""
+
+
+# -- what was asked for cannot be ---------------------------------------------------------------
+
+
+class ConfigurationError(CommitError, ValueError):
+    """A URL, an option or a combination of settings is wrong. Nothing was sent; correct the call."""
+
+
+class InvalidPath(CommitError, ValueError):
+    """A path is empty, absolute, escapes the root, or cannot be stored there. Nothing was sent."""
+
+
+class NotSupported(CommitError, NotImplementedError):
+    """This store or table cannot do what was asked, and no safe substitute is configured.
+
+    Nothing was sent. The message names the setting that would make it possible.
+    """
+
+
+class AccessDenied(CommitError, PermissionError):
+    """The service refused the credentials, or they lack a permission. Nothing happened."""
+
+
+# -- what was asked for did not hold -------------------------------------------------------------
+
+
+class NotFound(CommitError, FileNotFoundError):
+    """There is no object under that path (or no upload under that id). Nothing happened."""
+
+
+class BucketNotFound(NotFound):
+    """The bucket or root directory does not exist. Create it, or correct the URL."""
+
+
+class TableNotFound(NotFound):
+    """The table does not exist. Create it with ``commitlog table create URL``."""
+
+
+class AlreadyExists(CommitError, FileExistsError):
+    """Something is already there, and the caller asked for it to be absent. Nothing happened."""
+
+
+class PreconditionFailed(CommitError):
+    """The object or item is no longer what the caller had seen. Nothing happened; read it again."""
+
+
+class TransactionCanceled(PreconditionFailed):
+    """A transaction changed nothing, since at least one of its conditions did not hold.
+
+    Attributes:
+        reasons: one entry an operation, in the order given: ``None`` where the condition held,
+            else the `commitlog.tables.ConditionFailed` of that operation.
+    """
+
+    def __init__(self, message: str, reasons: tuple[BaseException | None, ...] = ()) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+
+
+# -- not now ---------------------------------------------------------------------------------------
+
+
+class Conflict(CommitError):
+    """The service saw a competing request and did neither. Nothing happened; try again."""
+
+
+class Unavailable(CommitError, ConnectionError):
+    """The service could not be reached, or shed the request. Nothing happened; try again later."""
+
+
+class RequestExpired(CommitError, TimeoutError):
+    """The store refused a request that reached it after its signed expiry. Nothing happened."""
+
+
+class LeaseTimeout(CommitError, TimeoutError):
+    """Another writer held the lease for longer than the caller was willing to wait.
+
+    Nothing happened. ``commitlog locks`` shows the holder and when it can be reclaimed.
+    """
+
+
+class OutcomeUnknown(CommitError):
+    """The mutation may have happened, may still happen, or may never happen.
+
+    Raised only when reading back could not settle it: the service stayed unreachable, or what is
+    there now was written by somebody else since. Do not clean up after it. Read the path again
+    later; the message says what to look for.
+    """
+
+
+# -- what is stored is not what it should be ---------------------------------------------------------
+
+
+class CorruptRecord(CommitError, ValueError):
+    """A stored record cannot be decoded, or its checksum is wrong. The record was left as it is."""
+
+
+class FormatTooNew(CommitError):
+    """A stored record or table was written in a newer format. Upgrade this library to read it."""
+
+
+class WrongTableSchema(CommitError):
+    """A table exists under that name, but with other keys than needed. Nothing was changed."""
+
+
+# -- jobs --------------------------------------------------------------------------------------------
+
+
+class JobAlreadyCommitted(AlreadyExists):
+    """A job of that id is already part of the output. Its rows are there once; nothing was added.
+
+    Attributes:
+        job_id: the id in question.
+        version: the version of the output that the job's first commit made.
+    """
+
+    def __init__(self, message: str, *, job_id: str, version: int) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.version = version
+
+
+class JobAborted(CommitError):
+    """The job was aborted, by its driver or by a recovery that took it for dead.
+
+    Nothing of it is visible, and nothing ever will be. Run it again under a new attempt.
+    """

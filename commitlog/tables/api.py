@@ -1,0 +1,361 @@
+"""The `Table` port: where small records live, with conditions and transactions.
+
+Every implementation passes `commitlog.testing.check_table`. Business rules import this file and never
+an implementation. Imports errors alone.
+
+The rules that all implementations keep:
+
+* Reads are consistent: they see every write that returned before they began.
+* A write returns, or raises an error that proves that nothing happened, or raises `OutcomeUnknown`.
+  Throttling and conflicts between transactions are retried inside with jittered backoff, for they
+  prove that nothing happened; a lost response is not retried.
+* All methods are thread-safe. Instances are not picklable; pickle the URL.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+from attrs import field, frozen, validators
+
+from commitlog.errors import PreconditionFailed
+
+__all__ = [
+    "TABLE_FORMAT",
+    "Absent",
+    "All",
+    "Check",
+    "ConditionFailed",
+    "Delete",
+    "Equals",
+    "Item",
+    "ItemPage",
+    "Key",
+    "Pending",
+    "Put",
+    "Table",
+    "TableCondition",
+    "TableInfo",
+    "TableSchema",
+    "Value",
+    "Write",
+]
+
+T = TypeVar("T")
+Pending: TypeAlias = Callable[[], T]
+
+#: What an attribute holds: DynamoDB's S, N (whole numbers only), B and BOOL.
+Value: TypeAlias = str | int | bytes | bool
+Item: TypeAlias = Mapping[str, Value]
+
+#: Format of the tables that this library creates; a table of a higher one is refused.
+TABLE_FORMAT = 1
+
+
+@frozen(kw_only=True)
+class TableSchema:
+    """How the items of a table are keyed and when they expire.
+
+    Attributes:
+        hash_key: name of the attribute (a string) that partitions the table.
+        range_key: name of the attribute (a string) that orders items of one hash key, or None.
+        ttl_attribute: attribute that holds the epoch *second* after which an item may be removed at
+            any time, or None. Until it is removed it is there for reads and conditions alike.
+    """
+
+    hash_key: str = field(validator=validators.min_len(1))
+    range_key: str | None = None
+    ttl_attribute: str | None = None
+
+    def key_of(self, item: Item) -> Key:
+        """Return the key of `item`, which must have the key attributes, as non-empty strings."""
+        return Key(_key_part(item, self.hash_key), self.range_key and _key_part(item, self.range_key))
+
+
+def _key_part(item: Item, name: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"key attribute {name!r} must be a non-empty str, not {value!r}")
+    return value
+
+
+@frozen(order=True)
+class Key:
+    """The key of one item.
+
+    >>> Key("a/b", "*")
+    Key(hash='a/b', range='*')
+    """
+
+    hash: str
+    range: str | None = None
+
+
+# -- conditions -------------------------------------------------------------------------------------
+
+
+class _Condition:
+    __slots__ = ()
+
+    def __and__(self, other: TableCondition) -> All:
+        return All((*_parts(self), *_parts(other)))
+
+
+@frozen
+class Absent(_Condition):
+    """Holds if the attribute is missing; without a name, if there is no item under the key.
+
+    >>> Absent() .holds(None), Absent().holds({"path": "a"}), Absent("owner").holds({"path": "a"})
+    (True, False, True)
+    """
+
+    attribute: str | None = None
+
+    def holds(self, item: Item | None) -> bool:
+        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        return item is None or (self.attribute is not None and self.attribute not in item)
+
+
+@frozen
+class Equals(_Condition):
+    """Holds if there is an item and the attribute has this very value, of this very type.
+
+    >>> Equals("generation", 3).holds({"generation": 3}), Equals("generation", 3).holds(None)
+    (True, False)
+    """
+
+    attribute: str
+    value: Value
+
+    def holds(self, item: Item | None) -> bool:
+        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        if item is None or self.attribute not in item:
+            return False
+        stored = item[self.attribute]
+        return type(stored) is type(self.value) and stored == self.value
+
+
+@frozen
+class All(_Condition):
+    """Holds if every part does; made with ``&``.
+
+    >>> (Equals("generation", 3) & Absent("owner")).holds({"generation": 3})
+    True
+    """
+
+    parts: tuple[Absent | Equals, ...]
+
+    def holds(self, item: Item | None) -> bool:
+        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        return all(part.holds(item) for part in self.parts)
+
+
+TableCondition: TypeAlias = Absent | Equals | All
+
+
+def _parts(condition: object) -> tuple[Absent | Equals, ...]:
+    if isinstance(condition, All):
+        return condition.parts
+    if isinstance(condition, (Absent, Equals)):
+        return (condition,)
+    raise TypeError(f"not a table condition: {condition!r}")
+
+
+class ConditionFailed(PreconditionFailed):
+    """The condition of a write did not hold. Nothing happened.
+
+    Attributes:
+        item: what was stored at that moment, if the table tells.
+        item_known: False if the table did not tell: `item` is None then, and means nothing. It is also
+            False when the item was gone by the time it was looked at. Read the key to find out.
+    """
+
+    def __init__(self, message: str, *, item: Item | None = None, item_known: bool = False) -> None:
+        super().__init__(message)
+        self.item = item
+        self.item_known = item_known
+
+
+# -- writes of a transaction ----------------------------------------------------------------------------
+
+
+@frozen
+class Put:
+    """Store `item`, replacing what is under its key, if `condition` holds of that."""
+
+    item: Item
+    condition: TableCondition | None = None
+
+
+@frozen
+class Delete:
+    """Remove the item under `key`, if `condition` holds of it. A missing item is no error."""
+
+    key: Key
+    condition: TableCondition | None = None
+
+
+@frozen
+class Check:
+    """Change nothing; the transaction goes ahead only if `condition` holds of the item under `key`."""
+
+    key: Key
+    condition: TableCondition
+
+
+Write: TypeAlias = Put | Delete | Check
+
+
+@frozen(kw_only=True)
+class ItemPage:
+    """One page of a query or a scan; `next_token` gets the next one, None at the end."""
+
+    items: tuple[Item, ...]
+    next_token: str | None = None
+
+
+@frozen(kw_only=True)
+class TableInfo:
+    """What is known of a table.
+
+    Attributes:
+        url: its URL, without credentials.
+        schema: its keys as they are; the TTL attribute as far as the service tells.
+        format: the format in its version marker, or None if it bears none (made by another tool).
+        created: epoch seconds of its creation, if known.
+        item_count: number of items; on DynamoDB up to six hours old (DescribeTable).
+    """
+
+    url: str
+    schema: TableSchema
+    format: int | None
+    created: float | None
+    item_count: int | None
+
+
+# -- the port -----------------------------------------------------------------------------------------
+
+
+class Table(abc.ABC):
+    """Items under keys. See the module for the rules that every method keeps.
+
+    Errors that any method may raise: `TableNotFound`, `AccessDenied`, `WrongTableSchema`,
+    `Unavailable` (nothing happened) and, for writes, `OutcomeUnknown`. Attributes other than `Value`
+    raise `TypeError`, a key that is missing or no string `ValueError`, before anything is sent.
+    """
+
+    #: The URL that opens this table again, without credentials; for messages and for pickling.
+    url: str
+    #: How items are keyed.
+    schema: TableSchema
+
+    # the table itself
+
+    @abc.abstractmethod
+    def create(self) -> bool:
+        """Create the table with its version marker; return False if it was there and fits.
+
+        Raises `WrongTableSchema` if one of other keys has the name, `FormatTooNew` if it is newer.
+        Safe to call from many processes at once.
+        """
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Make sure that the table is there, fits `schema`, and is of no newer format.
+
+        A table without a version marker but with the right keys, as other tools make it, is adopted:
+        it gets the marker. Raises `TableNotFound`, `WrongTableSchema`, `FormatTooNew`.
+        """
+
+    @abc.abstractmethod
+    def describe(self) -> TableInfo:
+        """Return what is known of the table. Raises `TableNotFound`."""
+
+    # one item
+
+    @abc.abstractmethod
+    def get(self, key: Key) -> Item | None:
+        """Return the item under `key`, or None."""
+
+    @abc.abstractmethod
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+        """Send a put and return at once; the pending call waits for its outcome, as `put` does.
+
+        If the request has to be retried, that happens within the pending call.
+        """
+
+    def put(self, item: Item, *, condition: TableCondition | None = None) -> None:
+        """Store `item`, replacing what is under its key, if `condition` holds of that.
+
+        Raises `ConditionFailed` with what was found instead.
+        """
+        self.begin_put(item, condition=condition)()
+
+    @abc.abstractmethod
+    def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
+        """Remove the item under `key`, if `condition` holds of it; a missing item is no error.
+
+        Raises `ConditionFailed` with what was found instead.
+        """
+
+    # many items
+
+    @abc.abstractmethod
+    def query_page(
+        self, hash_key: str, *, start_after: str = "", limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """Return one page of the items of one hash key, by range key in the order of UTF-8 bytes.
+
+        Args:
+            hash_key: value of the hash key.
+            start_after: only items whose range key comes after this one.
+            limit: most items wanted; a page may have fewer and still not be the last.
+            token: `ItemPage.next_token` of the page before, with the other arguments unchanged.
+        """
+
+    def query(self, hash_key: str, *, start_after: str = "") -> Iterator[Item]:
+        """Yield the items of one hash key in order, page by page."""
+        token: str | None = None
+        while True:
+            page = self.query_page(hash_key, start_after=start_after, token=token)
+            yield from page.items
+            token = page.next_token
+            if token is None:
+                return
+
+    @abc.abstractmethod
+    def scan_page(
+        self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """Return one page of one of `segments` disjoint parts of the table, in no particular order.
+
+        The version marker is left out. Items written meanwhile may or may not be seen.
+        """
+
+    def scan(self, *, segment: int = 0, segments: int = 1) -> Iterator[Item]:
+        """Yield the items of one segment, page by page."""
+        token: str | None = None
+        while True:
+            page = self.scan_page(segment=segment, segments=segments, token=token)
+            yield from page.items
+            token = page.next_token
+            if token is None:
+                return
+
+    @abc.abstractmethod
+    def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
+        """Do all of `writes`, at one moment, or none.
+
+        Args:
+            writes: at most 100, each on another key (the limits of TransactWriteItems).
+            token: a random word of at most 36 characters; the same call repeated with it within ten
+                minutes is done once, where the service keeps such tokens.
+
+        Raises:
+            TransactionCanceled: some condition did not hold; its `reasons` say which.
+        """
+
+    def close(self) -> None:  # noqa: B027 - optional to implement
+        """Release connections and files. The table must not be used after it. Idempotent."""

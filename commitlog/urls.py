@@ -1,0 +1,165 @@
+"""URLs of stores and tables: parsing, and showing them without secrets.
+
+Imports nothing of the project but errors and paths.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from attrs import evolve, field, frozen
+
+from commitlog.errors import ConfigurationError
+from commitlog.paths import check_prefix
+
+__all__ = ["SECRET_OPTIONS", "Url", "parse_store_url", "parse_table_url"]
+
+#: Options that must not appear in a message, a log line, a plan or a stored record.
+SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token"})
+
+#: Options that an S3 or DynamoDB URL takes in its query, besides the secret ones.
+SERVICE_OPTIONS = frozenset({"endpoint_url", "region", "profile", "addressing_style", "verify"})
+
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+
+def _frozen_options(value: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(value))
+
+
+@frozen(kw_only=True)
+class Url:
+    """A parsed URL.
+
+    Attributes:
+        scheme: ``s3``, ``file``, ``memory``, ``dynamodb`` or ``sqlite``.
+        name: bucket, table or memory name; for ``file`` and ``sqlite`` the absolute path.
+        prefix: what follows the bucket, without slashes at its ends.
+        options: the query, as given.
+    """
+
+    scheme: str
+    name: str
+    prefix: str = ""
+    options: Mapping[str, str] = field(
+        default=_NO_OPTIONS, converter=_frozen_options, repr=False, hash=False
+    )
+
+    def __str__(self) -> str:
+        """Return the URL with every option that is no secret."""
+        place = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
+        shown = {k: v for k, v in sorted(self.options.items()) if k not in SECRET_OPTIONS}
+        return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
+
+    def with_options(self, options: Mapping[str, str | None]) -> Url:
+        """Return the URL with `options` in place of its own, where they are not None."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return evolve(self, options={**self.options, **given})
+
+
+def parse_store_url(url: str) -> Url:
+    """Parse ``s3://bucket/prefix``, ``file:///dir``, ``memory://name`` or the path of a directory.
+
+    >>> str(parse_store_url("s3://bucket/a b/?region=eu-west-1&secret_access_key=x"))
+    's3://bucket/a%20b?region=eu-west-1'
+    >>> parse_store_url("file:///data/lake").name
+    '/data/lake'
+    >>> parse_store_url("ftp://host/x")
+    Traceback (most recent call last):
+    commitlog.errors.ConfigurationError: store URL 'ftp://…': scheme must be s3, file or memory
+    """
+    if "://" not in url:
+        return _directory("file", url)
+    scheme, rest, options = _split(url, "store")
+    if scheme == "file":
+        _only(options, frozenset(), "file")
+        return _directory("file", rest)
+    if scheme not in ("s3", "s3a", "memory"):
+        raise ConfigurationError(f"store URL '{scheme}://…': scheme must be s3, file or memory")
+    name, _, prefix = rest.partition("/")
+    prefix = prefix.strip("/")
+    if prefix:
+        check_prefix(prefix + "/")
+    if scheme == "memory":
+        _only(options, frozenset(), "memory")
+        return Url(scheme="memory", name=name, prefix=prefix)
+    if not _BUCKET.fullmatch(name):
+        raise ConfigurationError(f"store URL 's3://{name}': not the name of a bucket")
+    _only(options, SERVICE_OPTIONS | SECRET_OPTIONS, "s3")
+    return Url(scheme="s3", name=name, prefix=prefix, options=options)
+
+
+def parse_table_url(url: str) -> Url:
+    """Parse ``dynamodb://table``, ``sqlite:///file`` or ``memory://name``.
+
+    >>> parse_table_url("dynamodb://commits?endpoint_url=http://127.0.0.1:4566").options["endpoint_url"]
+    'http://127.0.0.1:4566'
+    >>> parse_table_url("sqlite:///data/commits.db").name
+    '/data/commits.db'
+    """
+    scheme, rest, options = _split(url, "table")
+    if scheme == "sqlite":
+        _only(options, frozenset(), "sqlite")
+        return _directory("sqlite", rest)
+    name = rest.strip("/")
+    if scheme == "memory":
+        _only(options, frozenset(), "memory")
+        return Url(scheme="memory", name=name)
+    if scheme not in ("dynamodb", "dynamo"):
+        raise ConfigurationError(f"table URL '{scheme}://…': scheme must be dynamodb, sqlite or memory")
+    if not _TABLE.fullmatch(name):
+        raise ConfigurationError(f"table URL 'dynamodb://{name}': not the name of a table")
+    _only(options, (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"}, "dynamodb")
+    return Url(scheme="dynamodb", name=name, options=options)
+
+
+def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise ConfigurationError(f"{what} URL has no '://'")
+    if "@" in rest.split("/", 1)[0].split("?", 1)[0]:
+        raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
+    # urlsplit would cut a key at '#', which is a legal character of a key.
+    place, _, query = rest.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise ConfigurationError(f"{what} URL '{scheme}://…': its query is not name=value") from None
+    options = dict(pairs)
+    if len(options) != len(pairs):
+        raise ConfigurationError(f"{what} URL '{scheme}://…' gives an option twice")
+    endpoint = options.get("endpoint_url")
+    if endpoint is not None:
+        check_endpoint(endpoint)
+    return scheme.lower(), unquote(place), options
+
+
+def check_endpoint(endpoint: str) -> str:
+    """Return `endpoint` if it is an http or https URL without credentials, query or fragment."""
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError("endpoint_url must be http://host[:port] or https://host[:port]")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigurationError("endpoint_url must not bear credentials, a query or a fragment")
+    return endpoint
+
+
+def _only(options: Mapping[str, str], known: frozenset[str], scheme: str) -> None:
+    unknown = sorted(set(options) - known)
+    if unknown:
+        allowed = ", ".join(sorted(known)) or "none"
+        raise ConfigurationError(f"{scheme} URL: unknown option {unknown[0]!r}; known: {allowed}")
+
+
+def _directory(scheme: str, path: str) -> Url:
+    if not path:
+        raise ConfigurationError(f"{scheme} URL: the path is empty")
+    if scheme != "file" and not path.startswith("/"):
+        raise ConfigurationError(f"{scheme} URL: write {scheme}:///absolute/path")
+    return Url(scheme=scheme, name=os.path.abspath(os.path.expanduser(path)))

@@ -1,0 +1,1 @@
+"""Registers the Spark data source."""
