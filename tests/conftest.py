@@ -1,0 +1,63 @@
+"""Fixtures and hygiene for all tests: servers on first use, no credentials of the developer's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs
+
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_configure() -> None:
+    """Cut the run off from the AWS settings of the machine, before anything reads them."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ["AWS_CONFIG_FILE"] = os.devnull
+    os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what is fast first: plain tests, those with servers, those with Spark."""
+    items.sort(key=_slowness)
+
+
+def _slowness(item: pytest.Item) -> int:
+    if item.get_closest_marker("spark"):
+        return 2
+    return 1 if item.get_closest_marker("servers") else 0
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Ministack]:
+    """S3 and DynamoDB on one endpoint; every precondition but that of a copy is enforced."""
+    with Ministack() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[Seaweedfs]:
+    """An S3 store that enforces every precondition, and checks signatures."""
+    with Seaweedfs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def juicefs() -> Iterator[Juicefs]:
+    """An S3 store that silently ignores every precondition."""
+    with Juicefs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def dynalite() -> Iterator[Dynalite]:
+    """A DynamoDB without transactions, TTL, or the old item of a failed condition."""
+    with Dynalite() as server:
+        yield server

@@ -1,0 +1,136 @@
+"""Tests of `commitlog.testing.servers`: that servers come up, and go away whatever happens."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from commitlog.errors import ConfigurationError, Unavailable
+from commitlog.testing import servers
+from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs, Server
+
+pytestmark = pytest.mark.servers
+
+
+class _Broken(Server):
+    """A server that says something and ends."""
+
+    _health_path = "/"
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-c", "import sys; sys.exit('no licence for Tuesdays')"]
+
+
+class _Mute(Server):
+    """A server that runs and never listens."""
+
+    _health_path = "/"
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-c", "print('waiting', flush=True); import time; time.sleep(60)"]
+
+
+@pytest.mark.parametrize("fixture", ["ministack", "seaweedfs", "juicefs"])
+def test_an_s3_server_stores_what_was_put(fixture: str, request: pytest.FixtureRequest) -> None:
+    """An object put into a new bucket right after the start comes back."""
+    server: Ministack | Seaweedfs | Juicefs = request.getfixturevalue(fixture)
+    bucket = server.new_bucket()
+    server.client("s3").put_object(Bucket=bucket, Key="a", Body=b"content")
+    assert server.client("s3").get_object(Bucket=bucket, Key="a")["Body"].read() == b"content"
+    assert server.new_bucket() != bucket
+
+
+@pytest.mark.parametrize("fixture", ["ministack", "dynalite"])
+def test_a_dynamodb_server_knows_no_new_table_name(fixture: str, request: pytest.FixtureRequest) -> None:
+    """A table name that was just given out is free, and no two are the same."""
+    server: Ministack | Dynalite = request.getfixturevalue(fixture)
+    name = server.new_table_name()
+    client = server.client("dynamodb")
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.describe_table(TableName=name)
+    assert server.new_table_name() != name
+
+
+def test_leaving_ends_the_process_and_removes_its_data() -> None:
+    """After the with statement there is no process, no listener and no directory."""
+    with Ministack() as server:
+        pid, directory, endpoint = server.pid, server._directory, server.endpoint_url
+        assert directory.is_dir()
+    assert not directory.exists()
+    assert not Path("/proc", str(pid)).exists()
+    with pytest.raises(OSError):
+        urllib.request.urlopen(endpoint, timeout=5)
+    server.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels cannot tie processes together")
+def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the process that started a server ends the server too."""
+    script = (
+        "from commitlog.testing.servers import Ministack\n"
+        "import sys\n"
+        "with Ministack() as server:\n"
+        "    print(server.pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as runner:
+        assert runner.stdout is not None
+        ended = os.pidfd_open(int(runner.stdout.readline()))
+        runner.send_signal(signal.SIGKILL)
+    try:
+        readable, _, _ = select.select([ended], [], [], 20)
+        assert readable
+    finally:
+        os.close(ended)
+
+
+def test_a_server_that_ends_by_itself_is_reported_with_its_log() -> None:
+    """The error names the exit status and quotes what the server said last."""
+    with pytest.raises(Unavailable, match=r"(?s)exit status 1.*no licence for Tuesdays"), _Broken():
+        pass
+
+
+def test_a_server_that_does_not_answer_is_given_up_and_ended() -> None:
+    """Past the startup timeout the error says so, and the process is gone."""
+    server = _Mute(startup_timeout=0.5)
+    with pytest.raises(Unavailable, match=r"(?s)did not answer within 0\.5 s.*waiting"), server:
+        pass
+    assert not Path("/proc", str(server.pid)).exists()
+
+
+def test_a_missing_program_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the program the error says which extra brings it."""
+    monkeypatch.setattr(servers.shutil, "which", lambda *args, **options: None)
+    with pytest.raises(ConfigurationError, match=r"commitlog-store\[test\]"), Ministack():
+        pass
+
+
+def test_a_taken_port_is_given_up_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that finds its port taken is started again on another one."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = servers._free_ports(1)
+        offers = [[taken.getsockname()[1]], ports]
+        monkeypatch.setattr(servers, "_free_ports", lambda count: offers.pop(0))
+        with Dynalite() as server:
+            assert server.endpoint_url.endswith(f":{ports[0]}")
+
+
+def test_options_are_those_of_a_url(ministack: Ministack) -> None:
+    """What `options` holds is what an ``s3://`` URL takes, and nothing of it is the developer's."""
+    assert set(ministack.options) == {"endpoint_url", "region", "access_key_id", "secret_access_key"}
+    assert not [name for name in os.environ if name.startswith(("AWS_ACCESS", "AWS_PROFILE"))]
