@@ -41,6 +41,7 @@ __all__ = [
     "TableSchema",
     "Value",
     "Write",
+    "parts_of",
 ]
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class _Condition:
     __slots__ = ()
 
     def __and__(self, other: TableCondition) -> All:
-        return All((*_parts(self), *_parts(other)))
+        return All((*parts_of(self), *parts_of(other)))
 
 
 @frozen
@@ -155,7 +156,14 @@ class All(_Condition):
 TableCondition: TypeAlias = Absent | Equals | All
 
 
-def _parts(condition: object) -> tuple[Absent | Equals, ...]:
+def parts_of(condition: object) -> tuple[Absent | Equals, ...]:
+    """Return what has to hold for `condition` to hold; nothing for None.
+
+    >>> parts_of(Equals("generation", 3) & Absent("owner"))
+    (Equals(attribute='generation', value=3), Absent(attribute='owner'))
+    """
+    if condition is None:
+        return ()
     if isinstance(condition, All):
         return condition.parts
     if isinstance(condition, (Absent, Equals)):

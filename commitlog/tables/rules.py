@@ -1,0 +1,309 @@
+"""The rules that all tables keep: what an item may be, and when a write may happen.
+
+The limits are DynamoDB's ("Quotas in Amazon DynamoDB"), enforced by every table before anything is
+sent or stored, so that what works on a laptop works on the service. Imports the port alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from commitlog.errors import CommitError, TableNotFound, TransactionCanceled, WrongTableSchema
+from commitlog.tables.api import (
+    Absent,
+    Check,
+    ConditionFailed,
+    Delete,
+    Equals,
+    Item,
+    Key,
+    Pending,
+    Put,
+    TableCondition,
+    TableSchema,
+    Write,
+    parts_of,
+)
+
+__all__ = [
+    "MARKER_KEY",
+    "MAX_HASH_BYTES",
+    "MAX_INT",
+    "MAX_ITEM_BYTES",
+    "MAX_RANGE_BYTES",
+    "MAX_TOKEN_CHARS",
+    "MAX_TRANSACTION_BYTES",
+    "MAX_TRANSACTION_WRITES",
+    "canceled",
+    "check_condition",
+    "check_item",
+    "check_key",
+    "check_query",
+    "check_scan",
+    "check_writes",
+    "condition_failed",
+    "failure",
+    "judge",
+    "key_of_token",
+    "settled",
+    "table_not_found",
+    "token_of_key",
+    "wrong_schema",
+]
+
+T = TypeVar("T")
+
+#: Value of all key attributes of the version marker, where it is an item. No other item may use it.
+MARKER_KEY = "../VERSION"
+#: Largest whole number, either side of zero: N holds 38 digits.
+MAX_INT = 10**38 - 1
+#: Longest hash key and range key, in bytes of UTF-8.
+MAX_HASH_BYTES = 2048
+MAX_RANGE_BYTES = 1024
+#: Largest item: names and values together, strings in UTF-8.
+MAX_ITEM_BYTES = 400 * 1024
+#: Limits of TransactWriteItems: operations, bytes, and characters of its token.
+MAX_TRANSACTION_WRITES = 100
+MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
+MAX_TOKEN_CHARS = 36
+
+#: Most that N takes; its true size depends on the digits and is not worth computing.
+_NUMBER_BYTES = 21
+_MAX_SEGMENTS = 1_000_000
+
+
+# -- shapes -----------------------------------------------------------------------------------------
+
+
+def check_item(schema: TableSchema, item: Item) -> Key:
+    """Return the key of `item` if a table of `schema` can hold it.
+
+    Raises `TypeError` for a name or value of another type than `Value`'s (subclasses included: they
+    would come back as something else), `ValueError` for a key that is missing, too long or reserved,
+    a number of more than 38 digits, a string that is no Unicode, or an item of more than 400 KiB.
+    """
+    size = _size_of_item(item)
+    if size > MAX_ITEM_BYTES:
+        raise ValueError(f"the item is {size} bytes; the largest allowed is {MAX_ITEM_BYTES}")
+    key = schema.key_of(item)
+    check_key(schema, key)
+    return key
+
+
+def check_key(schema: TableSchema, key: Key) -> Key:
+    """Return `key` if it is one of a table of `schema`, else raise `ValueError`."""
+    _check_key_part(schema.hash_key, key.hash, MAX_HASH_BYTES)
+    if key.hash == MARKER_KEY:
+        raise ValueError(f"hash key {MARKER_KEY!r} is reserved for the table's version marker")
+    if schema.range_key is not None:
+        _check_key_part(schema.range_key, key.range, MAX_RANGE_BYTES)
+    elif key.range is not None:
+        raise ValueError(f"this table has no range key, but {key!r} has one")
+    return key
+
+
+def check_condition(condition: TableCondition | None) -> None:
+    """Raise `TypeError` or `ValueError` if `condition` could hold of no item that is allowed."""
+    for part in parts_of(condition):
+        if isinstance(part, Equals):
+            _size_of_value(part.attribute, part.value)
+        if isinstance(part, Equals) or part.attribute is not None:
+            _size_of_name(part.attribute)
+
+
+def check_writes(schema: TableSchema, writes: Sequence[Write], token: str | None) -> tuple[Key, ...]:
+    """Return the keys of `writes` if they can make one transaction."""
+    if len(writes) > MAX_TRANSACTION_WRITES:
+        raise ValueError(f"{len(writes)} writes; a transaction takes {MAX_TRANSACTION_WRITES}")
+    if token is not None and not 1 <= len(token) <= MAX_TOKEN_CHARS:
+        raise ValueError(f"a transaction's token has 1 to {MAX_TOKEN_CHARS} characters")
+    keys = []
+    size = 0
+    for write in writes:
+        if isinstance(write, Put):
+            keys.append(check_item(schema, write.item))
+            size += _size_of_item(write.item)
+        elif isinstance(write, (Delete, Check)):
+            keys.append(check_key(schema, write.key))
+        else:
+            raise TypeError(f"not a write of a transaction: {write!r}")
+        check_condition(write.condition)
+    if len(set(keys)) != len(keys):
+        raise ValueError("two writes of one transaction are on the same key")
+    if size > MAX_TRANSACTION_BYTES:
+        raise ValueError(f"the transaction is {size} bytes; it takes {MAX_TRANSACTION_BYTES}")
+    return tuple(keys)
+
+
+def check_query(schema: TableSchema, hash_key: str, start_after: str, limit: int) -> None:
+    """Raise `ValueError` unless these are arguments of `Table.query_page`."""
+    check_key(schema, Key(hash_key, None if schema.range_key is None else "*"))
+    if start_after and schema.range_key is None:
+        raise ValueError("this table has no range key to start after")
+    _check_limit(limit)
+
+
+def check_scan(segment: int, segments: int, limit: int) -> None:
+    """Raise `ValueError` unless these are arguments of `Table.scan_page`."""
+    if not 1 <= segments <= _MAX_SEGMENTS or not 0 <= segment < segments:
+        raise ValueError(f"segment {segment} of {segments}: 0 <= segment < segments <= {_MAX_SEGMENTS}")
+    _check_limit(limit)
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"limit is {limit}; the least is 1")
+
+
+def _check_key_part(name: str, value: object, limit: int) -> None:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"key attribute {name!r} must be a non-empty str, not {value!r}")
+    size = _size_of_text(name, value)
+    if size > limit:
+        raise ValueError(f"key attribute {name!r} is {size} bytes; the longest allowed is {limit}")
+
+
+def _size_of_item(item: Item) -> int:
+    return sum(_size_of_name(name) + _size_of_value(name, value) for name, value in item.items())
+
+
+def _size_of_name(name: object) -> int:
+    if type(name) is not str:
+        raise TypeError(f"the name of an attribute is a str, not {type(name).__name__}")
+    if not name:
+        raise ValueError("the name of an attribute is empty")
+    return _size_of_text(name, name)
+
+
+def _size_of_value(name: str, value: object) -> int:
+    kind = type(value)
+    if kind is str:
+        return _size_of_text(name, value)  # type: ignore[arg-type]
+    if kind is bytes:
+        return len(value)  # type: ignore[arg-type]
+    if kind is bool:
+        return 1
+    if kind is not int:
+        raise TypeError(f"attribute {name!r} must be str, int, bytes or bool, not {kind.__name__}")
+    if abs(value) > MAX_INT:  # type: ignore[arg-type]
+        raise ValueError(f"attribute {name!r} is a number of more than 38 digits")
+    return _NUMBER_BYTES
+
+
+def _size_of_text(name: str, text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"attribute {name!r} is not valid Unicode") from None
+
+
+# -- decisions --------------------------------------------------------------------------------------
+
+
+def failure(key: Key, condition: TableCondition | None, item: Item | None) -> ConditionFailed | None:
+    """Return why a write on `key`, under which `item` is stored, must not happen, or None."""
+    if condition is None or condition.holds(item):
+        return None
+    return condition_failed(key, condition, item, item_known=True)
+
+
+def condition_failed(
+    key: Key, condition: TableCondition | None, item: Item | None, *, item_known: bool
+) -> ConditionFailed:
+    """Return the error of a condition that did not hold, with what was found if that is known."""
+    wanted = " and ".join(_words(part) for part in parts_of(condition))
+    # Names only: values may be anything, and messages end up in logs.
+    found = "" if not item_known else "; nothing is there" if item is None else "; it is otherwise"
+    return ConditionFailed(
+        f"item {_show(key)}: wanted {wanted}{found}", item=item, item_known=item_known
+    )
+
+
+def judge(found: Sequence[tuple[Key, Write, Item | None]]) -> None:
+    """Raise `TransactionCanceled` if a write of a transaction must not happen, given what is stored."""
+    canceled(tuple(failure(key, write.condition, item) for key, write, item in found))
+
+
+def canceled(reasons: tuple[ConditionFailed | None, ...]) -> None:
+    """Raise `TransactionCanceled` with `reasons` if there are any."""
+    failed = [reason for reason in reasons if reason is not None]
+    if failed:
+        raise TransactionCanceled(
+            f"{len(failed)} of {len(reasons)} conditions did not hold; nothing was changed: {failed[0]}",
+            reasons,
+        )
+
+
+def settled(work: Callable[[], T]) -> Pending[T]:
+    """Do `work` now and return the call that tells its outcome.
+
+    >>> settled(lambda: 3)()
+    3
+    """
+    try:
+        result = work()
+    except CommitError as error:
+        failed = error
+
+        def fail() -> T:
+            raise failed
+
+        return fail
+    return lambda: result
+
+
+# -- tables that are missing or other ---------------------------------------------------------------
+
+
+def table_not_found(url: str) -> TableNotFound:
+    """Return the error of a table that is not there."""
+    return TableNotFound(f"there is no table {url}: create it with `commitlog table create {url}`")
+
+
+def wrong_schema(url: str, *, found: TableSchema | str, wanted: TableSchema) -> WrongTableSchema:
+    """Return the error of a table, or something else, that has the name but not the keys."""
+    has = found if isinstance(found, str) else f"has the keys {_keys(found)}"
+    return WrongTableSchema(
+        f"{url} {has}, but keys {_keys(wanted)} are needed. Give another name, "
+        f"and create it with `commitlog table create URL`"
+    )
+
+
+def _keys(schema: TableSchema) -> str:
+    ranged = "" if schema.range_key is None else f", {schema.range_key!r} (range, S)"
+    return f"{schema.hash_key!r} (hash, S){ranged}"
+
+
+def _words(part: Absent | Equals) -> str:
+    if isinstance(part, Equals):
+        return f"{part.attribute!r} as given"
+    return "no item" if part.attribute is None else f"no {part.attribute!r}"
+
+
+def _show(key: Key) -> str:
+    return repr(key.hash) if key.range is None else f"{key.hash!r}, {key.range!r}"
+
+
+# -- tokens of pages --------------------------------------------------------------------------------
+
+
+def token_of_key(key: Key) -> str:
+    """Return the token of a page that ended with `key`.
+
+    >>> key_of_token(token_of_key(Key("a", "b")))
+    Key(hash='a', range='b')
+    """
+    return json.dumps([key.hash, key.range])
+
+
+def key_of_token(token: str) -> Key:
+    """Return the key that a page ended with, or raise `ValueError` if `token` is none of ours."""
+    try:
+        hash_key, range_key = json.loads(token)
+        if not isinstance(hash_key, str) or not (range_key is None or isinstance(range_key, str)):
+            raise TypeError
+    except (TypeError, ValueError):
+        raise ValueError("not the token of a page of this table") from None
+    return Key(hash_key, range_key)
