@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,17 +17,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_configure() -> None:
-    """Cut the run off from the AWS settings of the machine, before anything reads them."""
+    """Cut the run off from the settings of the machine, before anything reads them."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ["AWS_CONFIG_FILE"] = os.devnull
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    # Spark's workers would be whatever python3 is first on PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what is fast first: plain tests, those with servers, those with Spark."""
     items.sort(key=_slowness)
+    for item in items:
+        # One JVM per run is enough, so all of Spark's tests go to the same worker of pytest-xdist.
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def _slowness(item: pytest.Item) -> int:
