@@ -1,0 +1,210 @@
+"""Who we are to AWS, or to a server that speaks its protocols, and where that server is.
+
+Everything that a user may have configured for botocore (environment, profiles, instance roles, CA
+bundles, endpoints of partitions) is taken from botocore itself; only requests are our own.
+Imports botocore, and of the project errors and urls.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import botocore.session
+from attrs import field, frozen, validators
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+from botocore.utils import get_environ_proxies
+
+from commitlog.errors import AccessDenied, CommitError, ConfigurationError
+from commitlog.urls import Url, check_endpoint
+
+__all__ = ["AwsOptions", "AwsSession", "Credentials"]
+
+_VERIFY_WORDS = {"true": True, "false": False}
+#: Where a server of one's own is said to be when nobody says: what such servers expect by default.
+_CUSTOM_REGION = "us-east-1"
+
+
+def _verify(value: bool | str) -> bool | str:
+    return _VERIFY_WORDS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+@frozen(kw_only=True)
+class AwsOptions:
+    """How to reach one service. What is None is looked up where botocore looks it up.
+
+    Attributes:
+        endpoint_url: ``http://host:port`` of a server other than AWS's own.
+        region: name of the region that requests are signed for.
+        profile: section of the AWS configuration files.
+        access_key_id: with `secret_access_key`, instead of botocore's search for credentials.
+        secret_access_key: see there.
+        session_token: of temporary credentials.
+        addressing_style: how a bucket is named in a URL: ``path``, ``virtual``, or ``auto``, which is
+            a host name on AWS and a path elsewhere.
+        verify: False to trust any TLS certificate, or the path of a CA bundle.
+        connect_timeout: seconds to wait for a connection.
+        read_timeout: seconds to wait for the next bytes of an answer.
+        max_idle_connections: connections kept open while nobody uses them.
+
+    >>> AwsOptions(access_key_id="AKIA", secret_access_key="x", verify="false")
+    AwsOptions(endpoint_url=None, region=None, profile=None, addressing_style='auto', verify=False,
+        connect_timeout=5.0, read_timeout=30.0, max_idle_connections=16)
+    """
+
+    endpoint_url: str | None = field(
+        default=None, validator=validators.optional(lambda *a: _endpoint(a[2]))
+    )
+    region: str | None = None
+    profile: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    addressing_style: str = "auto"
+    verify: bool | str = field(default=True, converter=_verify)
+    connect_timeout: float = field(default=5.0, validator=validators.gt(0))
+    read_timeout: float = field(default=30.0, validator=validators.gt(0))
+    max_idle_connections: int = field(default=16, validator=validators.ge(0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.addressing_style not in ("auto", "path", "virtual"):
+            raise ConfigurationError("addressing_style must be auto, path or virtual")
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ConfigurationError("give access_key_id and secret_access_key together, or neither")
+        if self.session_token is not None and self.access_key_id is None:
+            raise ConfigurationError("session_token needs access_key_id and secret_access_key")
+
+    @classmethod
+    def from_url(cls, url: Url) -> AwsOptions:
+        """Return the options in the query of `url`."""
+        options: dict[str, Any] = dict(url.options)
+        return cls(**options)
+
+
+def _endpoint(value: str) -> None:
+    check_endpoint(value)
+
+
+class Credentials(Protocol):
+    """What a request is signed with: botocore's frozen credentials."""
+
+    @property
+    def access_key(self) -> str:
+        """Name of the key; it is sent."""
+
+    @property
+    def secret_key(self) -> str:
+        """The key itself; it never is."""
+
+    @property
+    def token(self) -> str | None:
+        """What temporary credentials are sent with."""
+
+
+def _open(profile: str | None) -> Any:
+    # Any: botocore's stubs are optional, and stricter than what it documents.
+    return botocore.session.Session(profile=profile)
+
+
+class AwsSession:
+    """One set of options, resolved. Thread-safe.
+
+    Raises `ConfigurationError` if the profile is unknown, or if nothing says which region is meant.
+    """
+
+    def __init__(self, options: AwsOptions) -> None:
+        self.options = options
+        self._lock = threading.Lock()
+        self._botocore = _open(options.profile)
+        if options.access_key_id is not None:
+            self._botocore.set_credentials(
+                options.access_key_id, options.secret_access_key, options.session_token
+            )
+        try:
+            self._credentials = self._botocore.get_credentials()
+            region = options.region or self._botocore.get_config_variable("region")
+        except BotoCoreError as error:
+            raise ConfigurationError(f"AWS configuration: {error}") from error
+        self._region_given = region is not None
+        #: The region that requests are signed for.
+        self.region: str = region or _CUSTOM_REGION
+
+    def credentials(self) -> Credentials:
+        """Return credentials that are valid now, refreshed if they come from a role.
+
+        Raises `ConfigurationError` if there are none, `AccessDenied` if refreshing them failed.
+        """
+        if self._credentials is None:
+            raise ConfigurationError(
+                "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a "
+                "profile, or pass access_key_id and secret_access_key"
+            )
+        try:
+            current: Credentials = self._credentials.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise AccessDenied(f"AWS credentials could not be obtained: {error}") from error
+        return current
+
+    def client(self, service: str, **config: Any) -> Any:
+        """Return a botocore client of `service` that never retries by itself.
+
+        For calls that are neither hot nor mutations of data: its errors are botocore's own.
+        """
+        return self._client(service, {}, **config)
+
+    def endpoint(self, service: str, *, bucket: str | None = None) -> str:
+        """Return the URL under which `service`, or a bucket of it, is reached, no slash at its end.
+
+        botocore decides: partitions, dual stack, FIPS, virtual addressing.
+        """
+        # Finding a place takes no credentials, and must not fail for want of them.
+        nobody = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+        try:
+            client = self._client(service, nobody, signature_version="s3v4" if bucket else None)
+            url: str = client.meta.endpoint_url
+            if not self._region_given and "amazonaws." in (urlsplit(url).hostname or ""):
+                raise ConfigurationError(
+                    "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
+                )
+            if bucket is not None:
+                url = client.generate_presigned_url("head_bucket", Params={"Bucket": bucket})
+        except (BotoCoreError, ValueError) as error:
+            if isinstance(error, CommitError):
+                raise
+            raise ConfigurationError(f"AWS configuration: {error}") from error
+        return url.partition("?")[0].rstrip("/")
+
+    def verify(self) -> bool | str:
+        """Return what TLS certificates are checked against: True, False or the path of a CA bundle."""
+        if self.options.verify is not True:
+            return self.options.verify
+        configured: str | None = self._botocore.get_config_variable("ca_bundle")
+        return configured or os.environ.get("REQUESTS_CA_BUNDLE") or True
+
+    def proxy(self, url: str) -> str | None:
+        """Return the URL of the HTTP proxy that the environment wants for `url`, if any."""
+        proxies: Mapping[str, str] = get_environ_proxies(url)
+        return proxies.get(urlsplit(url).scheme)
+
+    def _client(self, service: str, keywords: Mapping[str, str], **config: Any) -> Any:
+        options = self.options
+        if options.addressing_style != "auto":
+            config["s3"] = {"addressing_style": options.addressing_style}
+        with self._lock:  # botocore: sessions are not thread-safe, clients are
+            return self._botocore.create_client(
+                service,
+                region_name=self.region,
+                endpoint_url=options.endpoint_url,
+                verify=self.verify(),
+                config=Config(
+                    connect_timeout=options.connect_timeout,
+                    read_timeout=options.read_timeout,
+                    retries={"total_max_attempts": 1},
+                    **config,
+                ),
+                **keywords,
+            )

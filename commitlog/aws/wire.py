@@ -1,0 +1,444 @@
+"""HTTP/1.1 to one server, over connections that are kept open: little work a request, no threads.
+
+Its calls are split in two: `Wire.begin` sends the request, and the call that it returns waits for the
+answer. One thread can so have several requests under way. Nothing is ever sent twice here, except when
+not a byte of it had left.
+
+Raised by the pending call: `Unavailable` if nothing was sent, `OutcomeUnknown` if something was and no
+complete answer came back, `ConfigurationError` if the server's certificate or a header is unacceptable.
+Imports nothing of the project but errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from attrs import frozen
+from botocore.httpsession import where
+
+from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
+
+__all__ = ["Failed", "Pending", "Response", "Wire"]
+
+#: Bodies up to this many bytes are sent together with the head, in one packet if it fits.
+_INLINE = 64 * 1024
+_BUFFER = 64 * 1024
+#: Longest head of a response that is read.
+_MAX_HEAD = 256 * 1024
+#: Seconds after which an idle connection is not trusted any more: servers close theirs about then.
+_MAX_IDLE = 15.0
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@frozen
+class Response:
+    """A complete answer.
+
+    Attributes:
+        status: HTTP status.
+        headers: names in lower case; values of repeated headers joined by a comma.
+        body: all of it; empty for HEAD.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Pending: TypeAlias = Callable[[], Response]
+
+
+class Wire:
+    """The connections to one server. Thread-safe, and usable in a child process after a fork.
+
+    Args:
+        url: ``http://host[:port]`` or ``https://host[:port]``; a path in it is not used.
+        connect_timeout: seconds to wait for a connection.
+        read_timeout: seconds to wait for room to send, or for the next bytes of an answer.
+        max_idle: connections kept while nobody uses them; more may be in use at once.
+        verify: as `AwsSession.verify` gives it.
+        proxy: URL of an HTTP proxy: requests go through it (``CONNECT`` for https).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect_timeout: float,
+        read_timeout: float,
+        max_idle: int,
+        verify: bool | str = True,
+        proxy: str | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        self._hostname = parts.hostname or ""
+        self._port = parts.port or _PORTS[parts.scheme]
+        #: Value of the Host header.
+        self.host = _host_header(self._hostname, parts.port, parts.scheme)
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._max_idle = max_idle
+        self._tls = _tls_context(verify) if parts.scheme == "https" else None
+        self._proxy = _Proxy.parse(proxy) if proxy else None
+        # Appending to and popping from a list are atomic; a lock could be held by nobody after a fork.
+        self._idle: list[_Connection] = []
+        self._closed = False
+
+    def begin(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | memoryview = b"",
+        *,
+        timeout: float | None = None,
+    ) -> Pending:
+        """Send a request; return the call that waits for its answer.
+
+        Args:
+            method: HTTP method.
+            target: path and query, encoded.
+            headers: all of them but Host and Content-Length.
+            body: what to send.
+            timeout: seconds, instead of `read_timeout`, for this call.
+        """
+        try:
+            head = self._head(method, target, headers, len(body))
+            connection, problem = self._send(head, body, timeout or self._read_timeout)
+        except CommitError as error:
+            return Failed(error)
+        return _Exchange(self, connection, method, problem)
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use once they are done. Idempotent."""
+        self._closed = True
+        while (connection := self._take()) is not None:
+            connection.close()
+
+    def _head(self, method: str, target: str, headers: Mapping[str, str], length: int) -> bytes:
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        if length or method in ("PUT", "POST"):
+            lines.append(f"content-length: {length}\r\n")
+        if self._proxy and not self._tls:
+            target = f"http://{self.host}{target}"
+            lines.extend(self._proxy.headers)
+        head = f"{method} {target} HTTP/1.1\r\nhost: {self.host}\r\n{''.join(lines)}\r\n"
+        # A line break or an odd character in a value must not become a header of its own.
+        if head.count("\n") != len(lines) + 3 or head.count("\r") != len(lines) + 3:
+            raise ConfigurationError("a header value has a line break in it")
+        try:
+            return head.encode("ascii")
+        except UnicodeEncodeError:
+            raise ConfigurationError("a header value is not ASCII") from None
+
+    def _send(
+        self, head: bytes, body: bytes | memoryview, timeout: float
+    ) -> tuple[_Connection, OSError | None]:
+        """Send on an idle connection that is still open, else on a new one.
+
+        Returns the connection, and what went wrong after the first byte, if anything: the server may
+        have answered all the same, before it had read everything.
+        """
+        first = memoryview(head + body if len(body) <= _INLINE else head)
+        rest = memoryview(b"" if len(body) <= _INLINE else body)
+        while True:
+            reused = self._take()
+            connection = reused or self._connect()
+            try:
+                connection.set_timeout(timeout)
+                sent = connection.sock.send(first)
+            except OSError as error:
+                connection.close()
+                if reused:
+                    continue
+                raise Unavailable(f"{self.host}: nothing could be sent ({_reason(error)})") from error
+            try:
+                _send_all(connection.sock, first[sent:])
+                _send_all(connection.sock, rest)
+            except OSError as error:
+                return connection, error
+            return connection, None
+
+    def _take(self) -> _Connection | None:
+        """Return an idle connection that is open as far as can be seen, the youngest first."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.usable():
+                return connection
+            connection.close()
+
+    def give_back(self, connection: _Connection) -> None:
+        """Keep a connection whose answer was read completely, for the next request."""
+        if self._closed or len(self._idle) >= self._max_idle:
+            connection.close()
+        else:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
+
+    def _connect(self) -> _Connection:
+        place = self._proxy.place if self._proxy else (self._hostname, self._port)
+        sock: socket.socket | None = None
+        try:
+            sock = socket.create_connection(place, timeout=self._connect_timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls:
+                if self._proxy:
+                    self._tunnel(sock, self._proxy)
+                sock = self._tls.wrap_socket(sock, server_hostname=self._hostname)
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise ConfigurationError(
+                    f"{self.host}: its TLS certificate is not trusted ({error.verify_message}): set "
+                    "verify to the path of a CA bundle"
+                ) from error
+            raise Unavailable(f"{self.host}: no connection ({_reason(error)})") from error
+        return _Connection(sock)
+
+    def _tunnel(self, sock: socket.socket, proxy: _Proxy) -> None:
+        place = f"{self._hostname}:{self._port}"
+        sock.sendall(
+            f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n{''.join(proxy.headers)}\r\n".encode()
+        )
+        reader = _Reader(sock)
+        status, _ = reader.head()
+        if status != 200:
+            raise ConnectionError(f"the proxy answered {status} to CONNECT")
+
+
+class _Connection:
+    """One open socket, and what is needed to see whether it still is one."""
+
+    __slots__ = ("_pid", "_poll", "_timeout", "idle_since", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.idle_since = 0.0
+        self._timeout = -1.0
+        self._pid = os.getpid()
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    def set_timeout(self, seconds: float) -> None:
+        if seconds != self._timeout:
+            self.sock.settimeout(seconds)
+            self._timeout = seconds
+
+    def usable(self) -> bool:
+        """Tell whether the server has left the connection alone while it was idle.
+
+        Anything to read means that it closed it, or that its answers are out of step with requests.
+        A connection of the parent process is the parent's.
+        """
+        return (
+            self._pid == os.getpid()
+            and time.monotonic() - self.idle_since < _MAX_IDLE
+            and not self._poll.poll(0)
+        )
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __del__(self) -> None:
+        # Of an exchange that nobody waited for.
+        self.sock.close()
+
+
+class Failed:
+    """The pending call of a request that could not be sent: it raises the error given."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: CommitError) -> None:
+        self._error = error
+
+    def __call__(self) -> Response:
+        raise self._error
+
+
+class _Exchange:
+    """The pending call of a request that was sent."""
+
+    __slots__ = ("_connection", "_method", "_problem", "_wire")
+
+    def __init__(
+        self, wire: Wire, connection: _Connection, method: str, problem: OSError | None
+    ) -> None:
+        self._wire = wire
+        self._connection = connection
+        self._method = method
+        self._problem = problem
+
+    def __call__(self) -> Response:
+        connection = self._connection
+        try:
+            response, keep = _Reader(connection.sock).response(self._method)
+        except (OSError, ValueError) as error:
+            connection.close()
+            reason = _reason(self._problem or error)
+            raise OutcomeUnknown(
+                f"{self._wire.host}: no complete answer to a {self._method} that was sent ({reason})"
+            ) from error
+        if keep and self._problem is None:
+            self._wire.give_back(connection)
+        else:
+            connection.close()
+        return response
+
+
+class _Reader:
+    """Reads one response off a socket. ValueError: what came is not HTTP."""
+
+    __slots__ = ("_buffer", "_sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = b""
+
+    def response(self, method: str) -> tuple[Response, bool]:
+        """Return the response, and whether the connection can be used again."""
+        status, headers = self.head()
+        while 100 <= status < 200:
+            status, headers = self.head()
+        keep = headers.get("connection", "").lower() != "close"
+        if method == "HEAD" or status in (204, 304):
+            body = b""
+        elif headers.get("transfer-encoding", "").lower() == "chunked":
+            body = self._chunked()
+        elif (length := headers.get("content-length")) is not None:
+            body = self._exactly(int(length))
+        else:
+            body, keep = self._to_end(), False
+        return Response(status, headers, body), keep and not self._buffer
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        buffer = self._buffer or self._more()
+        while (end := buffer.find(b"\r\n\r\n")) < 0:
+            if len(buffer) > _MAX_HEAD:
+                raise ValueError("the head of the response is too long")
+            buffer += self._more()
+        self._buffer = buffer[end + 4 :]
+        lines = buffer[:end].decode("latin-1").split("\r\n")
+        version, _, rest = lines[0].partition(" ")
+        if not version.startswith("HTTP/1."):
+            raise ValueError("the response is not HTTP/1.1")
+        headers: dict[str, str] = {} if version == "HTTP/1.1" else {"connection": "close"}
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise ValueError("the response has a line that is no header")
+            name = name.lower()
+            value = value.strip()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return int(rest[:3]), headers
+
+    def _more(self) -> bytes:
+        data = self._sock.recv(_BUFFER)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+    def _exactly(self, length: int) -> bytes:
+        buffer = self._buffer
+        if len(buffer) >= length >= 0:
+            self._buffer = buffer[length:]
+            return buffer[:length]
+        body = bytearray(length)
+        view = memoryview(body)
+        view[: len(buffer)] = buffer
+        self._buffer = b""
+        done = len(buffer)
+        while done < length:
+            count = self._sock.recv_into(view[done:])
+            if not count:
+                raise ConnectionError(f"the server closed the connection {length - done} bytes early")
+            done += count
+        return bytes(body)
+
+    def _chunked(self) -> bytes:
+        pieces: list[bytes] = []
+        while size := int(self._line().partition(b";")[0], 16):
+            pieces.append(self._exactly(size))
+            if self._line():
+                raise ValueError("a chunk of the response is longer than it says")
+        while self._line():
+            pass  # trailers
+        return b"".join(pieces)
+
+    def _line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                raise ValueError("a line of the response is too long")
+            self._buffer += self._more()
+        line = self._buffer[:end]
+        self._buffer = self._buffer[end + 2 :]
+        return line
+
+    def _to_end(self) -> bytes:
+        pieces = [self._buffer]
+        self._buffer = b""
+        while data := self._sock.recv(_BUFFER):
+            pieces.append(data)
+        return b"".join(pieces)
+
+
+@frozen
+class _Proxy:
+    place: tuple[str, int]
+    headers: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, url: str) -> _Proxy:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise ConfigurationError("the proxy for the endpoint must be given as http://host:port")
+        headers: tuple[str, ...] = ()
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers = (f"proxy-authorization: Basic {base64.b64encode(login.encode()).decode()}\r\n",)
+        return cls((parts.hostname, parts.port or 80), headers)
+
+
+def _host_header(hostname: str, port: int | None, scheme: str) -> str:
+    host = f"[{hostname}]" if ":" in hostname else hostname
+    return host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
+
+
+def _tls_context(verify: bool | str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if verify is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    bundle = where() if verify is True else verify
+    try:
+        if os.path.isdir(bundle):
+            context.load_verify_locations(capath=bundle)
+        else:
+            context.load_verify_locations(cafile=bundle)
+    except OSError as error:
+        raise ConfigurationError(f"CA bundle {bundle!r} cannot be used: {_reason(error)}") from error
+    return context
+
+
+def _send_all(sock: socket.socket, view: memoryview) -> None:
+    # Not sendall, whose timeout is for the whole body, however large.
+    while view:
+        view = view[sock.send(view) :]
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
