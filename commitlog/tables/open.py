@@ -36,4 +36,8 @@ def open_table(
         from commitlog.tables.memory import MemoryTable
 
         return MemoryTable(place, schema, clock=clock)
+    if place.scheme == "sqlite":
+        from commitlog.tables.sqlite import SqliteTable
+
+        return SqliteTable(place, schema, clock=clock)
     raise NotImplementedError

@@ -10,8 +10,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from commitlog.errors import CommitError, TableNotFound, TransactionCanceled, WrongTableSchema
+from commitlog.errors import (
+    CommitError,
+    FormatTooNew,
+    TableNotFound,
+    TransactionCanceled,
+    WrongTableSchema,
+)
 from commitlog.tables.api import (
+    TABLE_FORMAT,
     Absent,
     Check,
     ConditionFailed,
@@ -45,6 +52,7 @@ __all__ = [
     "check_writes",
     "condition_failed",
     "failure",
+    "format_too_new",
     "judge",
     "key_of_token",
     "settled",
@@ -215,7 +223,7 @@ def condition_failed(
     """Return the error of a condition that did not hold, with what was found if that is known."""
     wanted = " and ".join(_words(part) for part in parts_of(condition))
     # Names only: values may be anything, and messages end up in logs.
-    found = "" if not item_known else "; nothing is there" if item is None else "; it is otherwise"
+    found = "" if not item_known else "; nothing is there" if item is None else "; what is there differs"
     return ConditionFailed(
         f"item {_show(key)}: wanted {wanted}{found}", item=item, item_known=item_known
     )
@@ -268,6 +276,13 @@ def wrong_schema(url: str, *, found: TableSchema | str, wanted: TableSchema) -> 
     return WrongTableSchema(
         f"{url} {has}, but keys {_keys(wanted)} are needed. Give another name, "
         f"and create it with `commitlog table create URL`"
+    )
+
+
+def format_too_new(url: str, format: int) -> FormatTooNew:
+    """Return the error of a table that a later release of this library made."""
+    return FormatTooNew(
+        f"table {url} has format {format}; this release knows {TABLE_FORMAT}: upgrade commitlog-store"
     )
 
 

@@ -1,0 +1,335 @@
+"""A table in one SQLite file, for the threads and processes of one machine.
+
+It needs no service. Items are kept as DynamoDB's JSON under binary keys. The file must be on a local
+file system: SQLite's write-ahead log does not work over the network ("Write-Ahead Logging", SQLite).
+Imports the port, its rules and the connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
+
+from attrs import astuple
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.tables.api import (
+    TABLE_FORMAT,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Pending,
+    Put,
+    Table,
+    TableCondition,
+    TableInfo,
+    TableSchema,
+    Value,
+    Write,
+)
+from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.rules import (
+    check_condition,
+    check_item,
+    check_key,
+    check_query,
+    check_scan,
+    check_writes,
+    failure,
+    format_too_new,
+    judge,
+    key_of_token,
+    settled,
+    table_not_found,
+    token_of_key,
+    wrong_schema,
+)
+from commitlog.tables.sqlite_connection import Connection, open_file, translated
+from commitlog.urls import Url
+
+__all__ = ["SqliteTable"]
+
+#: Expired items are looked for on a write at most this often, in seconds, and this many at a time:
+#: a sweep must not make anybody wait.
+_SWEEP_INTERVAL = 60.0
+_SWEEP_BATCH = 100
+
+# Keys as bytes of UTF-8: SQLite compares blobs byte by byte, whatever collation it was built with.
+_LAYOUT = """
+CREATE TABLE items (
+    hash BLOB NOT NULL, range BLOB NOT NULL, expires INTEGER, item TEXT NOT NULL,
+    PRIMARY KEY (hash, range)
+) WITHOUT ROWID;
+CREATE INDEX items_expires ON items (expires) WHERE expires IS NOT NULL;
+CREATE TABLE commitlog_table (format INTEGER, created REAL, hash_key TEXT, range_key TEXT, ttl TEXT);
+"""
+
+
+class SqliteTable(Table):
+    """A table in one SQLite file. See `Table` for what the methods promise.
+
+    A write that returned is on the disk. Safe for many threads and processes at once, and across
+    forks. Do not move or remove the file while anybody has it open.
+
+    Args:
+        url: ``sqlite:///absolute/path``.
+        schema: how its items are keyed.
+        clock: what sweeping and the creation time go by.
+        busy_timeout: longest wait for other writers in seconds, after which `Unavailable` is raised.
+
+    Transaction tokens are not kept: no response can be lost on the way to a file.
+    """
+
+    def __init__(
+        self, url: Url, schema: TableSchema, *, clock: Clock, busy_timeout: float = 10.0
+    ) -> None:
+        self.url = str(url)
+        self.schema = schema
+        self._path = url.name
+        self._clock = clock
+        self._busy_timeout = busy_timeout
+        # Two connections, since a reader need not wait for another thread's fsync.
+        self._reader = Connection(self._path, busy_timeout=busy_timeout, prepare=self._prepare)
+        self._writer = Connection(self._path, busy_timeout=busy_timeout, prepare=self._prepare)
+        self._next_sweep = clock.monotonic()
+
+    def __repr__(self) -> str:
+        return f"SqliteTable({self.url!r})"
+
+    # the table itself
+
+    def create(self) -> bool:
+        directory = os.path.dirname(self._path)
+        if not os.path.isdir(directory):
+            raise ConfigurationError(
+                f"there is no directory {directory}: create it, or correct {self.url}"
+            )
+        with (
+            translated(self._path),
+            closing(open_file(self._path, "rwc", busy_timeout=self._busy_timeout)) as connection,
+        ):
+            self._use_wal(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            if _tables(connection):
+                self._verify(connection)
+                return False
+            for statement in _LAYOUT.split(";"):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO commitlog_table VALUES (?, ?, ?, ?, ?)",
+                (TABLE_FORMAT, self._clock.epoch(), *astuple(self.schema)),
+            )
+            connection.execute("COMMIT")
+            return True
+
+    def check(self) -> None:
+        with self._reader.use() as connection:
+            self._verify(connection)
+
+    def describe(self) -> TableInfo:
+        # A connection of its own, since the others are refused when the keys are not those wanted.
+        with (
+            translated(self._path),
+            closing(open_file(self._path, "rw", busy_timeout=self._busy_timeout)) as connection,
+        ):
+            format, created, found = self._marker(connection)
+            ((count,),) = connection.execute("SELECT count(*) FROM items")
+        return TableInfo(url=self.url, schema=found, format=format, created=created, item_count=count)
+
+    # one item
+
+    def get(self, key: Key) -> Item | None:
+        check_key(self.schema, key)
+        with self._reader.use() as connection:
+            return _find(connection, key)
+
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+        """Do the put at once; the pending call tells its outcome."""
+        key = check_item(self.schema, item)
+        check_condition(condition)
+        put = Put(dict(item), condition)
+        return settled(lambda: self._write(key, put))
+
+    def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
+        check_key(self.schema, key)
+        check_condition(condition)
+        self._write(key, Delete(key, condition))
+
+    def _write(self, key: Key, write: Put | Delete) -> None:
+        with self._writer.transaction() as connection:
+            if write.condition is not None:
+                failed = failure(key, write.condition, _find(connection, key))
+                if failed is not None:
+                    raise failed
+            self._apply(connection, key, write)
+            self._sweep_sometimes(connection)
+
+    # many items
+
+    def query_page(
+        self, hash_key: str, *, start_after: str = "", limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        check_query(self.schema, hash_key, start_after, limit)
+        after = start_after if token is None else key_of_token(token).range or ""
+        # No bytes lie between x and x + b"\0"; and a table without range key has b"" for all of them.
+        first = after.encode() + b"\0" if after else b""
+        with self._reader.use() as connection:
+            rows = connection.execute(
+                "SELECT item FROM items WHERE hash = ? AND range >= ? ORDER BY range LIMIT ?",
+                (hash_key.encode(), first, limit + 1),
+            ).fetchall()
+        return self._page(rows, limit)
+
+    def scan_page(
+        self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        check_scan(segment, segments, limit)
+        after = Key("", None) if token is None else key_of_token(token)
+        with self._reader.use() as connection:
+            rows = connection.execute(
+                "SELECT item FROM items WHERE (hash, range) > (?, ?) AND (? = 1 OR segment(hash, ?) = ?)"
+                " ORDER BY hash, range LIMIT ?",
+                (*_binary(after), segments, segments, segment, limit + 1),
+            ).fetchall()
+        return self._page(rows, limit)
+
+    def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
+        keys = check_writes(self.schema, writes, token)
+        pairs = list(zip(keys, writes, strict=True))
+        with self._writer.transaction() as connection:
+            judge([(key, write, _find(connection, key)) for key, write in pairs])
+            for key, write in pairs:
+                self._apply(connection, key, write)
+            self._sweep_sometimes(connection)
+
+    # expiry
+
+    def sweep(self) -> int:
+        """Remove the items whose time is past, and return how many those were."""
+        removed = 0
+        while True:
+            with self._writer.transaction() as connection:
+                batch = self._sweep(connection)
+            removed += batch
+            if batch < _SWEEP_BATCH:
+                return removed
+
+    def _sweep_sometimes(self, connection: sqlite3.Connection) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + _SWEEP_INTERVAL
+            self._sweep(connection)
+
+    def _sweep(self, connection: sqlite3.Connection) -> int:
+        return connection.execute(
+            "DELETE FROM items WHERE (hash, range) IN"
+            " (SELECT hash, range FROM items WHERE expires < ? ORDER BY expires LIMIT ?)",
+            (self._clock.epoch(), _SWEEP_BATCH),
+        ).rowcount
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    # inside
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        self._verify(connection)
+        connection.create_function("segment", 2, _segment, deterministic=True)
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        # Changing the mode does not wait for other connections as other statements do.
+        backoff = Backoff(base=0.01, cap=0.2)
+        deadline = self._clock.monotonic() + self._busy_timeout
+        for attempt in itertools.count():
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or self._clock.monotonic() >= deadline:
+                    raise
+            self._clock.sleep(backoff.pause(attempt))
+
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        _, _, found = self._marker(connection)
+        if (found.hash_key, found.range_key) != (self.schema.hash_key, self.schema.range_key):
+            raise wrong_schema(self.url, found=found, wanted=self.schema)
+
+    def _marker(self, connection: sqlite3.Connection) -> tuple[int, float, TableSchema]:
+        tables = _tables(connection)
+        if not tables:
+            raise table_not_found(self.url)
+        if "commitlog_table" not in tables:
+            raise wrong_schema(self.url, found="is another application's database", wanted=self.schema)
+        row = connection.execute(
+            "SELECT format, created, hash_key, range_key, ttl FROM commitlog_table"
+        ).fetchone()
+        if row is None:
+            raise CorruptRecord(f"{self.url} has lost its version marker; restore it from a backup")
+        format, created, hash_key, range_key, ttl = row
+        if format > TABLE_FORMAT:
+            raise format_too_new(self.url, format)
+        return format, created, TableSchema(hash_key=hash_key, range_key=range_key, ttl_attribute=ttl)
+
+    def _apply(self, connection: sqlite3.Connection, key: Key, write: Write) -> None:
+        if isinstance(write, Put):
+            connection.execute(
+                "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)",
+                (*_binary(key), self._expires(write.item), _encode(write.item)),
+            )
+        elif isinstance(write, Delete):
+            connection.execute("DELETE FROM items WHERE hash = ? AND range = ?", _binary(key))
+
+    def _expires(self, item: Item) -> int | None:
+        name = self.schema.ttl_attribute
+        value = None if name is None else item.get(name)
+        # N goes further than SQLite's integers; so late an expiry is none, and so early one is past.
+        return max(-(2**63), value) if type(value) is int and value < 2**63 else None
+
+    def _page(self, rows: Sequence[tuple[str]], limit: int) -> ItemPage:
+        # One more than asked for tells whether this is the last page.
+        items = tuple(_decode(text) for (text,) in rows[:limit])
+        more = len(rows) > limit
+        return ItemPage(
+            items=items, next_token=token_of_key(self.schema.key_of(items[-1])) if more else None
+        )
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+
+
+def _find(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
+    row = connection.execute(
+        "SELECT item FROM items WHERE hash = ? AND range = ?", _binary(key)
+    ).fetchone()
+    return None if row is None else _decode(row[0])
+
+
+def _binary(key: Key) -> tuple[bytes, bytes]:
+    return key.hash.encode(), (key.range or "").encode()
+
+
+def _segment(hash_key: bytes, segments: int) -> int:
+    return zlib.crc32(hash_key) % segments
+
+
+def _encode(item: Item) -> str:
+    return json.dumps(marshal(item), ensure_ascii=False, separators=(",", ":"))
+
+
+def _decode(text: str) -> dict[str, Value]:
+    try:
+        wire = json.loads(text)
+    except ValueError as error:
+        raise CorruptRecord(f"a stored item is no JSON: {error}") from error
+    return unmarshal(wire)

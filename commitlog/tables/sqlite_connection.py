@@ -1,0 +1,210 @@
+"""One connection to an SQLite file, usable from all threads, put away while the process forks.
+
+SQLite keeps its file locks per process and remembers in memory which it holds. A forked child
+inherits that memory, but not the locks: it would take itself to be protected while other processes
+checkpoint and remove the log under it ("How To Corrupt An SQLite Database File", 2.6). So every
+connection is closed before a fork, and opened again by whoever needs it next.
+
+Imports errors alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+from weakref import WeakSet
+
+from commitlog.errors import (
+    AccessDenied,
+    CommitError,
+    CorruptRecord,
+    OutcomeUnknown,
+    TableNotFound,
+    Unavailable,
+)
+
+__all__ = ["Connection", "open_file", "translated"]
+
+
+class Connection:
+    """A connection that is opened when it is first used. Thread-safe.
+
+    Args:
+        path: the file.
+        busy_timeout: longest wait for another thread or process that writes, in seconds.
+        prepare: called with each new connection before it is used; what it raises comes out of `use`.
+    """
+
+    def __init__(
+        self, path: str, *, busy_timeout: float, prepare: Callable[[sqlite3.Connection], None]
+    ) -> None:
+        self._path = path
+        self._busy_timeout = busy_timeout
+        self._prepare = prepare
+        self._lock = threading.Lock()
+        self._open: sqlite3.Connection | None = None
+        with _all_lock:
+            _all.add(self)
+
+    def __del__(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    @contextmanager
+    def use(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection to this thread alone; errors of SQLite become those of the project."""
+        if not self._lock.acquire(timeout=self._busy_timeout):
+            raise _busy(self._path)
+        try:
+            with translated(self._path):
+                if self._open is None:
+                    self._open = self._connect()
+                yield self._open
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection within a transaction that is alone in writing, and commit it.
+
+        Returns once the transaction is on the disk. If the body raises, nothing happened. Raises
+        `OutcomeUnknown` if writing to the disk failed half way.
+        """
+        with self.use() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                with _committing(self._path):
+                    connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back(connection)
+                raise
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._close()  # which rolls back as well, and the next user gets a sound one
+
+    def close(self) -> None:
+        """Close it once nobody uses it. Idempotent."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = open_file(self._path, "rw", busy_timeout=self._busy_timeout)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def open_file(path: str, mode: str, *, busy_timeout: float) -> sqlite3.Connection:
+    """Open `path` in SQLite's `mode` (``rw``, or ``rwc`` to create it), durable at every commit."""
+    connection = sqlite3.connect(
+        f"file:{quote(path)}?mode={mode}",
+        uri=True,
+        timeout=busy_timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        # FULL: a write that was acknowledged survives a power cut; WAL's usual NORMAL may lose it.
+        connection.execute("PRAGMA synchronous = FULL")
+        # fsync alone does not reach the platter on macOS. No effect elsewhere.
+        connection.execute("PRAGMA fullfsync = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# -- errors -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn errors of SQLite into those of the project. Nothing was committed when they come."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _meaning(path, error) from error
+
+
+@contextmanager
+def _committing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
+            raise
+        raise OutcomeUnknown(
+            f"{path}: {error} while committing; read the item again to see whether it was stored"
+        ) from error
+
+
+def _meaning(path: str, error: sqlite3.Error) -> CommitError:
+    code = _primary(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _busy(path)
+    if code == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
+        return TableNotFound(
+            f"there is no file {path}: create the table with `commitlog table create sqlite://{path}`"
+        )
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return AccessDenied(
+            f"{path}: {error}. It must be a file that can be written, in a directory that can be written"
+        )
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return CorruptRecord(
+            f"{path} is no SQLite database, or a damaged one ({error}); it was left as it is. "
+            f"Name another file, or restore this one from a backup"
+        )
+    return Unavailable(f"{path}: {error}; nothing was changed")
+
+
+def _busy(path: str) -> Unavailable:
+    return Unavailable(f"{path} is busy with other writers; nothing was changed, try again")
+
+
+def _primary(error: sqlite3.Error) -> int:
+    # Errors of the module itself (a closed connection, say) bear no code.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+# -- forks ------------------------------------------------------------------------------------------
+
+# Hooks on fork are the process's and cannot be taken back, so there is one pair for all connections,
+# and it has to know them. `_all_lock` also keeps new ones from coming up while the process forks.
+_all: WeakSet[Connection] = WeakSet()
+_all_lock = threading.Lock()
+_put_away: list[Connection] = []
+
+
+def _before_fork() -> None:
+    _all_lock.acquire()
+    for connection in list(_all):
+        connection._lock.acquire()
+        connection._close()
+        _put_away.append(connection)
+
+
+def _after_fork() -> None:
+    while _put_away:
+        _put_away.pop()._lock.release()
+    _all_lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
