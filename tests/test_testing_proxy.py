@@ -1,0 +1,302 @@
+"""Tests of `commitlog.testing.proxy`: what it lets through, what it delays, and what it breaks."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from commitlog.errors import Unavailable
+from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.servers import Ministack
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Answers with the body it got, in the framing that the path asks for, and counts requests."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_PUT(self) -> None:
+        self.server.seen.append(self.path)  # type: ignore[attr-defined]
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("X-Seen", ",".join(sorted(name.lower() for name in self.headers)))
+        if self.path == "/chunked":
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            if body:
+                self.wfile.write(b"%x;ext=1\r\n%b\r\n" % (len(body), body))
+            self.wfile.write(b"0\r\nX-Trailer: 1\r\n\r\n")
+        elif self.path == "/until-closed":
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+        else:
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = self.path == "/then-closed"
+
+    do_POST = do_PUT
+
+    def do_HEAD(self) -> None:
+        self.server.seen.append(self.path)  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[ThreadingHTTPServer]:
+    """A server that answers with what it got; its `seen` lists the paths."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
+        server.seen = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def proxy(echo: ThreadingHTTPServer) -> Iterator[Proxy]:
+    """A proxy in front of the echo server, without latencies."""
+    echo.seen.clear()  # type: ignore[attr-defined]
+    with Proxy(f"http://127.0.0.1:{echo.server_port}") as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def connection(proxy: Proxy) -> Iterator[http.client.HTTPConnection]:
+    """A client's connection to the proxy."""
+    connection = _connect(proxy)
+    yield connection
+    connection.close()
+
+
+def _connect(proxy: Proxy) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(proxy.endpoint_url.removeprefix("http://"), timeout=20)
+
+
+def _put(connection: http.client.HTTPConnection, path: str = "/a", body: bytes = b"x") -> bytes:
+    connection.request("PUT", path, body)
+    return connection.getresponse().read()
+
+
+@pytest.mark.parametrize("path", ["/plain", "/chunked", "/until-closed", "/then-closed"])
+def test_bodies_pass_unchanged_however_they_are_framed(
+    path: str, connection: http.client.HTTPConnection
+) -> None:
+    """Responses with a length, in chunks, or ended by the connection's end arrive whole, in turn."""
+    for body in (b"", b"x", os.urandom(3_000_000)):
+        assert _put(connection, path, body) == body
+
+
+def test_a_request_in_chunks_passes(connection: http.client.HTTPConnection) -> None:
+    """A body without a declared length is handed on chunk by chunk."""
+    connection.request("PUT", "/a", iter([b"one", b"", b"two"]), encode_chunked=True)
+    assert connection.getresponse().read() == b"onetwo"
+
+
+def test_head_has_no_body_to_wait_for(connection: http.client.HTTPConnection) -> None:
+    """The length in the answer to HEAD announces nothing, and the connection goes on."""
+    connection.request("HEAD", "/a")
+    response = connection.getresponse()
+    assert response.headers["Content-Length"] == "1000"
+    assert response.read() == b""
+    assert _put(connection) == b"x"
+
+
+def test_expect_is_answered_by_the_proxy(proxy: Proxy) -> None:
+    """A client that waits for 100 Continue gets it at once, and the server never hears of it."""
+    address = proxy.endpoint_url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=20) as client:
+        client.sendall(
+            b"PUT /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+        )
+        assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"x")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert response.read() == b"x"
+        assert response.headers["X-Seen"] == "content-length,host"
+
+
+def test_a_dropped_request_never_reaches_the_server(
+    proxy: Proxy, connection: http.client.HTTPConnection, echo: ThreadingHTTPServer
+) -> None:
+    """The client sees a reset connection, and the server saw nothing; the next request passes."""
+    proxy.inject(Fault(kind="PUT", action="drop_request"))
+    with pytest.raises(ConnectionResetError):
+        _put(connection, "/dropped")
+    connection.close()
+    assert _put(connection, "/after") == b"x"
+    assert echo.seen == ["/after"]  # type: ignore[attr-defined]
+
+
+def test_a_dropped_response_follows_a_request_that_was_carried_out(
+    proxy: Proxy, connection: http.client.HTTPConnection, echo: ThreadingHTTPServer
+) -> None:
+    """The client sees a reset connection although the server did its work, once."""
+    proxy.inject(Fault(kind="PUT", action="drop_response"))
+    with pytest.raises(ConnectionResetError):
+        _put(connection, "/dropped")
+    assert echo.seen == ["/dropped"]  # type: ignore[attr-defined]
+
+
+def test_a_fault_strikes_what_it_names_and_no_more(
+    proxy: Proxy, connection: http.client.HTTPConnection
+) -> None:
+    """Kind and path have to match; `skip` requests pass before, and all do after `times`."""
+    fault = Fault(kind="PUT", action="answer", path="/b", skip=1, times=2, status=418, body="tea")
+    proxy.inject(fault)
+    statuses = []
+    for method, path in [("PUT", "/a"), ("HEAD", "/b"), *[("PUT", "/b")] * 4]:
+        connection.request(method, path)
+        response = connection.getresponse()
+        statuses.append((response.status, response.read()))
+    assert statuses == [(200, b"")] * 3 + [(418, b"tea")] * 2 + [(200, b"")]
+
+
+def test_a_delayed_request_reaches_the_server_late(
+    proxy: Proxy, connection: http.client.HTTPConnection
+) -> None:
+    """A delay passes before the answer comes."""
+    proxy.inject(Fault(kind="PUT", action="delay", seconds=0.3))
+    start = time.monotonic()
+    assert _put(connection) == b"x"
+    assert time.monotonic() - start >= 0.3
+
+
+def test_latencies_are_by_kind_and_overlap(echo: ThreadingHTTPServer) -> None:
+    """Requests of the kind take the latency each, but eight at once do not take eight times that."""
+    with Proxy(f"http://127.0.0.1:{echo.server_port}", latency={"PUT": 0.4, "HEAD": 60.0}) as proxy:
+
+        def put(_: int) -> float:
+            connection = _connect(proxy)
+            start = time.monotonic()
+            _put(connection)
+            connection.close()
+            return time.monotonic() - start
+
+        start = time.monotonic()
+        with ThreadPoolExecutor(8) as pool:
+            assert min(pool.map(put, range(8))) >= 0.4
+        assert time.monotonic() - start < 8 * 0.4
+
+
+@pytest.mark.parametrize(
+    ("headers", "kinds"),
+    [
+        ({}, "PUT /a"),
+        ({"x-amz-copy-source": "/b/c"}, "COPY /a"),
+        ({"X-Amz-Target": "DynamoDB_20120810.PutItem"}, "PutItem /a"),
+    ],
+)
+def test_requests_are_told_apart_and_listed_once(
+    headers: dict[str, str], kinds: str, proxy: Proxy, connection: http.client.HTTPConnection
+) -> None:
+    """What was seen is listed by its kind, and only until it was asked for."""
+    connection.request("PUT", "/a", b"x", headers=headers)
+    connection.getresponse().read()
+    assert proxy.requests() == [kinds]
+    assert proxy.requests() == []
+
+
+def test_the_wider_kind_counts_where_there_is_no_narrower_one(proxy: Proxy) -> None:
+    """A fault of PUT strikes a copy too, and one of DynamoDB any of its operations."""
+    for kind, headers in (
+        ("PUT", {"x-amz-copy-source": "b"}),
+        ("DynamoDB", {"X-Amz-Target": "D.Query"}),
+    ):
+        proxy.inject(Fault(kind=kind, action="answer", status=418))
+        connection = _connect(proxy)
+        connection.request("PUT", "/a", b"x", headers=headers)
+        assert connection.getresponse().status == 418
+        connection.close()
+
+
+def test_a_server_that_is_gone_looks_like_a_broken_connection() -> None:
+    """Without anybody upstream the client's connection is reset."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    with Proxy(f"http://127.0.0.1:{address[1]}") as proxy:
+        connection = _connect(proxy)
+        with pytest.raises(ConnectionResetError):
+            _put(connection)
+        connection.close()
+
+
+def test_a_proxy_that_has_ended_says_so(proxy: Proxy) -> None:
+    """Asking a stopped proxy raises, rather than hangs."""
+    assert proxy._process is not None and proxy._process.stdin is not None
+    os.kill(proxy._process.pid, signal.SIGKILL)
+    proxy._process.wait()
+    with pytest.raises(Unavailable):
+        proxy.requests()
+
+
+def test_a_proxy_dies_with_a_test_run_that_is_killed() -> None:
+    """SIGKILL of the process that started a proxy ends the proxy too."""
+    script = (
+        "from commitlog.testing.proxy import Proxy\n"
+        "import sys\n"
+        "with Proxy('http://127.0.0.1:9') as proxy:\n"
+        "    print(proxy._process.pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as runner:
+        assert runner.stdout is not None
+        ended = os.pidfd_open(int(runner.stdout.readline()))
+        runner.send_signal(signal.SIGKILL)
+    try:
+        assert select.select([ended], [], [], 20)[0]
+    finally:
+        os.close(ended)
+
+
+@pytest.mark.servers
+def test_boto3_talks_through_it(ministack: Ministack) -> None:
+    """S3 and DynamoDB work through the proxy as they do without, large bodies and copies included."""
+    import boto3
+
+    bucket, body = ministack.new_bucket(), os.urandom(2_000_000)
+    with Proxy(ministack.endpoint_url) as proxy:
+        session = boto3.session.Session(ministack.access_key_id, ministack.secret_access_key)
+        s3 = session.client("s3", endpoint_url=proxy.endpoint_url, region_name=ministack.region)
+        s3.put_object(Bucket=bucket, Key="a", Body=body)
+        s3.copy_object(Bucket=bucket, Key="b", CopySource={"Bucket": bucket, "Key": "a"})
+        assert s3.get_object(Bucket=bucket, Key="b")["Body"].read() == body
+        assert [row["Key"] for row in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["a", "b"]
+        s3.close()
+        dynamodb = session.client(
+            "dynamodb", endpoint_url=proxy.endpoint_url, region_name=ministack.region
+        )
+        dynamodb.list_tables()
+        dynamodb.close()
+        kinds = [request.split()[0] for request in proxy.requests()]
+    assert kinds == ["PUT", "COPY", "GET", "GET", "ListTables"]
