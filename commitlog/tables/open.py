@@ -40,4 +40,6 @@ def open_table(
         from commitlog.tables.sqlite import SqliteTable
 
         return SqliteTable(place, schema, clock=clock)
-    raise NotImplementedError
+    from commitlog.tables.dynamodb import DynamoTable
+
+    return DynamoTable(place, schema, clock=clock)

@@ -7,6 +7,7 @@ sent or stored, so that what works on a laptop works on the service. Imports the
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -267,7 +268,9 @@ def settled(work: Callable[[], T]) -> Pending[T]:
 
 def table_not_found(url: str) -> TableNotFound:
     """Return the error of a table that is not there."""
-    return TableNotFound(f"there is no table {url}: create it with `commitlog table create {url}`")
+    return TableNotFound(
+        f"there is no table {url}: create it with `commitlog table create {shlex.quote(url)}`"
+    )
 
 
 def wrong_schema(url: str, *, found: TableSchema | str, wanted: TableSchema) -> WrongTableSchema:

@@ -5,7 +5,7 @@ inherits that memory, but not the locks: it would take itself to be protected wh
 checkpoint and remove the log under it ("How To Corrupt An SQLite Database File", 2.6). So every
 connection is closed before a fork, and opened again by whoever needs it next.
 
-Imports errors alone.
+Imports errors and the rules.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from commitlog.errors import (
     CommitError,
     CorruptRecord,
     OutcomeUnknown,
-    TableNotFound,
     Unavailable,
 )
+from commitlog.tables.rules import table_not_found
 
 __all__ = ["Connection", "open_file", "translated"]
 
@@ -160,9 +160,7 @@ def _meaning(path: str, error: sqlite3.Error) -> CommitError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _busy(path)
     if code == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
-        return TableNotFound(
-            f"there is no file {path}: create the table with `commitlog table create sqlite://{path}`"
-        )
+        return table_not_found(f"sqlite://{quote(path)}")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return AccessDenied(
             f"{path}: {error}. It must be a file that can be written, in a directory that can be written"

@@ -1,0 +1,184 @@
+"""Calls of the DynamoDB API: one signed request each, retried where nothing can have happened.
+
+All calls, hot or rare, go this one way, and so share one reading of the service's errors ("Error
+handling with DynamoDB", its developer guide). Imports aws, and of the tables the port and its rules.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from commitlog.aws import Caller, Response, common_fault, first_line
+from commitlog.aws.faults import SHED
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
+from commitlog.tables.api import Pending, TableSchema
+from commitlog.tables.rules import table_not_found, wrong_schema
+
+__all__ = ["Calls", "Refused"]
+
+_READS = frozenset(
+    {
+        "DescribeTable",
+        "DescribeTimeToLive",
+        "GetItem",
+        "ListTagsOfResource",
+        "Query",
+        "Scan",
+    }
+)
+#: Codes, of a request or of one operation in a transaction, after which the same may well succeed.
+_CONFLICTS = frozenset(
+    {
+        "ReplicatedWriteConflictException",
+        "TransactionConflict",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+_SHED = SHED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
+#: What messages about keys that are not the table's have in them; there is no code for it.
+_KEY_WORDS = ("key element", "the key", "for key", "key schema")
+
+
+class Refused(CommitError):
+    """The service refused the request for a reason that depends on the call. Nothing happened.
+
+    Attributes:
+        code: the service's error code.
+        answer: the body of its answer.
+    """
+
+    def __init__(self, message: str, *, code: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.answer = answer
+
+
+class Calls:
+    """The API of one table. Thread-safe.
+
+    Args:
+        caller: the way to the service.
+        url: the table, for messages.
+        schema: the keys that are wanted, for messages.
+        clock: what retries wait on.
+        backoff: how they wait. Retried are throttled requests and transactions in each other's way,
+            for nothing happened then, and reads that got no answer.
+    """
+
+    def __init__(
+        self, caller: Caller, url: str, schema: TableSchema, *, clock: Clock, backoff: Backoff
+    ) -> None:
+        self._caller = caller
+        self._url = url
+        self._schema = schema
+        self._clock = clock
+        self._backoff = backoff
+
+    def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request and return the answer."""
+        return self.begin(operation, request)()
+
+    def begin(self, operation: str, request: Mapping[str, Any]) -> Pending[Mapping[str, Any]]:
+        """Send a request; return the call that waits for the answer, repeating it where that is safe.
+
+        The pending call raises `Refused` for what the caller has to explain, `Unavailable` or
+        `Conflict` when the retries ran out, and what `commitlog.aws.common_fault` says otherwise.
+        """
+        body = json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode()
+        headers = {
+            "content-type": "application/x-amz-json-1.0",
+            "x-amz-target": f"DynamoDB_20120810.{operation}",
+        }
+
+        def send() -> Pending[Response]:
+            return self._caller.begin("POST", "/", headers=headers, body=body)
+
+        first = send()
+
+        def finish() -> Mapping[str, Any]:
+            last: CommitError | None = None
+            for attempt in self._backoff.attempts(self._clock):
+                pending = send() if attempt else first
+                try:
+                    return self._read(operation, pending())
+                except _Again as error:
+                    last = error.__cause__
+                except OutcomeUnknown as error:
+                    if operation not in _READS:
+                        raise
+                    last = Unavailable(str(error))
+            assert last is not None
+            raise last
+
+        return finish
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._caller.close()
+
+    def _read(self, operation: str, response: Response) -> Mapping[str, Any]:
+        what = f"{operation} on {self._url}"
+        checksum = response.headers.get("x-amz-crc32")
+        if checksum is not None and checksum != str(zlib.crc32(response.body)):
+            raise OutcomeUnknown(f"{what}: the answer was damaged on its way")
+        try:
+            answer = json.loads(response.body or b"{}")
+            if not isinstance(answer, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            if response.status == 200:
+                raise OutcomeUnknown(f"{what}: the answer is no JSON ({error})") from error
+            answer = {}
+        if response.status == 200:
+            return answer
+        raise self._fault(what, response.status, answer)
+
+    def _fault(self, what: str, status: int, answer: Mapping[str, Any]) -> Exception:
+        code = str(answer.get("__type", "")).rpartition("#")[2]
+        message = str(answer.get("message") or answer.get("Message") or "")
+        again = _worth_repeating(code, answer)
+        if again:
+            said = f"{what}: {again}: {first_line(message)}"
+            kind = Conflict if again in _CONFLICTS else Unavailable
+            return _Again(kind(f"{said}. Nothing happened; try again later"))
+        if code == "ResourceNotFoundException":
+            return table_not_found(self._url)
+        if code in ("UnknownOperationException", "NotImplemented"):
+            return NotSupported(f"{what}: this server does not offer it")
+        if code == "ValidationException":
+            lower = message.lower()
+            if "item size" in lower:
+                return ValueError(f"{what}: {first_line(message)}")
+            if any(words in lower for words in _KEY_WORDS):
+                found = f"has other keys ({first_line(message)})"
+                return wrong_schema(self._url, found=found, wanted=self._schema)
+        fault = common_fault(what, status, code, message)
+        # A plain CommitError says no more than that: the call knows better what it means.
+        return Refused(str(fault), code=code, answer=answer) if type(fault) is CommitError else fault
+
+
+class _Again(Exception):
+    """Nothing happened, and the same request may succeed; `__cause__` is the error if it never does."""
+
+    __cause__: CommitError
+
+    def __init__(self, error: CommitError) -> None:
+        super().__init__()
+        self.__cause__ = error
+
+
+def _worth_repeating(code: str, answer: Mapping[str, Any]) -> str | None:
+    """Return the code because of which the request should be repeated, if there is one."""
+    codes = [code]
+    if code == "TransactionCanceledException":
+        codes = [str(reason.get("Code")) for reason in answer.get("CancellationReasons", ())]
+        # A condition that failed fails again.
+        if "ConditionalCheckFailed" in codes:
+            return None
+    return next((c for c in codes if c in _SHED or c in _CONFLICTS), None)

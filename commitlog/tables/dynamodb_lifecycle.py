@@ -1,0 +1,239 @@
+"""A DynamoDB table as a whole: making it, checking what it is, marking whose it is.
+
+A table bears its format twice, as S3Guard's tables do: in a marker item whose key attributes are all
+``../VERSION``, which any client may read, and in a tag, which survives when the items are lost.
+
+Imports the calls, and of the tables the port and its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from attrs import frozen
+
+from commitlog.clock import Clock
+from commitlog.errors import (
+    AccessDenied,
+    CommitError,
+    CorruptRecord,
+    NotSupported,
+    Unavailable,
+)
+from commitlog.tables.api import TABLE_FORMAT, Absent, Item, TableInfo, TableSchema
+from commitlog.tables.dynamodb_calls import Calls, Refused
+from commitlog.tables.dynamodb_expressions import conditional
+from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.rules import MARKER_KEY, format_too_new, wrong_schema
+
+__all__ = ["Lifecycle"]
+
+_TAG = "commitlog-table-version"
+#: How long a table may take to be made, and how long to wait between two looks at it, in seconds.
+_READY_WITHIN = 180.0
+_LOOK_EVERY = 0.5
+
+
+@frozen
+class Lifecycle:
+    """What `Table.create`, `check` and `describe` do on DynamoDB. Thread-safe, stateless.
+
+    Args:
+        calls: the API.
+        name: name of the table.
+        url: the table, for messages.
+        schema: the keys that are wanted.
+        clock: what waiting and the creation time go by.
+    """
+
+    calls: Calls
+    name: str
+    url: str
+    schema: TableSchema
+    clock: Clock
+
+    def create(self) -> bool:
+        """Make the table, billed on demand; return False if it was there and fits."""
+        try:
+            self.calls.call("CreateTable", {**self._key_members(), "BillingMode": "PAY_PER_REQUEST"})
+            created = True
+        except Refused as error:
+            if error.code != "ResourceInUseException":
+                raise
+            created = False
+        # Also for a table that was there: its creator may have died half way.
+        self.check()
+        self._enable_ttl()
+        return created
+
+    def check(self) -> None:
+        """Make sure that the table fits and is of no newer format; mark it if it bears no marker."""
+        description = self._await_active()
+        self._verify_keys(description)
+        if self._marked_format(self.schema) is None:
+            tagged = self._tagged_format(description)
+            if tagged is not None and tagged > TABLE_FORMAT:
+                raise format_too_new(self.url, tagged)
+            self._mark(tagged or TABLE_FORMAT)
+            if tagged is None:
+                self._tag(description)
+        found = self._marked_format(self.schema) or TABLE_FORMAT
+        if found > TABLE_FORMAT:
+            raise format_too_new(self.url, found)
+
+    def describe(self) -> TableInfo:
+        """Return what is known of the table, whatever its keys are."""
+        description = self._describe()
+        found, strings = _keys_of(description)
+        marker = self._marker(found) if strings else None
+        created = None if marker is None else marker.get("table_created")
+        count = description.get("ItemCount")
+        return TableInfo(
+            url=self.url,
+            schema=TableSchema(
+                hash_key=found.hash_key, range_key=found.range_key, ttl_attribute=self._ttl_attribute()
+            ),
+            format=None if marker is None else self._format_in(marker),
+            created=created / 1000 if type(created) is int else description.get("CreationDateTime"),
+            item_count=count,
+        )
+
+    # keys
+
+    def _key_members(self) -> dict[str, Any]:
+        kinds = {self.schema.hash_key: "HASH"}
+        if self.schema.range_key is not None:
+            kinds[self.schema.range_key] = "RANGE"
+        return {
+            "TableName": self.name,
+            "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n in kinds],
+            "KeySchema": [{"AttributeName": n, "KeyType": kind} for n, kind in kinds.items()],
+        }
+
+    def _verify_keys(self, description: Mapping[str, Any]) -> None:
+        found, strings = _keys_of(description)
+        if (found.hash_key, found.range_key) != (self.schema.hash_key, self.schema.range_key):
+            raise wrong_schema(self.url, found=found, wanted=self.schema)
+        if not strings:
+            raise wrong_schema(self.url, found="has keys that are not strings", wanted=self.schema)
+
+    # the table
+
+    def _describe(self) -> Mapping[str, Any]:
+        description: Mapping[str, Any] = self.calls.call("DescribeTable", {"TableName": self.name})[
+            "Table"
+        ]
+        return description
+
+    def _await_active(self) -> Mapping[str, Any]:
+        deadline = self.clock.monotonic() + _READY_WITHIN
+        while True:
+            description = self._describe()
+            status = description.get("TableStatus")
+            if status in ("ACTIVE", "UPDATING"):
+                return description
+            if status != "CREATING":
+                raise Unavailable(f"table {self.url} is {status}; it cannot be used")
+            if self.clock.monotonic() >= deadline:
+                raise Unavailable(f"table {self.url} is still being made; try again later")
+            self.clock.sleep(_LOOK_EVERY)
+
+    # expiry
+
+    def _enable_ttl(self) -> None:
+        attribute = self.schema.ttl_attribute
+        if attribute is None or self._ttl_attribute() is not None:
+            return
+        specification = {"Enabled": True, "AttributeName": attribute}
+        try:
+            self.calls.call(
+                "UpdateTimeToLive",
+                {"TableName": self.name, "TimeToLiveSpecification": specification},
+            )
+        except NotSupported:
+            pass  # Then items stay for ever, which the port allows.
+        except Refused:
+            # Another creator was faster; anything else is worth telling.
+            if self._ttl_attribute() is None:
+                raise
+
+    def _ttl_attribute(self) -> str | None:
+        try:
+            answer = self.calls.call("DescribeTimeToLive", {"TableName": self.name})
+        except (AccessDenied, NotSupported):
+            return None
+        found = answer.get("TimeToLiveDescription", {})
+        enabled = found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+        return found.get("AttributeName") if enabled else None
+
+    # the marker and the tag
+
+    def _marker(self, schema: TableSchema) -> Item | None:
+        answer = self.calls.call(
+            "GetItem",
+            {"TableName": self.name, "Key": marshal(_marker_key(schema)), "ConsistentRead": True},
+        )
+        return unmarshal(answer["Item"]) if "Item" in answer else None
+
+    def _marked_format(self, schema: TableSchema) -> int | None:
+        marker = self._marker(schema)
+        return None if marker is None else self._format_in(marker)
+
+    def _format_in(self, marker: Item) -> int:
+        version = marker.get("table_version")
+        if type(version) is not int:
+            raise CorruptRecord(
+                f"the item {MARKER_KEY!r} of {self.url} has no number 'table_version': "
+                f"it is no version marker. Use another table"
+            )
+        return version
+
+    def _mark(self, version: int) -> None:
+        marker: Item = {
+            **_marker_key(self.schema),
+            "table_version": version,
+            "table_created": int(self.clock.epoch() * 1000),
+        }
+        condition = conditional(Absent(), self.schema)
+        try:
+            self.calls.call("PutItem", {"TableName": self.name, "Item": marshal(marker), **condition})
+        except Refused as error:
+            if error.code != "ConditionalCheckFailedException":
+                raise
+
+    def _tagged_format(self, description: Mapping[str, Any]) -> int | None:
+        request = {"ResourceArn": description.get("TableArn", "")}
+        try:
+            while True:
+                answer = self.calls.call("ListTagsOfResource", request)
+                for tag in answer.get("Tags", ()):
+                    if tag["Key"] == _TAG and tag["Value"].isdecimal():
+                        return int(tag["Value"])
+                if "NextToken" not in answer:
+                    return None
+                request = {**request, "NextToken": answer["NextToken"]}
+        except (AccessDenied, NotSupported):
+            return None
+
+    def _tag(self, description: Mapping[str, Any]) -> None:
+        tags = [{"Key": _TAG, "Value": str(TABLE_FORMAT)}]
+        # The marker alone will do; who may use a table need not be allowed to tag it.
+        with suppress(CommitError):
+            self.calls.call(
+                "TagResource", {"ResourceArn": description.get("TableArn", ""), "Tags": tags}
+            )
+
+
+def _keys_of(description: Mapping[str, Any]) -> tuple[TableSchema, bool]:
+    """Return the names of a table's keys, and whether all of them are strings."""
+    names = {key["KeyType"]: key["AttributeName"] for key in description["KeySchema"]}
+    types = {a["AttributeName"]: a["AttributeType"] for a in description["AttributeDefinitions"]}
+    schema = TableSchema(hash_key=names["HASH"], range_key=names.get("RANGE"))
+    return schema, all(types.get(name) == "S" for name in names.values())
+
+
+def _marker_key(schema: TableSchema) -> dict[str, str]:
+    names = (schema.hash_key, schema.range_key)
+    return {name: MARKER_KEY for name in names if name is not None}
