@@ -11,7 +11,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from commitlog.aws.session import AwsSession
-from commitlog.aws.signing import EMPTY_SHA256, MAX_EXPIRES, UNSIGNED, Signer, canonical_query
+from commitlog.aws.signing import MAX_EXPIRES, Signer, canonical_query
 from commitlog.aws.wire import Failed, Pending, Wire
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, ConfigurationError
@@ -50,8 +50,6 @@ class Caller:
             verify=session.verify(),
             proxy=session.proxy(url),
         )
-        #: True if requests are encrypted on their way.
-        self.encrypted = parts.scheme == "https"
 
     def begin(
         self,
@@ -61,7 +59,6 @@ class Caller:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | memoryview = b"",
-        sign_body: bool = True,
         timeout: float | None = None,
     ) -> Pending:
         """Sign the request in its headers and send it; return the call that waits for the answer.
@@ -72,12 +69,11 @@ class Caller:
             query: names and values, not encoded.
             headers: names in lower case; all of them are signed.
             body: what to send.
-            sign_body: False where the service takes a signature that leaves out the body (S3).
             timeout: seconds to wait for the next bytes of the answer, instead of the session's.
         """
         path = self._root + path
         signed = {"host": self._wire.host, **headers}
-        payload = _hash(body) if sign_body else UNSIGNED
+        payload = sha256(body).hexdigest()
         if self._s3:
             signed["x-amz-content-sha256"] = payload
         try:
@@ -124,7 +120,3 @@ class Caller:
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._wire.close()
-
-
-def _hash(body: bytes | memoryview) -> str:
-    return sha256(body).hexdigest() if body else EMPTY_SHA256

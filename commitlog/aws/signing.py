@@ -17,15 +17,13 @@ from urllib.parse import quote
 
 from commitlog.aws.session import Credentials
 
-__all__ = ["EMPTY_SHA256", "MAX_EXPIRES", "UNSIGNED", "Signer", "canonical_query", "encode_path"]
+__all__ = ["MAX_EXPIRES", "Signer", "canonical_query", "encode_path"]
 
-#: SHA-256 of nothing, in hexadecimal.
-EMPTY_SHA256 = sha256(b"").hexdigest()
-#: Stands for the hash of a body that is not signed (S3 alone takes it).
-UNSIGNED = "UNSIGNED-PAYLOAD"
 #: Longest life of a signed query, in seconds.
 MAX_EXPIRES = 7 * 24 * 3600
 
+#: Stands for the hash of the body where a query is signed.
+_UNSIGNED = "UNSIGNED-PAYLOAD"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _KeyCache: TypeAlias = tuple[str, str, str, bytes]
 
@@ -81,7 +79,7 @@ class Signer:
             path: encoded path.
             query: canonical query string, without '?'.
             headers: the headers to sign; changed in place.
-            payload: SHA-256 of the body in hexadecimal, or `UNSIGNED`.
+            payload: SHA-256 of the body in hexadecimal.
             credentials: whose signature it is.
             epoch: date of the request in epoch seconds.
         """
@@ -124,7 +122,7 @@ class Signer:
         if credentials.token:
             signed["X-Amz-Security-Token"] = credentials.token
         text = canonical_query(signed)
-        request = f"{method}\n{path}\n{text}\n{canonical}\n{names}\n{UNSIGNED}"
+        request = f"{method}\n{path}\n{text}\n{canonical}\n{names}\n{_UNSIGNED}"
         return f"{text}&X-Amz-Signature={self._signature(request, stamp, credentials)}"
 
     def _signature(self, request: str, stamp: str, credentials: Credentials) -> str:

@@ -1,0 +1,463 @@
+"""Objects in a bucket of S3, or of a server that speaks its protocol.
+
+Requests are signed and sent by `commitlog.aws`; hidden retries there are none. Whether a server honours
+the conditions that it is sent has to be probed: some answer 200 and ignore them.
+Imports aws, the ports and the ground floor.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+from xml.etree import ElementTree
+
+from commitlog.aws import AwsOptions, AwsSession, Caller, Response, common_fault, encode_path
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import (
+    CommitError,
+    ConfigurationError,
+    CorruptRecord,
+    NotFound,
+    NotSupported,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+from commitlog.paths import check_path, check_prefix
+from commitlog.stores.api import (
+    NONCE,
+    Body,
+    Capabilities,
+    Condition,
+    Fence,
+    IfAbsent,
+    IfMatch,
+    ObjectData,
+    ObjectInfo,
+    ObjectStore,
+    Observation,
+    Operation,
+    Page,
+    Pending,
+    PutResult,
+    Staged,
+    StagedInfo,
+    StageWriter,
+    chunks,
+)
+from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.s3_bucket import Bucket, Request, content_md5
+from commitlog.stores.s3_stage import S3StageWriter, abort_upload
+from commitlog.stores.s3_xml import (
+    Listing,
+    complete_body,
+    delete_body,
+    http_date,
+    iso_date,
+    parse,
+    refused_rows,
+)
+from commitlog.urls import Url, parse_store_url
+
+__all__ = ["S3Store"]
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+_BOTH = frozenset({IfAbsent, IfMatch})
+_META = "x-amz-meta-"
+_MIB = 1024 * 1024
+_MISSING = frozenset({404})
+_BULK = 1000
+
+
+class S3Store(ObjectStore):
+    """A bucket, or what lies below a prefix of it. Thread-safe.
+
+    Args:
+        url: ``s3://bucket/prefix?endpoint_url=…``.
+        options: how to reach the bucket, instead of what the URL's query says.
+        clock: dates signatures and waits between repeated reads; the system's by default.
+        backoff: how often reads, and uploads that nobody sees, are repeated.
+        part_size: bytes of the first parts of a large upload, at least 5 MiB.
+        put_limit: bytes of the largest body that is put in one request.
+        parallel_parts: parts of one upload that are under way at once.
+
+    Raises `ConfigurationError` if it cannot be found out where the bucket is, or who asks. Nothing is
+    sent before the first call.
+
+    Not guaranteed: that HEAD tells a missing bucket from a missing object (its answer has no body), and
+    that a copy of more than 5 GiB works (the service refuses it).
+    """
+
+    capabilities = Capabilities(
+        conditions=MappingProxyType(
+            {
+                Operation.PUT: _BOTH,
+                Operation.COPY: _BOTH,
+                Operation.PUBLISH: _BOTH,
+                Operation.DELETE: frozenset({IfMatch}),
+            }
+        ),
+        enforced=False,
+        fences=True,
+    )
+
+    def __init__(
+        self,
+        url: str | Url,
+        *,
+        options: AwsOptions | None = None,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        part_size: int = 8 * _MIB,
+        put_limit: int = 16 * _MIB,
+        parallel_parts: int = 4,
+    ) -> None:
+        parsed = parse_store_url(url) if isinstance(url, str) else url
+        if parsed.scheme != "s3":
+            raise ConfigurationError(f"{parsed} is not an s3:// URL")
+        if part_size < 5 * _MIB:
+            raise ConfigurationError(f"part_size {part_size}: S3 takes no parts below 5 MiB")
+        if put_limit < 0 or parallel_parts < 1:
+            raise ConfigurationError("put_limit must be 0 or more, parallel_parts 1 or more")
+        self.url = str(parsed)
+        self._name = parsed.name
+        self._prefix = f"{parsed.prefix}/" if parsed.prefix else ""
+        self._part_size = part_size
+        self._put_limit = put_limit
+        self._parallel_parts = parallel_parts
+        clock = SystemClock() if clock is None else clock
+        session = AwsSession(AwsOptions.from_url(parsed) if options is None else options)
+        caller = Caller(session, "s3", session.endpoint("s3", bucket=parsed.name), clock=clock)
+        self._bucket = Bucket(parsed.name, caller, clock=clock, backoff=backoff or Backoff())
+
+    def __repr__(self) -> str:
+        return f"S3Store({self.url!r})"
+
+    def key(self, path: str) -> str:
+        """Return `path` below the prefix that was opened."""
+        return check_path(self._prefix + check_path(path))
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._bucket.close()
+
+    # reads
+
+    def begin_head(self, path: str) -> Pending[Observation]:
+        """See `ObjectStore.begin_head`. A missing bucket looks like a missing object."""
+        pending = self._bucket.fetch(Request("HEAD", self.key(path)), accept=_MISSING)
+
+        def observation() -> Observation:
+            response = pending()
+            info = None if response.status == 404 else ObjectInfo(**_facts(path, response.headers))
+            return Observation(info=info, store_time=http_date(response.headers.get("date")))
+
+        return observation
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        key = self.key(path)
+        check_range(start, end)
+        if start == end:
+            return self._nothing_of(path)
+        whole = start == 0 and end is None
+        last = "" if end is None else str(end - 1)
+        headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
+        response = self._bucket.fetch(Request("GET", key, headers=headers), accept=frozenset({416}))()
+        if response.status == 416:
+            return self._nothing_of(path)
+        facts = _facts(path, response.headers)
+        if response.status == 206:
+            facts["size"] = _total(response.headers, path)
+            return ObjectData(**facts, data=response.body)
+        facts["size"] = len(response.body)
+        # Sliced, for a server that does not know ranges.
+        return ObjectData(**facts, data=response.body if whole else response.body[start:end])
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """See `ObjectStore.list_page`."""
+        check_prefix(prefix)
+        check_page(delimiter, limit)
+        query = {"list-type": "2", "prefix": self._prefix + prefix, "max-keys": str(limit)}
+        query["encoding-type"] = "url"
+        if delimiter:
+            query["delimiter"] = delimiter
+        if token is not None:
+            query["continuation-token"] = token
+        elif start_after:
+            query["start-after"] = self._prefix + start_after
+        listing = self._listing(query, "ListBucketResult")
+        objects = [
+            ObjectInfo(
+                path=self._path(listing.name(row, "Key")),
+                size=int(row.findtext("Size", "0")),
+                etag=row.findtext("ETag", ""),
+                last_modified=iso_date(row.findtext("LastModified", "")),
+            )
+            for row in listing.rows("Contents")
+        ]
+        prefixes = [self._path(listing.name(row, "Prefix")) for row in listing.rows("CommonPrefixes")]
+        next_token = listing.root.findtext("NextContinuationToken") if listing.truncated else None
+        if listing.truncated and not next_token:
+            raise CorruptRecord(f"{self.url}: the listing of {prefix!r} goes on, but does not say where")
+        return Page(objects=tuple(objects), prefixes=tuple(prefixes), next_token=next_token)
+
+    # mutations
+
+    def put(
+        self,
+        path: str,
+        body: Body,
+        *,
+        condition: Condition | None = None,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.put`."""
+        key = self.key(path)
+        headers = _headers(check_metadata(metadata), content_type)
+        small, rest = _split(body, self._put_limit)
+        if rest is None:
+            request = Request("PUT", key, headers=headers, body=small, condition=condition, fence=fence)
+            return _result(path, self._bucket.send(request)().headers)
+        with self.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
+            writer.write(small)
+            for chunk in chunks(rest):
+                writer.write(chunk)
+            staged = writer.finish()
+        try:
+            return self.publish(staged, condition=condition, fence=fence)
+        except OutcomeUnknown:
+            raise
+        except CommitError:
+            with suppress(CommitError):  # nobody sees it, and `list_staged` finds it
+                self.abort(staged)
+            raise
+
+    def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        condition: Condition | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.copy`."""
+        headers = {"x-amz-copy-source": f"/{self._name}/{encode_path(self.key(source))}"}
+        request = Request("PUT", self.key(target), headers=headers, condition=condition, fence=fence)
+        try:
+            response = self._bucket.send(request)()
+        except NotFound as error:
+            if type(error) is not NotFound:
+                raise
+            # S3 says "no such key" of either object.
+            if isinstance(condition, IfMatch) and self.begin_head(source)().info is not None:
+                raise PreconditionFailed(
+                    f"{target!r} should have etag {condition.etag}, but there is no object"
+                ) from error
+            raise NotFound(f"no object at {source!r} in {self.url} to copy") from error
+        return self._published(request, response, target)
+
+    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
+        """See `ObjectStore.delete`. In a bucket with versions the older ones stay."""
+        request = Request("DELETE", self.key(path), condition=condition, fence=fence)
+        try:
+            self._bucket.send(request)()
+        except NotFound as error:
+            if type(error) is not NotFound:
+                raise
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        """See `ObjectStore.delete_many`. One request for each thousand, where the server offers it."""
+        keys = [self.key(path) for path in paths]
+        failures: dict[str, CommitError] = {}
+        for start in range(0, len(keys), _BULK):
+            failures.update(self._delete_bulk(keys[start : start + _BULK]))
+        return {self._path(key): error for key, error in failures.items()}
+
+    # uploads
+
+    def begin_stage(
+        self,
+        path: str,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> StageWriter:
+        """See `ObjectStore.begin_stage`. The upload is there from now on."""
+        key = self.key(path)
+        kept = check_metadata(metadata)
+        nonce = kept.setdefault(NONCE, uuid.uuid4().hex)
+        request = Request("POST", key, {"uploads": ""}, _headers(kept, content_type))
+        root = self._root(request, self._bucket.fetch(request)(), "InitiateMultipartUploadResult")
+        return S3StageWriter(
+            self._bucket,
+            key=key,
+            path=path,
+            upload_id=root.findtext("UploadId", ""),
+            nonce=nonce,
+            part_size=self._part_size,
+            parallel=self._parallel_parts,
+        )
+
+    def publish(
+        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+    ) -> PutResult:
+        """See `ObjectStore.publish`."""
+        request = Request(
+            "POST",
+            self.key(staged.path),
+            {"uploadId": staged.upload_id},
+            body=complete_body(staged.parts),
+            condition=condition,
+            fence=fence,
+        )
+        return self._published(request, self._bucket.send(request)(), staged.path)
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        """See `ObjectStore.abort`. Repeated as needed."""
+        abort_upload(self._bucket, self.key(staged.path), staged.upload_id)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        """See `ObjectStore.list_staged`. Asks page by page, as the iterator is read."""
+        check_prefix(prefix)
+        return self._uploads(self._prefix + prefix)
+
+    # inside
+
+    def _path(self, key: str) -> str:
+        return key[len(self._prefix) :]
+
+    def _nothing_of(self, path: str) -> ObjectData:
+        info = self.head(path)
+        return ObjectData(
+            path=path,
+            size=info.size,
+            etag=info.etag,
+            version=info.version,
+            last_modified=info.last_modified,
+            metadata=info.metadata,
+            data=b"",
+        )
+
+    def _listing(self, query: Mapping[str, str], tag: str) -> Listing:
+        request = Request("GET", query=query)
+        return Listing.of(self._root(request, self._bucket.fetch(request)(), tag))
+
+    def _uploads(self, prefix: str) -> Iterator[StagedInfo]:
+        query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}
+        while True:
+            listing = self._listing(query, "ListMultipartUploadsResult")
+            for row in listing.rows("Upload"):
+                yield StagedInfo(
+                    path=self._path(listing.name(row, "Key")),
+                    upload_id=row.findtext("UploadId", ""),
+                    initiated=iso_date(row.findtext("Initiated", "")),
+                )
+            if not listing.truncated:
+                return
+            query["key-marker"] = listing.name(listing.root, "NextKeyMarker")
+            query["upload-id-marker"] = listing.root.findtext("NextUploadIdMarker") or ""
+
+    def _root(self, request: Request, response: Response, tag: str) -> ElementTree.Element:
+        root = parse(response.body)
+        if root is None or root.tag != tag:
+            raise Unavailable(f"{self._bucket.what(request)}: the answer is no {tag}")
+        return root
+
+    def _published(self, request: Request, response: Response, path: str) -> PutResult:
+        # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.
+        root = parse(response.body)
+        if root is None or root.tag == "Error":
+            raise self._bucket.fault(request, response)
+        headers = {**response.headers, "etag": root.findtext("ETag", "")}
+        return _result(path, headers)
+
+    def _delete_bulk(self, keys: list[str]) -> dict[str, CommitError]:
+        body = delete_body(keys)
+        headers = {"content-md5": content_md5(body)}
+        request = Request("POST", query={"delete": ""}, headers=headers, body=body)
+        try:
+            response = self._bucket.send(request)()
+        except NotSupported:
+            return self._delete_each(keys)
+        except CommitError as error:
+            return dict.fromkeys(keys, error)
+        root = parse(response.body)
+        if root is None or root.tag != "DeleteResult":
+            return dict.fromkeys(keys, self._bucket.fault(request, response))
+        what = f"DELETE in s3://{self._name} of"
+        return {
+            key: common_fault(f"{what} {key!r}", 500 if code == "InternalError" else 400, code, message)
+            for key, code, message in refused_rows(root)
+        }
+
+    def _delete_each(self, keys: list[str]) -> dict[str, CommitError]:
+        failures: dict[str, CommitError] = {}
+        for key in keys:
+            try:
+                self.delete(self._path(key))
+            except CommitError as error:
+                failures[key] = error
+        return failures
+
+
+def _headers(metadata: Mapping[str, str], content_type: str | None) -> dict[str, str]:
+    headers = {_META + name: value for name, value in metadata.items()}
+    if content_type is not None:
+        headers["content-type"] = content_type
+    return headers
+
+
+def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the attributes of an `ObjectInfo` as the headers of HEAD and GET tell them."""
+    metadata = {name[len(_META) :]: value for name, value in headers.items() if name.startswith(_META)}
+    return {
+        "path": path,
+        "size": int(headers.get("content-length", "0")),
+        "etag": headers.get("etag", ""),
+        "version": _version(headers),
+        "last_modified": float(http_date(headers.get("last-modified")) or 0),
+        "metadata": metadata,
+    }
+
+
+def _version(headers: Mapping[str, str]) -> str | None:
+    version = headers.get("x-amz-version-id")
+    # "null" is what a bucket calls all that was written while it kept no versions.
+    return None if version == "null" else version
+
+
+def _result(path: str, headers: Mapping[str, str]) -> PutResult:
+    return PutResult(path=path, etag=headers.get("etag", ""), version=_version(headers))
+
+
+def _total(headers: Mapping[str, str], path: str) -> int:
+    total = headers.get("content-range", "").rpartition("/")[2]
+    if not total.isdigit():
+        raise CorruptRecord(f"the answer to GET {path!r} does not say how large the object is")
+    return int(total)
+
+
+def _split(body: Body, limit: int) -> tuple[bytes | memoryview, Body | None]:
+    """Return a body that can go in one request and None; or its beginning, and the rest."""
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        view = body if isinstance(body, bytes) else memoryview(body).cast("B")
+        return (view, None) if len(view) <= limit else (b"", view)
+    start = bytearray()
+    while len(start) <= limit and (piece := body.read(limit + 1 - len(start))):
+        start += piece
+    return bytes(start), None if len(start) <= limit else body
