@@ -234,7 +234,8 @@ class _DynamoServer(Server):
 class Ministack(_S3Server, _DynamoServer):
     """ministack: S3 and DynamoDB on one endpoint, in memory; needs the extra ``test``.
 
-    It enforces every precondition but that of CopyObject, and takes any credentials.
+    It enforces every precondition but that of CopyObject. It takes any credentials, except for requests
+    that are signed in their query: of those it checks signature and expiry.
     """
 
     _health_path = "/_ministack/health"
@@ -251,6 +252,9 @@ class Ministack(_S3Server, _DynamoServer):
             # Without this it listens on all interfaces, on a fixed port.
             "IOT_MTLS_ENABLED": "0",
             "LOG_LEVEL": "ERROR",
+            # The one account whose query-signed requests it takes; it checks no other signatures.
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
         }
 
 
