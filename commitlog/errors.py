@@ -28,6 +28,7 @@ __all__ = [
     "NotSupported",
     "OutcomeUnknown",
     "PreconditionFailed",
+    "PublishIncomplete",
     "RequestExpired",
     "TableNotFound",
     "TransactionCanceled",
@@ -166,3 +167,20 @@ class JobAborted(CommitError):
 
     Nothing of it is visible, and nothing ever will be. Run it again under a new attempt.
     """
+
+
+class PublishIncomplete(OutcomeUnknown):
+    """The job **is** committed, but not all of its files are visible to plain listings yet.
+
+    Log-aware readers complete it, and so does ``commitlog recover`` or the next commit. Clean nothing
+    up and do not run the job again: it is part of the output.
+
+    Attributes:
+        job_id: the id in question.
+        version: the version of the output that the job's commit made.
+    """
+
+    def __init__(self, message: str, *, job_id: str, version: int) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.version = version

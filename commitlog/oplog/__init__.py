@@ -1,0 +1,1 @@
+"""One operation, pending until it is decided."""

@@ -1,0 +1,118 @@
+"""A job and the files that it stages: plain data that travels between driver and workers.
+
+Imports the ground floor and the records of the `ObjectStore` port.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
+
+from attrs import Attribute, field, frozen, validators
+
+from commitlog.errors import ConfigurationError, InvalidPath
+from commitlog.paths import check_path
+from commitlog.stores.api import Staged
+
+__all__ = ["Job", "Mode", "StagedFile", "attempt_of"]
+
+#: What to do about data that is there: add to it, or refuse.
+Mode: TypeAlias = Literal["append", "error"]
+
+MAX_JOB_ID_BYTES = 512
+
+_ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_NAMED_ATTEMPT = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+
+
+def attempt_of(path: str) -> str | None:
+    """Return the job attempt that the last segment of `path` bears, or None.
+
+    >>> attempt_of("a=1/part-00003-0123456789abcdef0123456789abcdef-c000.parquet")
+    '0123456789abcdef0123456789abcdef'
+    """
+    found = _NAMED_ATTEMPT.search(path.rpartition("/")[2])
+    return found and found[0]
+
+
+def _check_job_id(_job: object, _attribute: Attribute[str], value: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError("a job id is a str that is not blank")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"job id {value!r} is not valid Unicode") from None
+    if size > MAX_JOB_ID_BYTES:
+        raise ConfigurationError(f"a job id has at most {MAX_JOB_ID_BYTES} bytes of UTF-8, not {size}")
+
+
+def _check_attempt(_job: object, _attribute: Attribute[str], value: str) -> None:
+    if not _ATTEMPT.fullmatch(value):
+        raise ConfigurationError(f"an attempt is 32 lower-case hexadecimal digits, not {value!r}")
+
+
+def _check_mode(_job: object, _attribute: Attribute[Mode], value: str) -> None:
+    if value not in get_args(Mode):
+        raise ConfigurationError(f"mode {value!r} is none of {', '.join(get_args(Mode))}")
+
+
+@frozen(kw_only=True)
+class Job:
+    """One attempt to commit one job to one output; made by `Output.begin`. May be pickled.
+
+    Attributes:
+        job_id: what is committed at most once, ever.
+        attempt: 32 hexadecimal digits; tells this attempt from every other one of the same job, and its
+            files from all others.
+        mode: see `Output.begin`.
+        base: version of the log when the job was begun; all that is decided about it comes later.
+        schema: schema of the files as a JSON text, or None; kept in the commit record as it is.
+    """
+
+    job_id: str = field(validator=_check_job_id)
+    attempt: str = field(validator=_check_attempt)
+    mode: Mode = field(default="append", validator=_check_mode)
+    base: int = field(default=0, validator=validators.ge(0))
+    schema: str | None = None
+
+    def file_name(self, task: int, index: int = 0, suffix: str = "") -> str:
+        """Return a name for file number `index` of task number `task` that no other job will use.
+
+        Two attempts at one task get the same name. That is safe: each stages an upload of its own, and
+        only the one that is handed to `Output.commit` is published.
+
+        >>> job = Job(job_id="daily", attempt="0123456789abcdef0123456789abcdef")
+        >>> job.file_name(3, suffix=".parquet")
+        'part-00003-0123456789abcdef0123456789abcdef-c000.parquet'
+        """
+        return f"part-{task:05d}-{self.attempt}-c{index:03d}{suffix}"
+
+    def check_name(self, name: str) -> str:
+        """Return `name`, a path below the output, if this job may stage a file there.
+
+        Raises `InvalidPath` if its last segment does not bear the attempt (recovery would not know whose
+        upload it is, and it might replace another job's file), or if listings would hide it.
+        """
+        check_path(name)
+        if attempt_of(name) != self.attempt:
+            raise InvalidPath(f"file name {name!r} lacks the job's attempt: make it with job.file_name")
+        for segment in name.split("/"):
+            if segment.startswith(".") or (segment.startswith("_") and "=" not in segment):
+                raise InvalidPath(f"{name!r} has a segment {segment!r}, and readers skip such names")
+        return name
+
+
+@frozen(kw_only=True)
+class StagedFile:
+    """A staged upload, and what readers want to know of the file. May be pickled.
+
+    Attributes:
+        staged: the complete upload, as `StageWriter.finish` returned it.
+        rows: number of rows, if known.
+        partition: values of the partition columns, as in a Hive path; None for null.
+    """
+
+    staged: Staged
+    rows: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    partition: Mapping[str, str | None] = field(factory=dict, hash=False)

@@ -1,0 +1,345 @@
+"""An output: a directory to which whole jobs are added, all or nothing, each at most once.
+
+::
+
+    out/part-00003-<attempt>-c000.parquet         appears only once its job is committed
+    out/_SUCCESS                                  how far everything is visible
+    out/_commitlog/00000000000000000007.json      record 7: THE commit point
+    out/_commitlog/pending/<attempt>.json         everything that the attempt staged
+
+A job is *begun*; its workers *stage* files that nobody sees; *commit* writes a pending entry that names
+them all, claims the next record of the log, and publishes them; *abort* or *recover* claim a record
+that rules the attempt out for good, and drop its uploads. The pending entry is an entry of an operation
+log (`commitlog.oplog`) whose decision is a numbered record instead of a record of its own: the numbers
+are what orders jobs against one another.
+
+Knows the ports `ConditionalStore`, `Clock` and `Executor`, and nothing of S3, Spark or threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import AlreadyExists, CommitError, ConfigurationError, NotFound
+from commitlog.oplog.entries import Entries
+from commitlog.outputs.job import Job, Mode, StagedFile
+from commitlog.outputs.log import CommitLog, already_committed
+from commitlog.outputs.publishing import Publisher
+from commitlog.outputs.records import (
+    CommitRecord,
+    DataFile,
+    PendingJob,
+    Record,
+    RecoveryReport,
+    Snapshot,
+)
+from commitlog.outputs.recovery import recover
+from commitlog.paths import check_prefix, join
+from commitlog.stores.api import Body, StagedInfo, StageWriter
+
+if TYPE_CHECKING:
+    from commitlog.commit.conditional import ConditionalStore
+
+__all__ = ["Output"]
+
+_log = logging.getLogger(__name__)
+
+
+def _random_word() -> str:
+    return secrets.token_hex(16)
+
+
+class Output:
+    """A directory of committed files. Thread-safe, as far as the executor is.
+
+    Args:
+        store: where. Its conditional writes carry all guarantees.
+        path: the directory, relative to the store's root; "" for the root itself.
+        clock: dates the records, and what to wait on between retries. The system clock by default.
+        executor: publishes and drops uploads side by side; not shut down here. None: one by one.
+        backoff: how often publishing is retried before it is left to others.
+        ids: makes attempts; each call must return a new word of at least 24 hexadecimal digits.
+
+    Guarantees: a job id is committed at most once, ever, whatever drivers, retries and recoveries do;
+    of a job all files are visible to log-aware readers or none; no file of a job that is not committed
+    is ever visible to anybody; concurrent commits are serialised by the log.
+
+    Non-guarantees: between the commit point and the end of publishing a plain listing sees some files of
+    the job and not others. The files and records of an output must not be changed by other means.
+    """
+
+    def __init__(
+        self,
+        store: ConditionalStore,
+        path: str = "",
+        *,
+        clock: Clock | None = None,
+        executor: Executor | None = None,
+        backoff: Backoff | None = None,
+        ids: Callable[[], str] = _random_word,
+    ) -> None:
+        self.store = store
+        self.path = check_prefix(path).rstrip("/")
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._ids = ids
+        directory = join(self.path, "_commitlog")
+        # Attempts of different outputs differ in these digits, so that nested outputs, whose uploads
+        # a listing does not tell apart, leave each other's alone.
+        self._tag = hashlib.sha256(store.store.key(directory).encode()).hexdigest()[:8]
+        self._log = CommitLog(store, directory, clock=self._clock)
+        self._pending = Entries(store, join(directory, "pending"), frozenset({"pending"}))
+        self._publisher = Publisher(
+            store,
+            self.path,
+            self._log,
+            self._pending,
+            clock=self._clock,
+            backoff=Backoff() if backoff is None else backoff,
+            executor=executor,
+        )
+
+    def __repr__(self) -> str:
+        return f"Output({self.store.store.url!r}, {self.path!r})"
+
+    def locate(self, file: DataFile) -> str:
+        """Return the path of a committed file relative to the store's root."""
+        return join(self.path, file.path)
+
+    # writing
+
+    def begin(
+        self, job_id: str | None = None, *, mode: Mode = "append", schema: str | None = None
+    ) -> Job:
+        """Begin an attempt at a job, and return it for workers to stage with. Stores nothing.
+
+        Args:
+            job_id: any text of at most 512 bytes of UTF-8, such as ``"daily-2026-11-21"``; None: a new
+                one. With one of the caller's the whole log is read, a request a record; without, only
+                what is not known to be visible yet.
+            mode: ``append`` adds to what is there; ``error`` refuses an output with committed data,
+                now and again at the commit point.
+            schema: schema of the files as a JSON text, kept in the commit record as it is.
+
+        Raises:
+            JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
+                what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
+            AlreadyExists: the mode is ``error``, and there is data of other jobs.
+        """
+        attempt = self._tag + self._ids()[:24]
+        job = Job(job_id=job_id or attempt, attempt=attempt, mode=mode, schema=schema)
+        # A job id made just now is in no record, so those that are known to be complete tell nothing
+        # new, except that the output is not empty.
+        base = self._publisher.watermark() if job_id is None else 0
+        occupied = base > 0
+        for record in self._log.read(base):
+            base = record.version
+            if isinstance(record, CommitRecord):
+                occupied = True
+                if record.job_id == job_id:
+                    self._publisher.roll_forward(until=base)
+                    raise already_committed(record)
+        if mode == "error" and occupied:
+            raise AlreadyExists(
+                f"{self!r} has committed data, and the mode is 'error'; nothing was done"
+            )
+        return evolve(job, base=base)
+
+    def begin_stage(self, job: Job, name: str) -> StageWriter:
+        """Begin a file of `job`, invisible until the job is committed; its ``finish`` gives a `Staged`.
+
+        Args:
+            job: as `begin` returned it, in this process or another.
+            name: path below the output, such as ``"day=1/" + job.file_name(task, suffix=".parquet")``.
+                Its last segment must be made by `Job.file_name`.
+
+        Raises `InvalidPath` for any other name.
+        """
+        return self.store.store.begin_stage(join(self.path, job.check_name(name)))
+
+    def stage(
+        self,
+        job: Job,
+        name: str,
+        body: Body,
+        *,
+        rows: int | None = None,
+        partition: Mapping[str, str | None] | None = None,
+    ) -> StagedFile:
+        """Stage all of `body` as a file of `job`. Arguments as for `begin_stage` and `StagedFile`."""
+        staged = self.store.store.stage(join(self.path, job.check_name(name)), body)
+        return StagedFile(staged=staged, rows=rows, partition=partition or {})
+
+    def commit(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord:
+        """Make all of `files` part of the output, or nothing.
+
+        May be called from another process than `begin` and `stage`, and again with the same arguments:
+        once the attempt is committed, every call returns its record.
+
+        Args:
+            job: as `begin` returned it.
+            files: the uploads to be published; what else the attempt staged is dropped. May be empty.
+
+        Raises:
+            ConfigurationError: a file is not this job's, or two have one path. Nothing was sent.
+            JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
+            JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
+            AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
+            OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
+                finds out and cleans up only if it was not, or leave it to `recover`.
+            PublishIncomplete: the job **is** committed, but some files could not be published for now.
+
+        After any other error nothing was added either. Uploads are left staged after errors: `abort`
+        drops them.
+        """
+        pending = PendingJob.of(job, files, self.path)
+        _check_files(job, pending)
+        record, end = self._log.look(job)
+        if record is None:
+            self._prepare(pending)
+            record = self._log.commit(job, pending.data_files(), after=end)
+            self._publisher.complete(record, pending)
+        else:
+            self._publisher.complete(record)
+        # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
+        try:
+            self._publisher.roll_forward(until=record.version)
+            self._publisher.drop(self._uploads(job.attempt))
+        except CommitError as error:
+            _log.warning("job %r is committed, but tidying up after it failed: %s", job.job_id, error)
+        return record
+
+    def abort(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
+        """Rule `job` out for good and drop its uploads, unless it is committed: then do nothing.
+
+        Safe to call at any time, after any error of `commit`, and while a `commit` of the same attempt
+        is still running or its request on its way: whichever writes its record first is right, and the
+        other one hears of it. Returns the commit record if the job is committed, else None.
+
+        It always writes an *aborted* record before it drops an upload, even if there is no pending
+        entry. From here a driver that is about to commit cannot be told from one that is dead; were
+        its uploads dropped without the record, it could still commit a job whose files are gone.
+
+        Args:
+            job: as `begin` returned it.
+            files: what is known to be staged; what else the attempt staged is found by a listing.
+
+        If it raises, the attempt may be ruled out or not; call it again, or leave it to `recover`.
+        """
+        found = self._log.fence({job.attempt: job.job_id}, after=job.base)
+        if job.attempt in found.committed:
+            return found.committed[job.attempt]
+        self._publisher.drop(chain((file.staged for file in files), self._uploads(job.attempt)))
+        self._pending.remove(job.attempt)
+        return None
+
+    def recover(self, *, older_than: float) -> RecoveryReport:
+        """Finish or undo what drivers left behind that died. Idempotent; any number may run at once.
+
+        What is committed is published. Attempts that are not, and that neither began an upload nor
+        wrote a pending entry in the last `older_than` seconds by the store's clock, are taken for dead:
+        they are ruled out by an aborted record, and only then are their uploads dropped. So a driver
+        that was alive after all loses its work, with `JobAborted`, but never its output's integrity.
+
+        Args:
+            older_than: age in seconds; longer than the longest time for which a job may write on its
+                last files without beginning another, and then commit. 0 if no job is running.
+
+        Raises `PublishIncomplete` or what the store raises; the next run does what was not reached.
+        """
+        return recover(
+            self._log,
+            self._pending,
+            self._publisher,
+            older_than=older_than,
+            tag=self._tag,
+            now=self._now,
+        )
+
+    # reading
+
+    def snapshot(self, version: int | None = None, *, roll_forward: bool = True) -> Snapshot:
+        """Return the output as of `version`, or of its last commit: whole jobs, all files visible.
+
+        Args:
+            version: number of a record; None: the last one.
+            roll_forward: publish what a driver that died had left to do, which takes permission to
+                write; False: change nothing, and see only versions that are known to be complete.
+
+        Raises `NotFound` if there is no such version (yet), `PublishIncomplete` if files of a committed
+        job cannot be made visible. Reads every record up to the version.
+        """
+        if roll_forward:
+            self._publisher.roll_forward(until=version)
+        else:
+            complete = self._publisher.watermark()
+            if version is not None and version > complete:
+                raise NotFound(f"version {version} of {self!r} is not known to be complete yet")
+            version = complete
+        files: list[DataFile] = []
+        jobs: list[str] = []
+        schema: str | None = None
+        last = end = 0
+        for record in self._log.read(until=version):
+            end = record.version
+            if isinstance(record, CommitRecord):
+                last = end
+                files.extend(record.files)
+                jobs.append(record.job_id)
+                schema = schema if record.schema is None else record.schema
+        if version is not None and end < version:
+            raise NotFound(f"{self!r} has no version {version}: its log ends with {end}")
+        return Snapshot(version=last, files=tuple(files), jobs=tuple(jobs), schema=schema)
+
+    def log(self, after: int = 0) -> Iterator[CommitRecord]:
+        """Yield the commits after version `after`, one at a time, without listing anything.
+
+        A record that is yielded is committed for good; its files may not be published yet. To tail the
+        log, call again with the last version seen.
+        """
+        return (record for record in self.records(after) if isinstance(record, CommitRecord))
+
+    def records(self, after: int = 0) -> Iterator[Record]:
+        """Yield all records after number `after`, the aborts among them."""
+        return self._log.read(after)
+
+    # inside
+
+    def _prepare(self, pending: PendingJob) -> None:
+        try:
+            self._pending.add(pending.attempt, pending.to_document())
+        except AlreadyExists:
+            # An earlier call of commit died or is under way. Whoever completes the job goes by that
+            # entry, so the record must name the same files.
+            if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
+                raise ConfigurationError(
+                    f"attempt {pending.attempt} of job {pending.job_id!r} is being committed with other"
+                    " files; begin another attempt"
+                ) from None
+
+    def _uploads(self, attempt: str) -> Iterator[StagedInfo]:
+        return (upload for _, upload in self._publisher.uploads(lambda found: found == attempt))
+
+    def _now(self) -> float:
+        """Return the time by the store's clock, or by ours if it does not tell."""
+        told = self.store.store.begin_head(self._publisher.success_path)().store_time
+        # The store's time is rounded down; nothing that is there may seem to lie in the future.
+        return self._clock.epoch() if told is None else told + 1
+
+
+def _check_files(job: Job, pending: PendingJob) -> None:
+    seen = set()
+    for file in pending.files:
+        job.check_name(file.staged.path)
+        if file.staged.path in seen:
+            raise ConfigurationError(f"two files have the path {file.staged.path!r}: number them apart")
+        seen.add(file.staged.path)

@@ -1,0 +1,212 @@
+"""What follows the commit point: uploads become visible, and ``_SUCCESS`` says how far.
+
+Everything here is idempotent and may be done by anyone, the job's own driver, the next one, a reader
+or a recovery, at the same time. That is safe because an upload's name belongs to one attempt alone, a
+published file is recognised by its nonce, and these two statements hold at any moment:
+
+* the pending entry of a committed attempt is removed only after all of its files were seen published;
+  so where there is none, there is nothing left to publish;
+* ``_SUCCESS`` names a version only after that and every earlier one were published; so only later
+  records need to be looked at. It is replaced on condition of what it was, and never goes back.
+
+Imports the ground floor, the operation log's entries, the log and the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    Conflict,
+    CorruptRecord,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    PublishIncomplete,
+    Unavailable,
+)
+from commitlog.oplog.codec import decode, encode
+from commitlog.oplog.entries import Entries
+from commitlog.outputs.job import attempt_of
+from commitlog.outputs.log import CommitLog
+from commitlog.outputs.records import CommitRecord, PendingJob, Success, success_of
+from commitlog.paths import join
+from commitlog.stores.api import Staged, StagedInfo
+
+if TYPE_CHECKING:
+    from commitlog.commit.conditional import ConditionalStore
+
+__all__ = ["Publisher"]
+
+T = TypeVar("T")
+
+
+class Publisher:
+    """Completes what an output's log has decided. Thread-safe.
+
+    Args:
+        store: where.
+        root: path of the output.
+        log: its log.
+        pending: its pending entries, named by attempt.
+        clock: what to wait on between tries.
+        backoff: how often a request is repeated that may be repeated.
+        executor: runs requests side by side; None: one after the other, in the caller's thread.
+    """
+
+    def __init__(
+        self,
+        store: ConditionalStore,
+        root: str,
+        log: CommitLog,
+        pending: Entries,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        executor: Executor | None,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._log = log
+        self._pending = pending
+        self._clock = clock
+        self._backoff = backoff
+        self._executor = executor
+        self.success_path = join(root, "_SUCCESS")
+
+    def watermark(self) -> int:
+        """Return the version up to which every file is visible; 0 if that is not known."""
+        success, _ = self._success()
+        return 0 if success is None else success.version
+
+    def complete(self, record: CommitRecord, pending: PendingJob | None = None) -> bool:
+        """Make every file of `record` visible, then drop its pending entry.
+
+        Returns False if that had been done before. Raises `PublishIncomplete`.
+
+        Args:
+            record: a committed job.
+            pending: its pending entry, if the caller has it at hand.
+        """
+        if pending is None:
+            try:
+                pending = PendingJob.from_document(self._pending.get(record.attempt))
+            except NotFound:
+                return False
+        errors = self._each(self._publish, pending.uploads(self._root))
+        if errors:
+            raise PublishIncomplete(
+                f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of"
+                f" its {len(record.files)} files are not visible yet ({errors[0]}). Do not run it again;"
+                " commitlog recover completes it",
+                job_id=record.job_id,
+                version=record.version,
+            ) from errors[0]
+        self._pending.remove(record.attempt)
+        return True
+
+    def roll_forward(self, until: int | None = None) -> tuple[int, ...]:
+        """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
+
+        Returns the versions that had not been complete. Raises `PublishIncomplete`.
+        """
+        completed = []
+        last: CommitRecord | None = None
+        for record in self._log.read(self.watermark(), until):
+            if isinstance(record, CommitRecord):
+                if self.complete(record):
+                    completed.append(record.version)
+                last = record
+        if last is not None:
+            self._advance(last)
+        return tuple(completed)
+
+    def uploads(self, belongs: Callable[[str], bool]) -> Iterator[tuple[str, StagedInfo]]:
+        """Yield the unpublished uploads of attempts that `belongs` accepts, each with its attempt."""
+        for info in self._store.store.list_staged(join(self._root, "")):
+            attempt = attempt_of(info.path)
+            if attempt is not None and belongs(attempt):
+                yield attempt, info
+
+    def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
+        """Drop uploads that will never be published; return how many. Raises the first error."""
+        # What was staged and what is listed may name the same upload.
+        distinct = {(upload.path, upload.upload_id): upload for upload in uploads}
+        errors = self._each(self._drop, list(distinct.values()))
+        if errors:
+            raise errors[0]
+        return len(distinct)
+
+    # inside
+
+    def _publish(self, staged: Staged) -> None:
+        def once() -> None:
+            try:
+                self._store.store.publish(staged)
+            except NotFound:
+                if self._store.head(staged.path).nonce != staged.nonce:
+                    raise
+
+        self._persist(once)
+
+    def _drop(self, upload: Staged | StagedInfo) -> None:
+        self._persist(partial(self._store.store.abort, upload))
+
+    def _persist(self, action: Callable[[], None]) -> None:
+        """Do what may be done twice until its outcome is known."""
+        error: CommitError | None = None
+        for _ in self._backoff.attempts(self._clock):
+            try:
+                return action()
+            except (Conflict, OutcomeUnknown, Unavailable) as failure:
+                error = failure
+        assert error is not None
+        raise error
+
+    def _each(self, work: Callable[[T], None], items: Iterable[T]) -> list[CommitError]:
+        def guarded(item: T) -> CommitError | None:
+            try:
+                work(item)
+            except CommitError as error:
+                return error
+            return None
+
+        run = map if self._executor is None else self._executor.map
+        return [error for error in run(guarded, items) if error is not None]
+
+    def _success(self) -> tuple[Success | None, str | None]:
+        """Return the watermark, and the etag of whatever is in its place."""
+        try:
+            found = self._store.get(self.success_path)
+        except NotFound:
+            return None, None
+        try:
+            document = decode(found.data, {"success"}, path=self.success_path)
+            return success_of(document), found.etag
+        except CorruptRecord:
+            # Other writers leave a _SUCCESS of their own. The log has all that ours says, so it is
+            # read from the start, and what is there replaced.
+            return None, found.etag
+
+    def _advance(self, record: CommitRecord) -> None:
+        data = encode(Success.of(record).to_document())
+        for _ in self._backoff.attempts(self._clock):
+            current, etag = self._success()
+            if current is not None and current.version >= record.version:
+                return
+            try:
+                if etag is None:
+                    self._store.put_if_absent(self.success_path, data)
+                else:
+                    self._store.put_if_match(self.success_path, data, etag=etag)
+                return
+            except (AlreadyExists, PreconditionFailed):
+                continue  # another finisher was faster; it may have been a later version's or not
+        raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")

@@ -1,0 +1,76 @@
+"""What to do about drivers that died: finish what is committed, fence off and undo what is not.
+
+Imports the ground floor, the operation log's entries, the log and the publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from commitlog.errors import NotFound
+from commitlog.oplog.entries import Entries
+from commitlog.outputs.log import CommitLog
+from commitlog.outputs.publishing import Publisher
+from commitlog.outputs.records import PendingJob, RecoveryReport
+from commitlog.stores.api import StagedInfo
+
+__all__ = ["recover"]
+
+
+def recover(
+    log: CommitLog,
+    pending: Entries,
+    publisher: Publisher,
+    *,
+    older_than: float,
+    tag: str,
+    now: Callable[[], float],
+) -> RecoveryReport:
+    """Recover one output; see `Output.recover` for what that means.
+
+    Args:
+        log: its log.
+        pending: its pending entries.
+        publisher: its publisher.
+        older_than: age in seconds from which an undecided attempt is taken for dead.
+        tag: what the attempts of this output, and of no other, begin with.
+        now: the time by the store's clock.
+    """
+    entries = {entry.name: entry.written for entry in pending.list()}
+    newest = dict(entries)
+    uploads: dict[str, list[StagedInfo]] = {}
+    for attempt, upload in publisher.uploads(lambda attempt: attempt.startswith(tag)):
+        uploads.setdefault(attempt, []).append(upload)
+        newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
+
+    # The listings came first, so whatever a verdict says holds of all that they show.
+    found = log.verdicts(newest)
+    deadline = now() - older_than if found.open else 0.0
+    dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
+    suspects = {attempt: _job_id(pending, attempt) for attempt in dead}
+    fenced = log.fence(suspects, after=found.end)
+    aborted = found.aborted | fenced.aborted
+    committed = {**found.committed, **fenced.committed}
+
+    dropped = publisher.drop(upload for a in aborted for upload in uploads.get(a, ()))
+    for attempt in aborted & entries.keys():
+        pending.remove(attempt)
+
+    completed = publisher.roll_forward()
+    for attempt in committed.keys() & entries.keys():
+        publisher.complete(committed[attempt])
+    # All that these attempts committed is published by now: what is left lost to another task attempt.
+    dropped += publisher.drop(upload for a in committed for upload in uploads.get(a, ()))
+    return RecoveryReport(
+        completed=completed,
+        aborted={attempt: suspects[attempt] for attempt in sorted(fenced.aborted)},
+        uploads=dropped,
+        live=tuple(sorted(found.open - dead)),
+    )
+
+
+def _job_id(pending: Entries, attempt: str) -> str | None:
+    try:
+        return PendingJob.from_document(pending.get(attempt)).job_id
+    except NotFound:
+        return None
