@@ -1,0 +1,719 @@
+"""A directory as an object store: objects are plain files, which any program can list and read.
+
+A body is written under a hidden name and then linked (create) or renamed (replace) to its place, so it
+appears whole or not at all. Version tokens, metadata and the writers' lock are in `local_index`, the
+private directory in `local_base`, the way down to a file in `local_tree`. Imports these, the port and
+the ground floor.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+from attrs import evolve, frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import (
+    AccessDenied,
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    InvalidPath,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    RequestExpired,
+    Unavailable,
+)
+from commitlog.paths import check_path, check_prefix
+from commitlog.stores.api import (
+    NONCE,
+    Body,
+    Capabilities,
+    Condition,
+    Fence,
+    IfAbsent,
+    IfMatch,
+    ObjectData,
+    ObjectInfo,
+    ObjectStore,
+    Observation,
+    Operation,
+    Page,
+    Pending,
+    PutResult,
+    Staged,
+    StagedInfo,
+    StageWriter,
+    chunks,
+    same_etag,
+)
+from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.local_base import Base, find_base, make_base
+from commitlog.stores.local_index import Row, Transaction, Upload
+from commitlog.stores.local_tree import RESERVED, Entry, Tree, explained
+from commitlog.urls import Url, parse_store_url
+
+__all__ = ["LocalStore"]
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+_BOTH = frozenset({IfAbsent, IfMatch})
+
+#: Longest name of a file, in bytes, on every common file system (NAME_MAX).
+_NAME_MAX: Final = 255
+#: How many rows, or removals, are handled at once.
+_BATCH: Final = 500
+#: How often a create is tried again when somebody removes its directory meanwhile.
+_TRIES: Final = 20
+#: Most bytes that one system call is asked to read or to copy.
+_READ: Final = 1 << 30
+_BUFFER: Final = 256 * 1024
+#: What copy_file_range(2) says where the kernel or the file system cannot do it.
+_NO_COPY_FILE_RANGE: Final = frozenset({errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP})
+_UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@frozen
+class _Seen:
+    """A file that is open, and what is known of it."""
+
+    fd: int
+    stat: os.stat_result
+    row: Row | None
+
+
+class LocalStore(ObjectStore):
+    """A store in a local directory. Thread-safe, fork-safe, and safe for many processes at once.
+
+    Args:
+        root: ``file:///dir``, or the path of a directory. Made, with its parents, on first write.
+        clock: dates uploads and enforces fences. The system clock by default.
+        durable: True (default): a mutation that returned survives power loss. False leaves it to the
+            operating system when data reaches the disk; a crashed process loses nothing either way.
+
+    Guarantees:
+
+    * Every mutation is checked and done under one lock per base directory (`local_base`), which a
+      process that dies lets go of. So conditions hold, and creates also exclude foreign programs, by
+      link(2).
+    * Etags are random words, kept for the file's inode as long as its size and modification time stay
+      the same. A file that a foreign program wrote or replaced has an etag that begins with ``weak-``,
+      made of inode, size and times; a foreign program that rewrites a file in place, with the same size
+      and within one tick of the file system's clock, or sets the time back, goes unnoticed.
+    * Nothing is read or written through a symbolic link below the root (`InvalidPath`; not listed).
+
+    Non-guarantees:
+
+    * Not for network file systems: SQLite's locks and flock(2) do not work there. Nor for file systems
+      that fold case or normalise Unicode: two paths would be one file.
+    * Two stores that were *first written to* through different directories, one inside the other, have
+      two locks, and updates of one file through both do not exclude each other (creates do). Write
+      through the outer one first, or use one of them only.
+    * Whoever may read, but not write, ``.commitlog`` sees weak etags and no metadata.
+    * ``content_type`` is not kept.
+
+    A path may have segments of up to 255 bytes, not ``.commitlog`` among them; ``a`` and ``a/b`` cannot
+    both be objects (`InvalidPath`). Empty directories are not seen, and those that a delete leaves empty
+    are removed. No space left, or too many open files, is `Unavailable`.
+    """
+
+    capabilities = Capabilities(
+        conditions=MappingProxyType(
+            {
+                Operation.PUT: _BOTH,
+                Operation.COPY: _BOTH,
+                Operation.PUBLISH: _BOTH,
+                Operation.DELETE: frozenset({IfMatch}),
+            }
+        ),
+        enforced=True,
+        fences=True,
+    )
+
+    def __init__(
+        self, root: str | Url | os.PathLike[str], *, clock: Clock | None = None, durable: bool = True
+    ) -> None:
+        url = root if isinstance(root, Url) else parse_store_url(os.fspath(root))
+        if url.scheme != "file":
+            raise ConfigurationError(f"{url} is not a file:// URL")
+        self.url = str(url)
+        # resolved once: two spellings of one directory must find one lock
+        self._root = os.path.realpath(url.name)
+        try:
+            is_directory = stat.S_ISDIR(os.stat(self._root).st_mode)
+        except FileNotFoundError:
+            is_directory = True  # it will be
+        except OSError:
+            is_directory = False
+        if not is_directory:
+            raise ConfigurationError(
+                f"{self.url} is, or leads through, something other than a directory"
+            )
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._durable = durable
+        self._found: Base | None = None
+        self._bare = Tree(self._root, durable)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.url!r})"
+
+    def key(self, path: str) -> str:
+        """Return the absolute path of the file."""
+        return os.path.join(self._root, *_split(path))
+
+    # reads
+
+    def begin_head(self, path: str) -> Pending[Observation]:
+        """Check the path; the pending call looks."""
+        _split(path)
+
+        def look() -> Observation:
+            with self._seen(path) as seen:
+                info = None if seen is None else _info(path, seen.stat, seen.row)
+                return Observation(info=info, store_time=int(self._clock.epoch()))
+
+        return look
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        check_range(start, end)
+        with self._seen(path) as seen:
+            if seen is None:
+                raise self._not_found(path)
+            info = _info(path, seen.stat, seen.row)
+            stop = info.size if end is None else min(end, info.size)
+            with explained(repr(path)):
+                data = _read(seen.fd, start, stop)
+        return ObjectData(
+            path=path,
+            size=info.size,
+            etag=info.etag,
+            last_modified=info.last_modified,
+            metadata=info.metadata,
+            data=data,
+        )
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """See `ObjectStore.list_page`. The token is the last entry that was given.
+
+        A page reads each directory on the way to its entries whole; `list` reads every directory once.
+        """
+        check_prefix(prefix)
+        check_page(delimiter, limit)
+        after = max(start_after, token or "")
+        entries = self._walk(prefix, after, roll_up=bool(delimiter))
+        with explained(f"list of {prefix!r}"):
+            page = list(islice((entry for entry in entries if entry.path != token), limit + 1))
+        given = page[:limit]
+        return Page(
+            objects=tuple(self._infos(entry for entry in given if entry.stat is not None)),
+            prefixes=tuple(entry.path for entry in given if entry.stat is None),
+            next_token=given[-1].path if len(page) > limit else None,
+        )
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield every object whose path starts with `prefix`, one directory at a time in memory."""
+        check_prefix(prefix)
+        entries = self._walk(prefix, start_after, roll_up=False)
+        while True:
+            with explained(f"list of {prefix!r}"):
+                batch = tuple(islice(entries, _BATCH))
+            if not batch:
+                return
+            yield from self._infos(batch)
+
+    # mutations
+
+    def put(
+        self,
+        path: str,
+        body: Body,
+        *,
+        condition: Condition | None = None,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.put`. `content_type` is not kept."""
+        _split(path)
+        row = Row(secrets.token_hex(16), check_metadata(metadata))
+        base = self._base()
+        with base.scratch() as scratch:
+            for chunk in chunks(body):
+                with explained(repr(path)):
+                    _write(scratch.fd, chunk)
+            self._seal(base, scratch.fd, path, row)
+            return self._place(base, scratch.file, path, condition, fence)
+
+    def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        condition: Condition | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.copy`."""
+        _split(target)
+        with self._seen(source) as seen:
+            if seen is None:
+                raise self._not_found(source)
+            row = Row(secrets.token_hex(16), _EMPTY if seen.row is None else seen.row.metadata)
+            base = self._base()
+            with base.scratch() as scratch:
+                with explained(repr(target)):
+                    _copy(seen.fd, scratch.fd)
+                self._seal(base, scratch.fd, target, row)
+                return self._place(base, scratch.file, target, condition, fence)
+
+    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
+        """See `ObjectStore.delete`."""
+        parts = _split(path)
+        base = self._base_of_deletion()
+        if base is None:
+            self._check_fence(path, fence)
+            if condition is not None:
+                raise _changed(path, condition, "there is no object")
+            return
+        with explained(repr(path)), base.index.changing() as transaction:
+            self._check_fence(path, fence)
+            self._remove(base, transaction, path, condition)
+        self._sync(base, base.above + parts[:-1])
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        """See `ObjectStore.delete_many`."""
+        rest = iter({path: _split(path)[:-1] for path in paths}.items())
+        errors: dict[str, CommitError] = {}
+        base = self._base_of_deletion()
+        while base is not None and (batch := dict(islice(rest, _BATCH))):
+            with base.index.changing() as transaction:
+                for path in batch:
+                    try:
+                        with explained(repr(path)):
+                            self._remove(base, transaction, path, None)
+                    except CommitError as error:
+                        errors[path] = error
+            for directory in set(batch.values()):
+                try:
+                    self._sync(base, base.above + directory)
+                except OutcomeUnknown as error:
+                    errors |= {path: error for path, parent in batch.items() if parent == directory}
+        return errors
+
+    # uploads
+
+    def begin_stage(
+        self,
+        path: str,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> StageWriter:
+        """See `ObjectStore.begin_stage`. `content_type` is not kept."""
+        kept = check_metadata(metadata)
+        kept.setdefault(NONCE, secrets.token_hex(16))
+        upload_id = secrets.token_hex(16)
+        parts = _split(path)
+        base = self._base()
+        record = Upload(upload_id, "/".join((*base.above, *parts)), self._clock.epoch())
+        file = base.staged_file(upload_id)
+        with explained(repr(path)), base.index.recording(durable=False) as transaction:
+            transaction.stage(record)
+            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return _LocalWriter(base, fd, path, upload_id, Row(secrets.token_hex(16), kept))
+
+    def publish(
+        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+    ) -> PutResult:
+        """See `ObjectStore.publish`."""
+        _split(staged.path)
+        base = self._existing()
+        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
+            raise _no_upload(staged.path)
+        file = base.staged_file(staged.upload_id)
+        return self._place(base, file, staged.path, condition, fence, upload_id=staged.upload_id)
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        """See `ObjectStore.abort`."""
+        base = self._existing()
+        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
+            return
+        with explained(repr(staged.path)):
+            base.drop_staged(staged.upload_id)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        """See `ObjectStore.list_staged`. Yields what was there when it was called.
+
+        It also removes what crashed writers left, bodies whose writers died and records without a body.
+        """
+        check_prefix(prefix)
+        base = self._existing()
+        if base is None:
+            return iter(())
+        base.sweep()
+        base.sweep_staged()
+        with base.index.reading() as transaction:
+            uploads = transaction.uploads(base.prefix + prefix)
+        return (
+            StagedInfo(
+                path=upload.path[len(base.prefix) :],
+                upload_id=upload.upload_id,
+                initiated=upload.initiated,
+            )
+            for upload in uploads
+        )
+
+    def close(self) -> None:
+        """Close the index. Idempotent."""
+        base, self._found = self._found, None
+        if base is not None:
+            base.index.close()
+
+    # where
+
+    def _existing(self) -> Base | None:
+        """Return the base, if anything was ever written through a store here."""
+        base = self._found
+        if base is None or not base.is_there:
+            with explained(self.url):
+                base = self._found = find_base(self._root, durable=self._durable)
+        return base
+
+    def _base(self) -> Base:
+        """Return the base, made if there is none."""
+        base = self._found
+        if base is None or not base.is_there:
+            base = self._found = make_base(self._root, durable=self._durable)
+            base.sweep()
+        return base
+
+    def _base_of_deletion(self) -> Base | None:
+        """Return the base, or None where there is nothing to delete and no reason to make one."""
+        return self._base() if os.path.isdir(self._root) else None
+
+    # looking
+
+    @contextmanager
+    def _seen(self, path: str) -> Iterator[_Seen | None]:
+        """Give the open file and its row, of one moment; None if there is no object."""
+        parts = _split(path)
+        base = self._existing()
+        tree = self._bare if base is None else base.tree
+        whole = parts if base is None else base.above + parts
+        while True:
+            with explained(repr(path)):
+                fd = tree.open_file(whole)
+            if fd is None:
+                yield None
+                return
+            try:
+                with explained(repr(path)):
+                    found = os.fstat(fd)
+                    row = _rows(base, [found]).get(found.st_ino)
+                    now = found if row is not None or base is None else tree.stat(whole)
+                if now is None or not os.path.samestat(now, found):
+                    continue  # the file was replaced, and its row is gone: look again
+                yield _Seen(fd, found, row)
+                return
+            finally:
+                os.close(fd)
+
+    def _walk(self, prefix: str, after: str, *, roll_up: bool) -> Iterator[Entry]:
+        base = self._existing()
+        tree = self._bare if base is None else base.tree
+        above = "" if base is None else base.prefix
+        for entry in tree.walk(above + prefix, above + after, roll_up=roll_up):
+            yield evolve(entry, path=entry.path[len(above) :])
+
+    def _infos(self, entries: Iterable[Entry]) -> Iterator[ObjectInfo]:
+        found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
+        base = self._existing()
+        rows = _rows(base, [seen for _, seen in found])
+        for path, seen in found:
+            row = rows.get(seen.st_ino)
+            if row is not None or base is None:
+                yield evolve(_info(path, seen, row), metadata=_EMPTY)
+                continue
+            with suppress(InvalidPath), self._seen(path) as again:
+                if again is not None:
+                    yield evolve(_info(path, again.stat, again.row), metadata=_EMPTY)
+
+    # changing
+
+    def _seal(self, base: Base, fd: int, path: str, row: Row) -> None:
+        """Make a complete body and its row durable; nobody sees it yet."""
+        with explained(repr(path)):
+            if self._durable:
+                os.fsync(fd)
+            with base.index.recording() as transaction:
+                transaction.record(os.fstat(fd), row)
+
+    def _place(
+        self,
+        base: Base,
+        file: str,
+        path: str,
+        condition: Condition | None,
+        fence: Fence | None,
+        *,
+        upload_id: str | None = None,
+    ) -> PutResult:
+        """Give a sealed body its visible name, which is the moment at which the mutation happens."""
+        whole = base.above + _split(path)
+        with explained(repr(path)):
+            for _ in range(_TRIES):
+                try:
+                    with base.index.changing() as transaction:
+                        row = self._sealed(base, transaction, file, whole, upload_id)
+                        self._check_fence(path, fence)
+                        _link(base, transaction, file, whole, condition)
+                        if upload_id is not None:
+                            transaction.unstage(upload_id)
+                    break
+                except NotFound:
+                    raise
+                except FileNotFoundError:
+                    continue  # somebody removed a directory, for it was empty
+            else:
+                raise Unavailable(f"{path!r}: its directory is removed as fast as it is made")
+        with suppress(OSError):  # a link has left the private name; what stays is swept
+            os.unlink(file)
+        self._sync(base, whole[:-1])
+        return PutResult(path=path, etag=row.token)
+
+    def _sealed(
+        self,
+        base: Base,
+        transaction: Transaction,
+        file: str,
+        whole: tuple[str, ...],
+        upload_id: str | None,
+    ) -> Row:
+        """Return the row of a complete private body."""
+        if upload_id is not None:
+            upload = transaction.upload(upload_id)
+            if upload is None or upload.path != "/".join(whole):
+                raise _no_upload("/".join(whole))
+        try:
+            row = _row(base, transaction, os.lstat(file))
+        except FileNotFoundError:
+            row = None
+        if row is None:
+            raise _no_upload("/".join(whole))
+        return row
+
+    def _remove(
+        self, base: Base, transaction: Transaction, path: str, condition: IfMatch | None
+    ) -> None:
+        whole = base.above + _split(path)
+        old = base.tree.stat(whole)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            old = None  # a directory is no object
+        _check_condition(base, transaction, path, old, condition)
+        if old is None:
+            return
+        with base.tree.directory(whole[:-1]) as parent:
+            if parent is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(whole[-1], dir_fd=parent)
+        transaction.forget(old.st_ino)
+        base.tree.prune(whole[:-1], keep=len(base.above))
+
+    def _sync(self, base: Base, directory: tuple[str, ...]) -> None:
+        try:
+            base.tree.sync(directory)
+        except (OSError, CommitError) as error:
+            raise OutcomeUnknown(
+                f"the change in {'/'.join(directory) or '.'!r} of {self.url} is visible, but may not"
+                f" survive power loss: fsync failed ({error})"
+            ) from error
+
+    def _check_fence(self, path: str, fence: Fence | None) -> None:
+        if fence is not None and self._clock.epoch() > fence.expires_at:
+            raise RequestExpired(f"the request for {path!r} came after its expiry")
+
+    def _not_found(self, path: str) -> NotFound:
+        return NotFound(f"no object at {path!r} in {self.url}")
+
+
+class _LocalWriter(StageWriter):
+    def __init__(self, base: Base, fd: int, path: str, upload_id: str, row: Row) -> None:
+        self._base = base
+        self._sink = os.fdopen(fd, "wb", _BUFFER)
+        self._path = path
+        self._upload_id = upload_id
+        self._row = row
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self._check_open()
+        with explained(repr(self._path)):
+            return self._sink.write(data)
+
+    def finish(self) -> Staged:
+        self._check_open()
+        with explained(repr(self._path)):
+            self._sink.flush()
+            if self._base.tree.durable:
+                os.fsync(self._sink.fileno())
+            found = os.fstat(self._sink.fileno())
+            with self._base.index.recording() as transaction:
+                if transaction.upload(self._upload_id) is None:
+                    raise NotFound(f"the upload of {self._path!r} was aborted by somebody else")
+                transaction.record(found, self._row)
+            self._base.sync_staged()
+            self._sink.close()
+        return Staged(
+            path=self._path,
+            upload_id=self._upload_id,
+            size=found.st_size,
+            nonce=self._row.metadata[NONCE],
+        )
+
+    def abort(self) -> None:
+        if not self._sink.closed:
+            with suppress(OSError):  # of what is buffered nothing is wanted
+                self._sink.close()
+            with explained(repr(self._path)):
+                self._base.drop_staged(self._upload_id)
+
+    def _check_open(self) -> None:
+        if self._sink.closed:
+            raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
+
+
+def _split(path: str) -> tuple[str, ...]:
+    parts = tuple(check_path(path).split("/"))
+    if RESERVED in parts:
+        raise InvalidPath(f"path {path!r}: the name {RESERVED!r} is reserved for the store itself")
+    for part in parts:
+        if len(part.encode()) > _NAME_MAX:
+            raise InvalidPath(f"path {path!r}: a file's name has at most {_NAME_MAX} bytes of UTF-8")
+    return parts
+
+
+def _link(
+    base: Base,
+    transaction: Transaction,
+    file: str,
+    whole: tuple[str, ...],
+    condition: Condition | None,
+) -> None:
+    """Link or rename a private file to its place, if the condition holds of what is there."""
+    path = "/".join(whole)
+    body, old = os.lstat(file), base.tree.stat(whole)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        raise InvalidPath(f"{path!r} is a directory: a local directory cannot hold both 'a' and 'a/b'")
+    _check_condition(base, transaction, path, old, condition)
+    with base.tree.made_directory(whole[:-1]) as parent:
+        if isinstance(condition, IfAbsent):
+            try:
+                os.link(file, whole[-1], dst_dir_fd=parent)
+            except FileExistsError:
+                raise _already_exists(path) from None
+        else:
+            os.replace(file, whole[-1], dst_dir_fd=parent)
+    if old is not None and old.st_ino != body.st_ino:
+        transaction.forget(old.st_ino)
+
+
+def _check_condition(
+    base: Base,
+    transaction: Transaction,
+    path: str,
+    old: os.stat_result | None,
+    condition: Condition | None,
+) -> None:
+    if isinstance(condition, IfAbsent) and old is not None:
+        raise _already_exists(path)
+    if isinstance(condition, IfMatch):
+        if old is None:
+            raise _changed(path, condition, "there is no object")
+        etag = _etag(old, _row(base, transaction, old))
+        if not same_etag(etag, condition.etag):
+            raise _changed(path, condition, f"its etag is {etag}")
+
+
+def _row(base: Base, transaction: Transaction, found: os.stat_result) -> Row | None:
+    # another file system has its own inode numbers
+    return transaction.find([found]).get(found.st_ino) if found.st_dev == base.device else None
+
+
+def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
+    if base is None:
+        return {}
+    try:
+        with base.index.reading() as transaction:
+            return transaction.find(stat for stat in found if stat.st_dev == base.device)
+    except AccessDenied:  # one who may only read may not use an SQLite file in WAL mode
+        return {}
+
+
+def _etag(found: os.stat_result, row: Row | None) -> str:
+    if row is not None:
+        return row.token
+    return f"weak-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"
+
+
+def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+    return ObjectInfo(
+        path=path,
+        size=found.st_size,
+        etag=_etag(found, row),
+        last_modified=found.st_mtime,
+        metadata=_EMPTY if row is None else row.metadata,
+    )
+
+
+def _read(fd: int, start: int, stop: int) -> bytes:
+    pieces: list[bytes] = []
+    while start < stop and (piece := os.pread(fd, min(stop - start, _READ), start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def _write(fd: int, data: bytes | bytearray | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy from the one file's position to its end, inside the kernel where it can."""
+    try:
+        while os.copy_file_range(source, target, _READ):
+            pass
+    except (AttributeError, OSError) as error:
+        if getattr(error, "errno", errno.ENOSYS) not in _NO_COPY_FILE_RANGE:
+            raise
+        while piece := os.read(source, _BUFFER):
+            _write(target, piece)
+
+
+def _already_exists(path: str) -> AlreadyExists:
+    return AlreadyExists(f"there is an object at {path!r} already")
+
+
+def _changed(path: str, condition: IfMatch, seen: str) -> PreconditionFailed:
+    return PreconditionFailed(f"{path!r} should have etag {condition.etag}, but {seen}")
+
+
+def _no_upload(path: str) -> NotFound:
+    return NotFound(f"no staged upload for {path!r}: it was published or aborted")

@@ -1,0 +1,332 @@
+"""What a local directory cannot say of its files: version tokens, metadata, and unpublished uploads.
+
+An SQLite file beside the objects, keyed by inode number. It is also the lock under which all stores of
+one directory change it: whoever holds a write transaction is the only writer on this machine, and a
+process that dies lets go of it. Imports errors alone.
+
+A row is written, and durable, *before* its inode gets a visible name, so no object is ever seen without
+its row. A row counts only while size and modification time are those of the file: what a foreign program
+wrote or replaced has no row. SQLite's locks do not work on network file systems; neither does this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from attrs import field, frozen
+
+from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
+
+__all__ = ["Index", "Row", "Transaction", "Upload"]
+
+FORMAT: Final = 1
+
+#: How long a writer waits for the others, in seconds. They hold the lock for milliseconds.
+PATIENCE: Final = 60.0
+
+_SCHEMA: Final = f"""
+PRAGMA journal_mode = WAL;
+BEGIN;
+CREATE TABLE objects (
+    inode    INTEGER PRIMARY KEY,
+    size     INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    token    TEXT NOT NULL,
+    metadata TEXT NOT NULL
+);
+CREATE TABLE staged (
+    upload_id TEXT PRIMARY KEY,
+    path      TEXT NOT NULL,
+    initiated REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX staged_by_path ON staged (path);
+PRAGMA user_version = {FORMAT};
+COMMIT;
+"""
+
+
+@frozen
+class Row:
+    """What is kept of one file: its version token and its metadata."""
+
+    token: str
+    metadata: Mapping[str, str]
+
+
+@frozen
+class Upload:
+    """An upload that is neither published nor aborted; `path` is relative to the index's directory."""
+
+    upload_id: str
+    path: str
+    initiated: float
+
+
+class Transaction:
+    """Reads, and in an exclusive one writes, of the index. Not thread-safe."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def commit(self) -> None:
+        """Commit. Without it, what was written is taken back."""
+        self._connection.execute("COMMIT")
+
+    def find(self, found: Iterable[os.stat_result]) -> dict[int, Row]:
+        """Return the rows of those files that are still as they were recorded, by inode number."""
+        by_inode = {stat.st_ino: stat for stat in found}
+        rows: dict[int, Row] = {}
+        for inode, stat in by_inode.items():
+            row = self._connection.execute(
+                "SELECT token, metadata FROM objects WHERE inode = ? AND size = ? AND mtime_ns = ?",
+                (_signed(inode), stat.st_size, stat.st_mtime_ns),
+            ).fetchone()
+            if row is not None:
+                rows[inode] = Row(row[0], json.loads(row[1]))
+        return rows
+
+    def record(self, stat: os.stat_result, row: Row) -> None:
+        """Keep `row` for the file, in place of what was known of its inode number."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
+            (
+                _signed(stat.st_ino),
+                stat.st_size,
+                stat.st_mtime_ns,
+                row.token,
+                json.dumps(dict(row.metadata)),
+            ),
+        )
+
+    def forget(self, inode: int) -> None:
+        """Drop the row of an inode that has lost its name. Never raises: one that stays does no harm."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("DELETE FROM objects WHERE inode = ?", (_signed(inode),))
+
+    def stage(self, upload: Upload) -> None:
+        """Keep the record of a new upload."""
+        self._connection.execute(
+            "INSERT INTO staged VALUES (?, ?, ?)", (upload.upload_id, upload.path, upload.initiated)
+        )
+
+    def unstage(self, upload_id: str) -> None:
+        """Drop the record of an upload that is gone. Never raises: it is swept later."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("DELETE FROM staged WHERE upload_id = ?", (upload_id,))
+
+    def upload(self, upload_id: str) -> Upload | None:
+        """Return the record of an upload."""
+        row = self._connection.execute(
+            "SELECT upload_id, path, initiated FROM staged WHERE upload_id = ?", (upload_id,)
+        ).fetchone()
+        return None if row is None else Upload(*row)
+
+    def uploads(self, prefix: str) -> list[Upload]:
+        """Return the records of all uploads whose path starts with `prefix`, in order of path."""
+        rows = self._connection.execute(
+            "SELECT upload_id, path, initiated FROM staged WHERE path >= ? ORDER BY path, initiated",
+            (prefix,),
+        )
+        found: list[Upload] = []
+        for row in rows:
+            upload = Upload(*row)
+            if not upload.path.startswith(prefix):
+                break
+            found.append(upload)
+        return found
+
+
+@frozen(eq=False)
+class _Process:
+    """What must not be shared with a forked child: connections, and the lock among threads."""
+
+    pid: int = field(factory=os.getpid)
+    idle: deque[sqlite3.Connection] = field(factory=deque)
+    turn: threading.Lock = field(factory=threading.Lock)
+
+
+class Index:
+    """One index file. Thread-safe; goes on working in a forked child.
+
+    Args:
+        file: the SQLite file, which `Index.create` has made.
+        durable: False leaves it to the operating system when rows reach the disk.
+    """
+
+    def __init__(self, file: str, *, durable: bool) -> None:
+        self._file = file
+        self._durable = durable
+        self._process = _Process()
+        # SQLite must not touch, not even close, a connection that was opened before a fork
+        # ("How To Corrupt An SQLite Database File", 2.6), so a child keeps them aside unused.
+        self._inherited: list[_Process] = []
+
+    @staticmethod
+    def create(file: str, scratch: str) -> None:
+        """Make the file, whole or not at all; one that is there already is left alone.
+
+        Args:
+            file: where.
+            scratch: an unused name in the same file system.
+        """
+        with _explained(file):
+            connection = sqlite3.connect(scratch, isolation_level=None)
+            try:
+                connection.executescript(_SCHEMA)
+            finally:
+                connection.close()
+        try:
+            os.link(scratch, file)
+        except (FileExistsError, FileNotFoundError):
+            # Somebody else was faster, and may have swept our scratch file as well.
+            if not os.path.exists(file):
+                raise
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(scratch)
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Give a transaction that sees what is committed and waits for nobody."""
+        process = self._of_this_process()
+        with _explained(self._file):
+            connection = self._take(process)
+            with self._giving_back(process, connection):
+                yield Transaction(connection)
+
+    @contextmanager
+    def recording(self, *, durable: bool = True) -> Iterator[Transaction]:
+        """Give the transaction of the only writer on this machine, and commit it at the end.
+
+        Args:
+            durable: what is written has to survive power loss once this returned.
+
+        Raises:
+            Unavailable: others held the lock for a minute, or the disk is full. Nothing was written.
+        """
+        with self._exclusive(durable=durable) as transaction:
+            yield transaction
+            transaction.commit()
+
+    @contextmanager
+    def changing(self) -> Iterator[Transaction]:
+        """Give the transaction of the only writer on this machine, for a change of names.
+
+        In the index, the change may only *remove*. So a commit that fails is no error: the names are
+        changed, and rows of files and uploads that are gone stay behind, which nobody looks at.
+        """
+        with self._exclusive(durable=False) as transaction:
+            yield transaction
+            with suppress(sqlite3.Error):
+                transaction.commit()
+
+    @contextmanager
+    def _exclusive(self, *, durable: bool) -> Iterator[Transaction]:
+        process = self._of_this_process()
+        # Threads queue on a lock, since SQLite's way of waiting is to sleep and try again.
+        if not process.turn.acquire(timeout=PATIENCE):
+            raise Unavailable(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
+        try:
+            with _explained(self._file):
+                connection = self._take(process)
+                with self._giving_back(process, connection):
+                    level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
+                    connection.execute(f"PRAGMA synchronous = {level}")
+                    connection.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield Transaction(connection)
+                    finally:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+        finally:
+            process.turn.release()
+
+    def close(self) -> None:
+        """Close the connections of this process that are not in use. Idempotent."""
+        process = self._of_this_process()
+        while process.idle:
+            with suppress(IndexError):
+                process.idle.popleft().close()
+
+    def _of_this_process(self) -> _Process:
+        process = self._process
+        if process.pid != os.getpid():
+            self._inherited.append(process)
+            process = self._process = _Process()
+        return process
+
+    def _take(self, process: _Process) -> sqlite3.Connection:
+        try:
+            return process.idle.pop()
+        except IndexError:
+            return self._connect()
+
+    @contextmanager
+    def _giving_back(self, process: _Process, connection: sqlite3.Connection) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error:
+            connection.close()
+            raise
+        except BaseException:
+            process.idle.append(connection)
+            raise
+        else:
+            process.idle.append(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: an index that has vanished is an error, not an empty index
+        connection = sqlite3.connect(
+            f"file:{_quoted(self._file)}?mode=rw",
+            uri=True,
+            isolation_level=None,
+            timeout=PATIENCE,
+            check_same_thread=False,
+        )
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        if version > FORMAT:
+            connection.close()
+            raise FormatTooNew(
+                f"{self._file} has format {version}, and this library knows up to {FORMAT}: upgrade it"
+            )
+        return connection
+
+
+def _quoted(file: str) -> str:
+    return file.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _signed(inode: int) -> int:
+    # inode numbers are unsigned, SQLite's integers are signed
+    return inode - (1 << 64) if inode >= 1 << 63 else inode
+
+
+@contextmanager
+def _explained(file: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explain(error, file) from error
+
+
+def _explain(error: sqlite3.Error, file: str) -> CommitError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return AccessDenied(f"cannot write {file} ({error}): check its owner and mode")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return CorruptRecord(
+            f"{file} is damaged ({error}): stop all writers and remove it. The objects stay; their"
+            " etags change, their metadata and unpublished uploads are lost"
+        )
+    return Unavailable(f"{file}: {error}")
