@@ -1,1 +1,7 @@
-"""To be written."""
+"""One object, all or nothing: `connect` and `ConditionalStore`."""
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.commit.open import connect
+from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
+
+__all__ = ["ConditionalStore", "DynamoCommit", "LeaseSettings", "SqliteCommit", "connect"]

@@ -1,0 +1,399 @@
+"""`ConditionalStore`: writes that happen only if the object is what the caller thinks it is.
+
+Imports the ground floor, the ports, and its siblings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType, TracebackType
+from typing import Literal, TypeAlias
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock, SystemClock
+from commitlog.commit.leased import LeaseCommitter
+from commitlog.commit.mutation import Mutation, contradiction, holds
+from commitlog.commit.native import NativeCommitter
+from commitlog.commit.settings import LeaseSettings
+from commitlog.commit.strategy import Strategy
+from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown
+from commitlog.stores.api import (
+    NONCE,
+    Body,
+    Condition,
+    Fence,
+    IfAbsent,
+    IfMatch,
+    ObjectData,
+    ObjectInfo,
+    ObjectStore,
+    Operation,
+    Page,
+    Pending,
+    PutResult,
+    Staged,
+    chunks,
+)
+from commitlog.tables.api import Table
+
+__all__ = ["ConditionalStore", "Mode"]
+
+#: How conditions are enforced: where the store was proven to do it, else under leases; or one of them.
+Mode: TypeAlias = Literal["auto", "native", "lease"]
+
+#: Larger bodies are staged first, so that only a small request goes with the condition.
+STAGE_ABOVE = 8 * 1024 * 1024
+
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class ConditionalStore:
+    """Objects under paths, with conditional writes. Thread-safe.
+
+    Args:
+        store: where the objects are.
+        table: where leases are kept (`commitlog.commit.record.LEASE_SCHEMA`), or None.
+        mode: ``native``: only conditions that the store enforces; ``lease``: only leases; ``auto``:
+            native where the store enforces the very operation, else leases.
+        settings: how leases are kept.
+        clock: own clock.
+        backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
+        words: makes a word that nobody else ever makes: nonces and lease owners.
+        finish: takes the releases of leases, see `LeaseCommitter`.
+
+    Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
+    `OutcomeUnknown` (only if reading back could not settle it, `rename_if_absent` excepted). Answers
+    that were lost, and conflicts, are retried inside. Besides the errors of each method, all may raise
+    `NotSupported`, `AccessDenied`, `BucketNotFound`, `TableNotFound`, `InvalidPath`, `Unavailable`,
+    `Conflict` and `LeaseTimeout`.
+
+    All writers of one path have to enforce conditions in the same way, and plain `put`, `copy` and
+    `delete` are kept out by none. Clients of the crate ``object_store`` in its ``dynamo:`` mode always
+    take leases; to share paths with them, use ``lease``.
+
+    >>> from commitlog.stores.memory import MemoryStore
+    >>> store = ConditionalStore(MemoryStore())
+    >>> etag = store.put_if_absent("a", b"1").etag
+    >>> store.put_if_absent("a", b"2")
+    Traceback (most recent call last):
+    commitlog.errors.AlreadyExists: there is an object at 'a' already; nothing was written
+    >>> store.put_if_match("a", b"2", etag=etag).etag == store.head("a").etag
+    True
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        table: Table | None = None,
+        mode: Mode = "auto",
+        settings: LeaseSettings | None = None,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        words: Callable[[], str] = lambda: uuid.uuid4().hex,
+        finish: Callable[[Pending[None]], None] = lambda pending: pending(),
+    ) -> None:
+        if mode not in ("auto", "native", "lease"):
+            raise ConfigurationError(f"mode is {mode!r}; it must be 'auto', 'native' or 'lease'")
+        if mode == "lease" and table is None:
+            raise ConfigurationError("mode 'lease' needs a table to keep leases in")
+        if mode == "native" and table is not None:
+            raise ConfigurationError("mode 'native' uses no table; leave it out, or choose 'auto'")
+        clock = SystemClock() if clock is None else clock
+        backoff = Backoff() if backoff is None else backoff
+        #: The store itself, without conditions beyond its own.
+        self.store = store
+        self._words = words
+        self._strategy = Strategy(
+            store,
+            native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
+            lease=None
+            if table is None
+            else LeaseCommitter(
+                store,
+                table,
+                settings=LeaseSettings() if settings is None else settings,
+                clock=clock,
+                backoff=backoff,
+                owner=words,
+                finish=finish,
+            ),
+            proven=lambda operation, condition: False,
+        )
+
+    @property
+    def url(self) -> str:
+        """The store's URL, without credentials."""
+        return self.store.url
+
+    # -- conditional -------------------------------------------------------------------------------
+
+    def put_if_absent(
+        self,
+        path: str,
+        data: Body,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> PutResult:
+        """Create the object, unless there is one.
+
+        Args:
+            path: where.
+            data: bytes, or a binary file that is read from its position to its end. What is larger than
+                8 MiB is staged first; it appears whole, or not at all.
+            metadata: user metadata; the library adds a nonce.
+            content_type: media type.
+
+        Raises:
+            AlreadyExists: there is an object; nothing was written.
+            OutcomeUnknown: natively, if an answer was lost and another writer's object is there.
+        """
+        return self._put(path, data, IfAbsent(), metadata, content_type)
+
+    def put_if_match(
+        self,
+        path: str,
+        data: Body,
+        *,
+        etag: str,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> PutResult:
+        """Replace the object, if it still has `etag` (quoted or bare).
+
+        Where the store's etag is a digest of the content, an object that changed and changed back has it
+        again.
+
+        Raises:
+            PreconditionFailed: it has another etag, or there is none; nothing was written.
+            OutcomeUnknown: an answer was lost and another writer's object is there.
+        """
+        return self._put(path, data, IfMatch(etag), metadata, content_type)
+
+    def copy_if_absent(self, source: str, target: str) -> PutResult:
+        """Copy an object with its metadata, unless there is one under `target`.
+
+        Raises:
+            NotFound: there is no source; nothing was written.
+            AlreadyExists: there is a target; nothing was written.
+            OutcomeUnknown: natively, if an answer was lost and there is a target: it may be another's.
+        """
+        committer = self._strategy.choose(Operation.COPY, IfAbsent())
+
+        def send(condition: Condition | None, fence: Fence | None) -> PutResult:
+            return self.store.copy(source, target, condition=condition, fence=fence)
+
+        mutation = Mutation(operation=Operation.COPY, path=target, condition=IfAbsent(), send=send)
+        return _written(committer.run(mutation))
+
+    def delete_if_match(self, path: str, *, etag: str) -> None:
+        """Remove the object, if it still has `etag` (quoted or bare).
+
+        Raises:
+            PreconditionFailed: it has another etag, or there is none; nothing was removed.
+            OutcomeUnknown: natively, if an answer was lost and the object is gone or replaced.
+        """
+        condition = IfMatch(etag)
+        committer = self._strategy.choose(Operation.DELETE, condition)
+
+        def send(sent: Condition | None, fence: Fence | None) -> None:
+            self.store.delete(path, condition=None if sent is None else condition, fence=fence)
+
+        committer.run(Mutation(operation=Operation.DELETE, path=path, condition=condition, send=send))
+
+    def rename_if_absent(self, source: str, target: str) -> PutResult:
+        """Copy the source to `target`, unless there is one, and then remove the source.
+
+        It is not atomic: for a while both exist, and if this process dies, or the source can not be
+        removed, both remain.
+
+        Raises:
+            NotFound: there is no source; nothing happened.
+            AlreadyExists: there is a target; nothing happened.
+            OutcomeUnknown: as `copy_if_absent`; or the target was written but the source remains: it
+                changed meanwhile, or could not be removed. The cause says which, the message that
+                both exist.
+        """
+        seen = self.store.head(source)
+        self._strategy.choose(Operation.DELETE, IfMatch(seen.etag))  # refuse before anything is written
+        result = self.copy_if_absent(source, target)
+        try:
+            self.delete_if_match(source, etag=seen.etag)
+        except CommitError as error:
+            raise OutcomeUnknown(
+                f"{source!r} was copied to {target!r}, but as far as is known not removed ({error}). "
+                "Both may exist: look at the source again, and remove it if it is of no use"
+            ) from error
+        return result
+
+    def publish_if_absent(self, staged: Staged) -> PutResult:
+        """Make a staged upload visible under its path, unless there is another object.
+
+        Publishing what was published before, by whomever, succeeds again, as long as the object is
+        there. Nothing is aborted whatever happens.
+
+        Raises:
+            AlreadyExists: there is another object; the upload stays staged.
+            NotFound: there is no such upload, and its object is not there.
+            OutcomeUnknown: as `put_if_absent`.
+        """
+        return self._publish(staged, IfAbsent())
+
+    # -- plain -------------------------------------------------------------------------------------
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return what is known of the object; see `ObjectStore.head`."""
+        return self.store.head(path)
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """Return the object with its bytes, or some of them; see `ObjectStore.get`."""
+        return self.store.get(path, start=start, end=end)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield every object whose path starts with `prefix`; see `ObjectStore.list`."""
+        return self.store.list(prefix, start_after=start_after)
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """Return one page of a listing; see `ObjectStore.list_page`."""
+        return self.store.list_page(
+            prefix, start_after=start_after, delimiter=delimiter, limit=limit, token=token
+        )
+
+    def put(
+        self,
+        path: str,
+        data: Body,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> PutResult:
+        """Store an object, whatever is there; see `ObjectStore.put`."""
+        return self.store.put(path, data, metadata=metadata, content_type=content_type)
+
+    def copy(self, source: str, target: str) -> PutResult:
+        """Copy an object over whatever is there; see `ObjectStore.copy`."""
+        return self.store.copy(source, target)
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if there is one; see `ObjectStore.delete`."""
+        self.store.delete(path)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release connections and files. Idempotent."""
+        self.store.close()
+
+    def __enter__(self) -> ConditionalStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"ConditionalStore({self.url!r})"
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _put(
+        self,
+        path: str,
+        data: Body,
+        condition: Condition,
+        metadata: Mapping[str, str],
+        content_type: str | None,
+    ) -> PutResult:
+        marked = {**metadata, NONCE: self._words()}
+        small, pieces = _split(data)
+        if pieces is not None:
+            return self._put_large(path, pieces, condition, marked, content_type)
+        committer = self._strategy.choose(Operation.PUT, condition)
+
+        def send(sent: Condition | None, fence: Fence | None) -> PutResult:
+            return self.store.put(
+                path, small, condition=sent, metadata=marked, content_type=content_type, fence=fence
+            )
+
+        mutation = Mutation(
+            operation=Operation.PUT, path=path, condition=condition, send=send, nonce=marked[NONCE]
+        )
+        return _written(committer.run(mutation))
+
+    def _put_large(
+        self,
+        path: str,
+        pieces: Iterable[_Bytes],
+        condition: Condition,
+        metadata: Mapping[str, str],
+        content_type: str | None,
+    ) -> PutResult:
+        # What cannot succeed is refused before anything is uploaded.
+        self._strategy.choose(Operation.PUBLISH, condition)
+        info = self.store.begin_head(path)().info
+        if not holds(condition, info):
+            raise contradiction(path, condition, info)
+        with self.store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
+            for piece in pieces:
+                writer.write(piece)
+            staged = writer.finish()
+        try:
+            return self._publish(staged, condition)
+        except OutcomeUnknown:
+            raise
+        except CommitError:
+            with contextlib.suppress(CommitError):  # it stays staged then, for a clean-up to find
+                self.store.abort(staged)
+            raise
+
+    def _publish(self, staged: Staged, condition: Condition) -> PutResult:
+        committer = self._strategy.choose(Operation.PUBLISH, condition)
+
+        def send(sent: Condition | None, fence: Fence | None) -> PutResult:
+            return self.store.publish(staged, condition=sent, fence=fence)
+
+        mutation = Mutation(
+            operation=Operation.PUBLISH,
+            path=staged.path,
+            condition=condition,
+            send=send,
+            nonce=staged.nonce,
+        )
+        return _written(committer.run(mutation))
+
+
+def _written(result: PutResult | None) -> PutResult:
+    assert result is not None  # only a deletion has none
+    return result
+
+
+def _split(data: Body) -> tuple[_Bytes, Iterable[_Bytes] | None]:
+    """Return a body that fits one request as it is, or else (as the second) in pieces."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        return data, chunks(data) if size > STAGE_ABOVE else None
+    head = bytearray()
+    while len(head) <= STAGE_ABOVE:
+        piece = data.read(STAGE_ABOVE + 1 - len(head))
+        if not piece:
+            return bytes(head), None
+        head += piece
+    return b"", chain((head,), chunks(data))

@@ -1,0 +1,183 @@
+"""A lease on one version of one object: taking, watching and releasing its record.
+
+Rules (numbers as in docs/protocol.md); the waiting rules are those of ``DynamoCommit`` in the Rust crate
+``object_store`` up to 0.12:
+
+* A lease starts, for its holder, before the request that takes it is sent; for everybody else when the
+  answer that tells of it is received (1, 3). So whatever the network does, others count from later.
+* Others may take it over once the holder's stored timeout × max_clock_skew_rate has passed on their
+  own monotonic clock, provided that the record is still the very one that they observed (3).
+* A record that bears my owner is mine: a request of mine was answered twice, or its answer got lost.
+* Release rewrites the record with timeout 0, and never deletes it: generations must not restart while
+  anybody may remember them (6).
+
+Imports the ground floor and the `Table` port.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from attrs import frozen
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.commit.settings import LeaseSettings
+from commitlog.errors import CommitError, OutcomeUnknown, Unavailable
+from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Pending, Table
+
+__all__ = ["Lease", "Obstacle"]
+
+_log = logging.getLogger(__name__)
+
+
+@frozen(kw_only=True)
+class Obstacle:
+    """The record of another holder that stands in the way.
+
+    Attributes:
+        record: the record, or None if it was gone by the time it was looked at.
+        since: moment on the own monotonic clock at which the answer that told of it was received.
+    """
+
+    record: LeaseRecord | None
+    since: float
+
+    def reclaimable_at(self, rate: float) -> float:
+        """Return the moment on the own clock from which the record may be taken over."""
+        if self.record is None:
+            return self.since
+        return self.since + self.record.timeout / 1000 * rate
+
+
+class Lease:
+    """One call's lease. Not thread-safe: it belongs to the call that made it.
+
+    Args:
+        table: where the records are.
+        clock: own clock; the lease is measured on its `monotonic`.
+        backoff: how often, and after what pauses, a request is sent again whose answer was lost.
+        settings: timeout, TTL and so on.
+        key: the record's key: the object's key in its bucket, and its etag or `CREATE`.
+        owner: a word that no other call ever uses.
+
+    Attributes:
+        record: the record as this call last wrote it, or None while the lease is not held. A lease
+            that ran out stays here: `ends` tells, and taking it again renews it.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        settings: LeaseSettings,
+        key: Key,
+        owner: str,
+    ) -> None:
+        self._table = table
+        self._clock = clock
+        self._backoff = backoff
+        self._settings = settings
+        self._key = key
+        self._owner = owner
+        self._first_sent: dict[int, float] = {}
+        self.record: LeaseRecord | None = None
+
+    @property
+    def ends(self) -> float:
+        """Moment on the own monotonic clock at which the lease ends; it must be held."""
+        assert self.record is not None
+        return self._first_sent[self.record.generation] + self.record.timeout / 1000
+
+    def begin_take(self, previous: LeaseRecord | None) -> Pending[Obstacle | None]:
+        """Send the request for the lease; the pending call returns None once it is held.
+
+        Args:
+            previous: the record to take over (released, run out, or my own to renew), or None if there
+                is none to be seen.
+
+        The pending call returns the `Obstacle` if another record is there; the lease is not held
+        then, whatever it was before. It raises `Unavailable` if the table could not be asked or did
+        not answer; a record that landed unseen is then left to run out.
+        """
+        wanted = self._next(previous, timeout_ms=self._settings.timeout_ms)
+        condition = Absent() if previous is None else previous.unchanged()
+        self._first_sent.setdefault(wanted.generation, self._clock.monotonic())
+        pending = self._table.begin_put(wanted.to_item(), condition=condition)
+
+        def wait() -> Obstacle | None:
+            nonlocal pending
+            self.record = None
+            lost: OutcomeUnknown | None = None
+            for attempt in self._backoff.attempts(self._clock):
+                if attempt:
+                    pending = self._table.begin_put(wanted.to_item(), condition=condition)
+                try:
+                    pending()
+                except ConditionFailed as failed:
+                    found = self._parse(failed.item) if failed.item_known else self._read()
+                except OutcomeUnknown as error:
+                    lost = error
+                    found = self._read()
+                    if found == previous:
+                        # Should the lost request land after all, the next one meets it and knows it.
+                        continue
+                else:
+                    found = wanted
+                return self._judge(found)
+            raise Unavailable(
+                f"the table did not answer to a lease on {self._key.hash!r}; the object is untouched"
+            ) from lost
+
+        return wait
+
+    def observe(self) -> Obstacle | None:
+        """Read the record again while waiting; None means that it is mine."""
+        return self._judge(self._read())
+
+    def begin_release(self) -> Pending[None]:
+        """Send the record with timeout 0, so that nobody has to wait for it to run out.
+
+        The outcome of the caller's operation stands whatever becomes of this request, so the pending
+        call raises nothing: a lease that could not be released runs out.
+        """
+        mine, self.record = self.record, None
+        assert mine is not None
+        released = self._next(mine, timeout_ms=0)
+        pending = self._table.begin_put(released.to_item(), condition=mine.unchanged())
+
+        def wait() -> None:
+            try:
+                pending()
+            except CommitError as error:
+                _log.debug("lease on %r was not released and runs out: %s", self._key.hash, error)
+
+        return wait
+
+    def _next(self, previous: LeaseRecord | None, *, timeout_ms: int) -> LeaseRecord:
+        return LeaseRecord(
+            path=self._key.hash,
+            etag=self._key.range or CREATE,
+            generation=0 if previous is None else previous.generation + 1,
+            timeout=timeout_ms,
+            ttl=int(self._clock.epoch() + self._settings.ttl),
+            owner=self._owner,
+        )
+
+    def _read(self) -> LeaseRecord | None:
+        return self._parse(self._table.get(self._key))
+
+    @staticmethod
+    def _parse(item: Item | None) -> LeaseRecord | None:
+        return None if item is None else LeaseRecord.from_item(item)
+
+    def _judge(self, found: LeaseRecord | None) -> Obstacle | None:
+        # The first of all requests for that generation counts: any of them may be the one that
+        # landed, and others may have been counting since.
+        if found is not None and found.owner == self._owner and found.generation in self._first_sent:
+            self.record = found
+            return None
+        return Obstacle(record=found, since=self._clock.monotonic())

@@ -1,0 +1,304 @@
+"""Conditions that a lease enforces, on stores that enforce none: two round trips.
+
+The caller's HEAD and the request for the lease travel together; the operation follows; the release is
+not waited for. What the protocol assumes, and what it does not guarantee, is in docs/protocol.md; the
+numbers in the comments are those of its rules.
+
+Imports the ground floor and the ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+
+from attrs import frozen
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.commit.lease import Lease, Obstacle
+from commitlog.commit.mutation import Mutation, Reading
+from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.commit.settings import LeaseSettings
+from commitlog.errors import (
+    CommitError,
+    Conflict,
+    LeaseTimeout,
+    OutcomeUnknown,
+    RequestExpired,
+    Unavailable,
+)
+from commitlog.stores.api import (
+    Fence,
+    IfAbsent,
+    ObjectInfo,
+    ObjectStore,
+    Observation,
+    Pending,
+    PutResult,
+)
+from commitlog.tables.api import Key, Table
+
+__all__ = ["LeaseCommitter"]
+
+#: What has to be left of a lease for a request to be sent, in seconds: one that a store may round away
+#: (see `_Look.fence`), and one for the request.
+_LEAST = 2.0
+
+
+@frozen(kw_only=True)
+class _Look:
+    """What a HEAD saw, and between which moments of the own monotonic clock."""
+
+    observation: Observation
+    sent: float
+    received: float
+
+    @property
+    def info(self) -> ObjectInfo | None:
+        return self.observation.info
+
+    def fence(self, ends: float) -> Fence | None:
+        """Return an expiry on the store's clock that is not after a lease that ends at `ends`.
+
+        Let the store have read its clock, for the ``Date`` that it answered, at a moment when my clock
+        read m ≤ received, and let a (the lease's start) be ends − timeout. The store accepts the request
+        until its clock has moved on by at most seconds + 1: `date` is rounded down, which only makes
+        it earlier, but the store may cut the time at which it checks to whole seconds. A waiter began to
+        count no earlier than a. While my clock moved from a to m, the waiter's moved by at most
+        rate × (m − a); while the store's then moved by seconds + 1, by at most rate × (seconds + 1). It
+        waits for rate × timeout. So nothing is accepted after it took over if
+        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. The rate has
+        to bound how fast any two of these clocks run to one another; no two need agree on the time.
+        """
+        if self.observation.store_time is None:
+            return None
+        seconds = math.floor(ends - self.received) - 1
+        return Fence(self.observation.store_time, seconds)
+
+
+class LeaseCommitter:
+    """Carries out mutations under leases. Thread-safe.
+
+    Args:
+        store: where the objects are.
+        table: where the leases are (`LEASE_SCHEMA`).
+        settings: how leases are kept.
+        clock: own clock.
+        backoff: how often, and after what pauses, a step is repeated that did nothing.
+        owner: makes a word that no other call ever gets.
+        finish: takes the pending call of a release, which must be called once, in the same thread, and
+            whose result matters to nobody. By default it is called at once.
+
+    Guarantees: of all clients that go through leases on one table, one at most replaces one version of
+    one object, as long as no clock runs faster than another by more than the skew rate; an answer that
+    was lost is settled by reading back.
+
+    Non-guarantees: writers without leases are not kept out. A store that does not enforce the expiry of
+    signed requests may apply a delayed one after the lease, over the work of the next holder. So may a
+    store that accepts a request in time and takes longer than that to apply it.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table: Table,
+        *,
+        settings: LeaseSettings,
+        clock: Clock,
+        backoff: Backoff,
+        owner: Callable[[], str],
+        finish: Callable[[Pending[None]], None] = lambda pending: pending(),
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._settings = settings
+        self._clock = clock
+        self._backoff = backoff
+        self._owner = owner
+        self._finish = finish
+
+    def run(self, mutation: Mutation) -> PutResult | None:
+        """Carry out `mutation`; see `ConditionalStore` for results and errors."""
+        lease, look = self._first_hold(mutation)
+        failure: CommitError | None = None
+        for attempt in self._backoff.attempts(self._clock):
+            if attempt:
+                look = self._hold(lease, mutation)
+            if mutation.recognises(look.info):
+                self._release(lease)
+                return mutation.result(look.info)
+            if not mutation.holds(look.info):
+                self._release(lease)
+                raise mutation.contradiction(look.info)
+            fence = look.fence(lease.ends) if self._store.capabilities.fences else None
+            try:
+                result = mutation.send(None, fence)
+            except OutcomeUnknown as lost:
+                failure = lost
+                reading, info = self._settle(lease, mutation, fence, lost)
+                if reading is Reading.LANDED:
+                    self._release(lease)
+                    return mutation.result(info)
+            except (RequestExpired, Conflict, Unavailable) as error:
+                failure = error
+            except CommitError:
+                self._release(lease)
+                raise
+            else:
+                self._release(lease)
+                return result
+        self._release(lease)
+        raise Unavailable(
+            f"{mutation.operation.value} of {mutation.path!r} did nothing in "
+            f"{self._backoff.tries} attempts under a lease; the last one: {failure}"
+        ) from failure
+
+    # -- holding -----------------------------------------------------------------------------------
+
+    def _first_hold(self, mutation: Mutation) -> tuple[Lease, _Look]:
+        etag = CREATE if isinstance(mutation.condition, IfAbsent) else mutation.condition.etag
+        while True:
+            lease = Lease(
+                self._table,
+                clock=self._clock,
+                backoff=self._backoff,
+                settings=self._settings,
+                key=Key(self._store.key(mutation.path), etag),
+                owner=self._owner(),
+            )
+            look = self._hold(lease, mutation)
+            if etag == CREATE or look.info is None or not mutation.holds(look.info):
+                return lease, look
+            if look.info.etag == etag:
+                return lease, look
+            # The caller spelt the etag in another way than the store, quoted or bare. The record's key
+            # is as HEAD spells it, for all clients, or one object would have two leases.
+            self._release(lease)
+            etag = look.info.etag
+
+    def _hold(self, lease: Lease, mutation: Mutation) -> _Look:
+        """Return with the lease held and a look that is valid under it, or one that contradicts.
+
+        A look is valid if nobody else can have written since it was begun. Rule 1: it may be begun
+        before the lease is held, for a writer in between would have left a record, or another
+        generation of the one that is taken over, and the request for the lease would have failed. That
+        needs the table to remember the record (rule 4), and the holder before to be done when the look
+        is begun (rule 3).
+        """
+        previous = lease.record
+        fresh: _Look | None = None
+        give_up = math.inf
+        if self._settings.max_wait is not None:
+            give_up = self._clock.monotonic() + self._settings.max_wait
+        renewals = 0
+        while renewals < self._backoff.tries:
+            look, obstacle = self._look_and_take(lease, mutation, previous, fresh)
+            if not mutation.holds(look.info):
+                return look
+            if obstacle is not None:
+                previous, fresh = self._wait(lease, mutation, obstacle, give_up)
+                if not mutation.holds(fresh.info):
+                    return fresh
+            elif self._valid(lease, look):
+                return look
+            else:
+                previous, fresh = lease.record, None
+                renewals += 1
+        self._release(lease)
+        raise Unavailable(
+            f"the store or the table took longer than a lease of {self._settings.timeout} s to answer, "
+            f"{renewals} times; nothing was sent to {mutation.path!r}. Set a longer timeout"
+        )
+
+    def _valid(self, lease: Lease, look: _Look) -> bool:
+        now = self._clock.monotonic()
+        return now - look.sent <= self._settings.timeout and lease.ends - now >= _LEAST
+
+    def _look_and_take(
+        self, lease: Lease, mutation: Mutation, previous: LeaseRecord | None, fresh: _Look | None
+    ) -> tuple[_Look, Obstacle | None]:
+        looking = self._begin_look(mutation) if fresh is None else (lambda: fresh)
+        taking = lease.begin_take(previous)
+        try:
+            look = looking()
+        except CommitError:
+            with contextlib.suppress(CommitError):
+                taking()
+            self._release(lease)
+            raise
+        return look, taking()
+
+    def _wait(
+        self, lease: Lease, mutation: Mutation, obstacle: Obstacle, give_up: float
+    ) -> tuple[LeaseRecord | None, _Look]:
+        """Wait until the holder is done; return the record to take over, and a look begun after that.
+
+        The look may contradict the condition instead. The record is read again at each turn: its
+        holder may have released it, or renewed it, which starts the count anew.
+        """
+        while True:
+            now = self._clock.monotonic()
+            due = obstacle.reclaimable_at(self._settings.max_clock_skew_rate)
+            look = self._begin_look(mutation)()
+            if now >= due or not mutation.holds(look.info):
+                return obstacle.record, look
+            if now >= give_up:
+                raise LeaseTimeout(
+                    f"another writer holds the lease on {mutation.path!r} and can be overruled in "
+                    f"{due - now:.1f} s at the latest; nothing was written"
+                )
+            now = self._clock.monotonic()
+            self._clock.sleep(min(self._settings.test_interval, due - now, give_up - now))
+            seen = lease.observe()
+            if seen is None:
+                return lease.record, self._begin_look(mutation)()
+            if seen.record != obstacle.record:
+                obstacle = seen
+
+    def _begin_look(self, mutation: Mutation) -> Pending[_Look]:
+        sent = self._clock.monotonic()
+        pending = self._store.begin_head(mutation.path)
+
+        def wait() -> _Look:
+            observation = pending()
+            return _Look(observation=observation, sent=sent, received=self._clock.monotonic())
+
+        return wait
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    def _settle(
+        self, lease: Lease, mutation: Mutation, fence: Fence | None, lost: OutcomeUnknown
+    ) -> tuple[Reading, ObjectInfo | None]:
+        """Find out what became of a request whose answer was lost (rule 7).
+
+        Returns LANDED, or UNCHANGED once the store's own clock is past the expiry of the request:
+        it can not land any more. Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
+        """
+        ends = lease.ends
+        patience = ends if fence is None else ends + self._settings.timeout
+        why = "the store does not bound how late the request may still be applied"
+        while True:
+            try:
+                look = self._begin_look(mutation)()
+            except CommitError as error:
+                why = f"the store could not be asked ({error})"
+            else:
+                # Once the lease is over, what is there may be the next holder's.
+                reading = mutation.read(look.info, exclusive=look.received <= ends)
+                if reading is Reading.LANDED:
+                    return reading, look.info
+                if reading is Reading.OTHER:
+                    raise mutation.unknown("what is there now is of another writer") from lost
+                store_time = look.observation.store_time
+                if fence is not None and store_time is not None and store_time > fence.expires_at:
+                    return reading, look.info
+            if self._clock.monotonic() > patience:
+                raise mutation.unknown(why) from lost
+            self._clock.sleep(self._settings.test_interval)
+
+    def _release(self, lease: Lease) -> None:
+        if lease.record is not None:
+            self._finish(lease.begin_release())

@@ -1,0 +1,133 @@
+"""A conditional mutation of one object, as the strategies see it.
+
+It knows how to send itself, when its condition holds, and how to recognise its own result; whether to
+send it, and when, is the matter of `commitlog.commit.native` and `commitlog.commit.leased`.
+
+Imports the ground floor and the `ObjectStore` port.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from attrs import frozen
+
+from commitlog.errors import AlreadyExists, CommitError, OutcomeUnknown, PreconditionFailed
+from commitlog.stores.api import (
+    Condition,
+    Fence,
+    IfAbsent,
+    ObjectInfo,
+    Operation,
+    PutResult,
+    same_etag,
+)
+
+__all__ = ["Committer", "Mutation", "Reading", "Send", "contradiction", "holds"]
+
+#: Sends the request once, with what it is to carry; a deletion has no result.
+Send: TypeAlias = Callable[[Condition | None, Fence | None], PutResult | None]
+
+
+class Reading(enum.Enum):
+    """What the object that is there now tells of a mutation whose answer was lost."""
+
+    #: It happened.
+    LANDED = "landed"
+    #: All is as before: it did not happen so far.
+    UNCHANGED = "unchanged"
+    #: Something else is there: it may have happened before that, or not at all.
+    OTHER = "other"
+
+
+def holds(condition: Condition, info: ObjectInfo | None) -> bool:
+    """Tell whether `condition` holds of what is there."""
+    if isinstance(condition, IfAbsent):
+        return info is None
+    return info is not None and same_etag(info.etag, condition.etag)
+
+
+def contradiction(path: str, condition: Condition, info: ObjectInfo | None) -> CommitError:
+    """Return the typed failure of `condition`, which does not hold of `info`."""
+    if isinstance(condition, IfAbsent):
+        return AlreadyExists(f"there is an object at {path!r} already; nothing was written")
+    found = "there is no object" if info is None else f"it has {info.etag} now"
+    return PreconditionFailed(
+        f"object at {path!r} does not have etag {condition.etag} any more: {found}. "
+        "Nothing was changed; read it again"
+    )
+
+
+@frozen(kw_only=True)
+class Mutation:
+    """One conditional call on one object.
+
+    Attributes:
+        operation: which request it is.
+        path: the object that it creates, replaces or deletes.
+        condition: what must hold of that object.
+        send: sends the request.
+        nonce: the word in the new object's metadata, or None: a copy has the metadata of its source,
+            and a deletion leaves nothing.
+    """
+
+    operation: Operation
+    path: str
+    condition: Condition
+    send: Send
+    nonce: str | None = None
+
+    def holds(self, info: ObjectInfo | None) -> bool:
+        """Tell whether the condition holds of what is there."""
+        return holds(self.condition, info)
+
+    def contradiction(self, info: ObjectInfo | None) -> CommitError:
+        """Return the typed failure of a condition that does not hold of `info`."""
+        return contradiction(self.path, self.condition, info)
+
+    def recognises(self, info: ObjectInfo | None) -> bool:
+        """Tell whether `info` bears the nonce of this very call."""
+        return self.nonce is not None and info is not None and info.nonce == self.nonce
+
+    def read(self, info: ObjectInfo | None, *, exclusive: bool) -> Reading:
+        """Tell from what is there now what became of a request whose answer was lost.
+
+        Args:
+            info: what a HEAD saw, begun after the request was sent.
+            exclusive: nobody else could write since the condition was seen to hold: a lease is held.
+
+        Without a nonce, a copy's target or a deleted object's absence could be anybody's doing. Under
+        the lease it can only be ours: before it was sent the condition held, and every other writer
+        of that version needs the same lease.
+        """
+        if self.recognises(info):
+            return Reading.LANDED
+        if self.holds(info):
+            return Reading.UNCHANGED
+        gone_or_copied = (info is None) == (self.operation is Operation.DELETE)
+        if exclusive and self.nonce is None and gone_or_copied:
+            return Reading.LANDED
+        return Reading.OTHER
+
+    def result(self, info: ObjectInfo | None) -> PutResult | None:
+        """Return what the store would have answered, from what is there now."""
+        if info is None:
+            return None
+        return PutResult(path=self.path, etag=info.etag, version=info.version)
+
+    def unknown(self, why: str) -> OutcomeUnknown:
+        """Return the error for an outcome that reading back could not settle."""
+        sign = f"metadata commitlog-nonce={self.nonce}" if self.nonce else "what is there"
+        return OutcomeUnknown(
+            f"{self.operation.value} of {self.path!r} may or may not have happened: {why}. Clean "
+            f"nothing up; look at the object again later ({sign} tells)"
+        )
+
+
+class Committer(Protocol):
+    """A way to carry out a `Mutation` so that its condition is enforced."""
+
+    def run(self, mutation: Mutation) -> PutResult | None:
+        """Carry it out, or raise a typed failure (nothing happened) or `OutcomeUnknown`."""

@@ -1,0 +1,112 @@
+"""The record of one lease, and its layout as a table item.
+
+The layout is that of ``DynamoCommit`` in the Rust crate ``object_store`` up to 0.12, so that both kinds
+of client can share a table: ``path`` (the object's whole key, without the bucket), ``etag`` (``*`` to
+create, else the etag as the store's HEAD spells it, quotes included), ``generation``, ``timeout`` in
+milliseconds, ``ttl`` in epoch seconds. Ours adds ``owner``. That client refuses items with attributes
+that are neither strings nor numbers, so none is ever added.
+
+Imports the ground floor and the `Table` port.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen, validators
+
+from commitlog.errors import CorruptRecord
+from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, TableSchema
+
+__all__ = ["CREATE", "LEASE_SCHEMA", "LeaseRecord"]
+
+#: How a table of leases is keyed.
+LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
+
+#: What stands for the etag in the lease to create an object.
+CREATE = "*"
+
+
+@frozen(kw_only=True)
+class LeaseRecord:
+    """Who may write over one version of one object.
+
+    Attributes:
+        path: the object's key in its bucket.
+        etag: etag of the version that is going to be replaced or deleted; `CREATE` if there is none.
+        generation: how often the record has been rewritten; it never restarts while anyone may
+            remember it.
+        timeout: length of the lease in milliseconds; 0 once it was released.
+        ttl: epoch second after which the table may drop the record.
+        owner: the call that wrote it, or None if ``object_store`` did.
+    """
+
+    path: str = field(validator=validators.min_len(1))
+    etag: str = field(validator=validators.min_len(1))
+    generation: int = field(validator=validators.ge(0))
+    timeout: int = field(validator=validators.ge(0))
+    ttl: int = field(validator=validators.ge(0))
+    owner: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """The key of the record in the table."""
+        return Key(self.path, self.etag)
+
+    @property
+    def released(self) -> bool:
+        """True if its holder is done: it can be reclaimed without waiting."""
+        return self.timeout == 0
+
+    def unchanged(self) -> TableCondition:
+        """Return the condition that the table still holds this very record.
+
+        The generation alone would do among records that are never dropped. Owner and TTL tell a record
+        from one of the same generation that was made after the table had dropped it.
+        """
+        owner = Absent("owner") if self.owner is None else Equals("owner", self.owner)
+        return Equals("generation", self.generation) & Equals("ttl", self.ttl) & owner
+
+    def to_item(self) -> Item:
+        """Return the record as a table item."""
+        item: dict[str, str | int] = {
+            "path": self.path,
+            "etag": self.etag,
+            "generation": self.generation,
+            "timeout": self.timeout,
+            "ttl": self.ttl,
+        }
+        if self.owner is not None:
+            item["owner"] = self.owner
+        return item
+
+    @classmethod
+    def from_item(cls, item: Item) -> LeaseRecord:
+        """Return the record that `item` holds; attributes that it does not know are ignored.
+
+        Raises `CorruptRecord` if an attribute is missing or of another type. Nothing is changed.
+        """
+        values: dict[str, object] = {}
+        for name, kind in (
+            ("path", str),
+            ("etag", str),
+            ("generation", int),
+            ("timeout", int),
+            ("ttl", int),
+        ):
+            value = item.get(name)
+            if type(value) is not kind:
+                raise CorruptRecord(_describe(item, f"{name} is {value!r}"))
+            values[name] = value
+        owner = item.get("owner")
+        if owner is not None and not isinstance(owner, str):
+            raise CorruptRecord(_describe(item, f"owner is {owner!r}"))
+        try:
+            return cls(owner=owner, **values)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise CorruptRecord(_describe(item, str(error))) from error
+
+
+def _describe(item: Item, what: str) -> str:
+    return (
+        f"lease record of path {item.get('path')!r}, etag {item.get('etag')!r} is corrupt: {what}. "
+        "Delete the item once no writer is at work on that path"
+    )

@@ -1,0 +1,182 @@
+"""How leases are kept: the settings that a user gives, checked when they are given.
+
+Imports the ground floor alone. A settings record that exists is one under which the lease protocol's
+argument holds (`commitlog.commit.lease`); a combination that breaks it is refused here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from attrs import field, frozen
+
+from commitlog.errors import ConfigurationError
+from commitlog.urls import Url, parse_table_url
+
+__all__ = ["DynamoCommit", "LeaseSettings", "SqliteCommit", "parse_dynamo"]
+
+#: A signed expiry counts whole seconds. One goes to a store that cuts its own clock to them, part of one
+#: to cutting what is left of the lease, and one at least has to remain for the request itself.
+MIN_TIMEOUT = 3.0
+
+
+@frozen(kw_only=True)
+class LeaseSettings:
+    """How a writer takes leases and waits for those of others. Frozen; shared freely between threads.
+
+    Args:
+        timeout: length of a lease in seconds, at least 3. It bounds one small request under the lease,
+            not the upload of a large body. Longer: fewer renewals on a slow store; shorter: less
+            waiting after a writer died.
+        max_clock_skew_rate: how many times faster any clock (a writer's or the store's) may run than any
+            other, at least 1. A waiter waits for the holder's timeout times this.
+        ttl: seconds after which the table may drop a record, at least
+            2 × timeout × max_clock_skew_rate: a record must outlive everybody who remembers it.
+        test_interval: seconds between two looks while waiting.
+        max_wait: most seconds to wait for other holders before `LeaseTimeout`; None: as long as it
+            takes, which for one dead holder is its timeout × max_clock_skew_rate.
+
+    Raises:
+        ConfigurationError: a value, or a relation between them, is out of range.
+
+    >>> LeaseSettings(timeout=20.0, ttl=60.0)
+    Traceback (most recent call last):
+    commitlog.errors.ConfigurationError: ttl is 60.0 s; it must be at least 2 × timeout × ...
+    """
+
+    timeout: float = 20.0
+    max_clock_skew_rate: float = 3.0
+    ttl: float = 3600.0
+    test_interval: float = 0.1
+    max_wait: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not MIN_TIMEOUT <= self.timeout < float("inf"):
+            raise ConfigurationError(
+                f"timeout is {self.timeout} s; it must be at least {MIN_TIMEOUT} s, for the expiry that "
+                "the store enforces counts whole seconds"
+            )
+        if not 1 <= self.max_clock_skew_rate < float("inf"):
+            raise ConfigurationError(
+                f"max_clock_skew_rate is {self.max_clock_skew_rate}; it must be at least 1"
+            )
+        least = 2 * self.timeout * self.max_clock_skew_rate
+        if not least <= self.ttl < float("inf"):
+            raise ConfigurationError(
+                f"ttl is {self.ttl} s; it must be at least 2 × timeout × max_clock_skew_rate = {least} s"
+            )
+        if not 0 < self.test_interval <= self.timeout:
+            raise ConfigurationError(
+                f"test_interval is {self.test_interval} s; it must be above 0 and at most timeout"
+            )
+        if self.max_wait is not None and not self.max_wait >= 0:
+            raise ConfigurationError(f"max_wait is {self.max_wait} s; it must be 0 or more")
+
+    @property
+    def timeout_ms(self) -> int:
+        """The timeout as it is stored, in whole milliseconds."""
+        return int(self.timeout * 1000)
+
+
+@frozen(kw_only=True)
+class DynamoCommit(LeaseSettings):
+    """Leases in a DynamoDB table, on whatever endpoint: every conditional call goes through one.
+
+    Takes the settings of `LeaseSettings` and:
+
+    Args:
+        table: name of the table, the only positional argument.
+        endpoint_url: endpoint of DynamoDB; default: that of the environment, never that of S3.
+        region, profile, access_key_id, secret_access_key, session_token: likewise.
+
+    The records are those of the Rust crate ``object_store`` up to 0.12 (``dynamo:TABLE``), so that its
+    clients and ours exclude one another on one table.
+
+    >>> DynamoCommit("commits", timeout=10.0).url
+    'dynamodb://commits'
+    """
+
+    table: str = field(kw_only=False)
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        parse_table_url(self.url)
+
+    @property
+    def url(self) -> str:
+        """The table's URL, without options."""
+        return f"dynamodb://{self.table}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that were given, as `commitlog.tables.open.open_table` takes them."""
+        names = (
+            "endpoint_url",
+            "region",
+            "profile",
+            "access_key_id",
+            "secret_access_key",
+            "session_token",
+        )
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+@frozen(kw_only=True)
+class SqliteCommit(LeaseSettings):
+    """Leases in an SQLite file: for the processes of one machine, which share one clock.
+
+    Takes the settings of `LeaseSettings` and:
+
+    Args:
+        file: path of the file, the only positional argument; it is made on first use. It must be on a
+            disk of this machine, not on a network file system.
+
+    >>> SqliteCommit("/data/commits.db").url
+    'sqlite:///data/commits.db'
+    """
+
+    file: str = field(kw_only=False, converter=os.fspath)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if not self.file:
+            raise ConfigurationError("SqliteCommit needs the path of a file")
+
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+        return str(Url(scheme="sqlite", name=os.path.abspath(os.path.expanduser(self.file))))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Always empty: SQLite has none."""
+        return {}
+
+
+def parse_dynamo(text: str) -> DynamoCommit:
+    """Parse ``dynamo:TABLE`` or ``dynamo:TABLE:TIMEOUT_MS``, as ``object_store`` spells it.
+
+    >>> parse_dynamo("dynamo:commits:30000").timeout
+    30.0
+    >>> parse_dynamo("dynamo:commits:soon")
+    Traceback (most recent call last):
+    commitlog.errors.ConfigurationError: commit 'dynamo:commits:soon': write dynamo:TABLE[:TIMEOUT_MS]
+    """
+    parts = text.split(":")
+    if parts[0] != "dynamo" or len(parts) not in (2, 3) or not parts[1]:
+        raise ConfigurationError(f"commit {text!r}: write dynamo:TABLE[:TIMEOUT_MS]")
+    if len(parts) == 2:
+        return DynamoCommit(parts[1])
+    if not (parts[2].isascii() and parts[2].isdigit()):
+        raise ConfigurationError(f"commit {text!r}: write dynamo:TABLE[:TIMEOUT_MS]")
+    timeout = int(parts[2]) / 1000
+    defaults = LeaseSettings()
+    # The crate has no setting for the TTL of so long a lease; a shorter one would void the argument.
+    ttl = max(defaults.ttl, 2 * timeout * defaults.max_clock_skew_rate)
+    return DynamoCommit(parts[1], timeout=timeout, ttl=ttl)
