@@ -1,5 +1,6 @@
 """The public test kit: contract checks and a clock that a test turns by hand."""
 
 from commitlog.testing.clock import ManualClock
+from commitlog.testing.table_checks import check_table
 
-__all__ = ["ManualClock"]
+__all__ = ["ManualClock", "check_table"]

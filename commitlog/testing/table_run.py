@@ -1,0 +1,147 @@
+"""What the checks of the `Table` contract share: one run of them, and its assertions.
+
+Imports the port.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec
+
+from attrs import field, frozen
+
+from commitlog.tables.api import (
+    Absent,
+    ConditionFailed,
+    Equals,
+    Item,
+    Key,
+    Table,
+    TableCondition,
+    Value,
+)
+
+__all__ = ["Run", "assert_raises", "assert_reason", "assert_stored", "cases"]
+
+P = ParamSpec("P")
+
+
+@frozen(kw_only=True)
+class Run:
+    """One run of the checks: the table, what it is known not to do, and keys of the run's own."""
+
+    table: Table
+    returns_old_item: bool
+    empty_values: bool
+    threads: int
+    keys: int
+    prefix: str = field(factory=lambda: f"check-{uuid.uuid4().hex[:12]}")
+
+    @property
+    def ranged(self) -> bool:
+        """Whether the table has a range key."""
+        return self.table.schema.range_key is not None
+
+    def key(self, name: str, part: str = "*") -> Key:
+        """Return a key of this run: `name` below its prefix, and `part` if the table is ranged."""
+        return Key(f"{self.prefix}/{name}", part if self.ranged else None)
+
+    def item(self, key: Key, attributes: Item | None = None) -> dict[str, Value]:
+        """Return the item with these attributes under `key`."""
+        schema = self.table.schema
+        item: dict[str, Value] = {**(attributes or {}), schema.hash_key: key.hash}
+        if schema.range_key is not None and key.range is not None:
+            item[schema.range_key] = key.range
+        return item
+
+    def race(self, work: Callable[[int, Callable[[], object]], None]) -> None:
+        """Run `work(0, start)`, `work(1, start)`, … at once in threads; raise what one of them raised.
+
+        `start` returns once all racers have called it. It fails if another one has failed.
+        """
+        barrier = threading.Barrier(self.threads, timeout=60.0)
+
+        def racer(number: int) -> BaseException | None:
+            try:
+                work(number, barrier.wait)
+            except BaseException as error:
+                barrier.abort()
+                return error
+            return None
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            errors = [error for error in pool.map(racer, range(self.threads)) if error is not None]
+        # The first to fail broke the barrier for the others.
+        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+            raise error
+
+
+def assert_stored(run: Run, key: Key, item: Item | None, after: str) -> None:
+    """Assert that `item` is stored under `key` now, with values of the very types."""
+    found = run.table.get(key)
+    assert _same(found, item), f"after {after}: stored is {found!r}, not {item!r}"
+
+
+def _same(one: Item | None, other: Item | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    # 1 == True, but they are not the same value of an item.
+    types = [{name: type(value) for name, value in item.items()} for item in (one, other)]
+    return dict(one) == dict(other) and types[0] == types[1]
+
+
+def assert_reason(run: Run, error: BaseException | None, stored: Item | None) -> None:
+    """Assert that `error` says that a condition did not hold of what was stored."""
+    assert isinstance(error, ConditionFailed), f"not a ConditionFailed: {error!r}"
+    if error.item_known:
+        assert _same(error.item, stored), f"ConditionFailed bears {error.item!r}, not {stored!r}"
+    else:
+        assert error.item is None, "ConditionFailed bears an item that it calls unknown"
+        told = not run.returns_old_item or stored is None
+        assert told, f"ConditionFailed does not bear what was found: {stored!r}"
+
+
+def assert_raises(
+    kind: type[Exception], call: Callable[P, object], *args: P.args, **keywords: P.kwargs
+) -> None:
+    """Assert that the call, whose arguments are wrong, raises `kind`."""
+    try:
+        call(*args, **keywords)
+    except kind:
+        return
+    raise AssertionError(f"a wrong argument was accepted; {kind.__name__} was due")
+
+
+_CONDITIONS: Sequence[TableCondition] = (
+    Absent(),
+    Absent("owner"),
+    Equals("generation", 3),
+    Equals("generation", 1),
+    Equals("generation", "3"),
+    Equals("generation", True),
+    Equals("owner", "me") & Equals("generation", 3),
+    Equals("generation", 3) & Absent("owner"),
+    Absent() & Equals("generation", 3),
+)
+_STATES: Sequence[Item | None] = (
+    None,
+    {"other": 1},
+    {"generation": 3},
+    {"generation": "3"},
+    {"generation": True},
+    {"generation": 3, "owner": "me"},
+)
+
+
+def cases(run: Run, name: str) -> Iterator[tuple[Key, Item | None, TableCondition]]:
+    """Yield every condition with every kind of item that it may meet, stored under a new key."""
+    for c, condition in enumerate(_CONDITIONS):
+        for s, state in enumerate(_STATES):
+            key = run.key(f"{name}-{c}-{s}")
+            stored = None if state is None else run.item(key, state)
+            if stored is not None:
+                run.table.put(stored)
+            yield key, stored, condition
