@@ -1,1 +1,13 @@
-"""To be written."""
+"""The engine's face: the Spark data source ``commitlog``, and a session that is set up for it.
+
+    spark.dataSource.register(CommitlogDataSource)
+    df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)
+    spark.read.format("commitlog").load(url)
+
+Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
+"""
+
+from commitlog.spark.source import CommitlogDataSource
+from commitlog.spark.start import session
+
+__all__ = ["CommitlogDataSource", "session"]

@@ -1,0 +1,114 @@
+"""Columns as directories (``month=1/day=2/``), the way Hive, Spark, Athena and DuckDB know them.
+
+A partition column is not in the files: its value is in their paths. Imports pyarrow and errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
+
+__all__ = ["check_partitioning", "column_of", "directory_of", "partition_of", "split_batch"]
+
+#: The directory of rows that have no value, as Hive calls it.
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+# What Hive and Spark escape in a directory's name.
+_SPECIAL = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+
+
+def check_partitioning(schema: pa.Schema, names: Sequence[str]) -> None:
+    """Raise unless rows of `schema` can be partitioned by the columns `names`."""
+    for name in names:
+        if name not in schema.names:
+            raise ConfigurationError(
+                f"option partitionBy names {name!r}; the columns are {', '.join(schema.names)}"
+            )
+        kind = schema.field(name).type
+        if not (pa.types.is_integer(kind) or kind in (pa.string(), pa.bool_(), pa.date32())):
+            raise NotSupported(
+                f"option partitionBy: column {name!r} is of type {kind}, and a directory can be named"
+                " after whole numbers, strings, dates and booleans only: cast it to one of these"
+            )
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"option partitionBy names a column twice: {', '.join(names)}")
+    if names and len(names) == len(schema.names):
+        raise ConfigurationError("option partitionBy names every column: nothing is left for the files")
+
+
+def split_batch(
+    batch: pa.RecordBatch, names: Sequence[str]
+) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
+    """Yield, for each combination of values of the columns `names`, the values and their rows.
+
+    The rows come without those columns and in their order.
+
+    >>> batch = pa.record_batch({"m": [2, 1, 2], "v": ["a", "b", "c"]})
+    >>> [(values, rows.column("v").to_pylist()) for values, rows in split_batch(batch, ["m"])]
+    [((2,), ['a', 'c']), ((1,), ['b'])]
+    """
+    if not batch.num_rows:
+        return
+    codes = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+    for name in names:
+        encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+        codes = pc.add(pc.multiply(codes, len(encoded.dictionary)), encoded.indices.cast(pa.int64()))
+    order = pc.sort_indices(codes)  # stable
+    ends = pc.run_end_encode(codes.take(order)).run_ends.to_pylist()
+    rest = [name for name in batch.schema.names if name not in names]
+    start = 0
+    for end in ends:
+        rows = batch.take(order.slice(start, end - start))
+        yield tuple(rows.column(name)[0].as_py() for name in names), rows.select(rest)
+        start = end
+
+
+def partition_of(names: Sequence[str], values: Sequence[object]) -> dict[str, str | None]:
+    """Return `values` of the columns `names` as text, None for null.
+
+    >>> partition_of(["month", "late"], [1, True])
+    {'month': '1', 'late': 'true'}
+    """
+    return {name: _text(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def directory_of(partition: Mapping[str, str | None]) -> str:
+    """Return the directory of the rows of `partition`, with a slash at its end.
+
+    >>> directory_of({"year": "2013", "city": "a/b"}), directory_of({"city": None}), directory_of({})
+    ('year=2013/city=a%2Fb/', 'city=__HIVE_DEFAULT_PARTITION__/', '')
+    """
+    pairs = ((name, NULL if value is None else value) for name, value in partition.items())
+    return "".join(f"{_escape(name)}={_escape(value)}/" for name, value in pairs)
+
+
+def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -> pa.Array:
+    """Return the column `field` for `rows` rows of a file that belongs to `partition`."""
+    if field.name not in partition:
+        raise CorruptRecord(f"column {field.name!r} is neither in the file nor in its path")
+    try:
+        value = pa.scalar(partition[field.name], pa.string()).cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise CorruptRecord(f"partition value {partition[field.name]!r} is no {field.type}") from error
+    return pa.repeat(value, rows)
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text in ("", NULL):
+        raise NotSupported(
+            f"option partitionBy: column {name!r} has the value {text!r}, which no directory can tell"
+            " from null: replace it in the DataFrame"
+        )
+    return text

@@ -1,0 +1,130 @@
+"""Which columns an output can have, as Spark, as Arrow and as the commit record see them.
+
+Imports pyspark's types, pyarrow and errors.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from commitlog.errors import CorruptRecord, NotSupported
+
+__all__ = ["arrow_schema", "check_columns", "dump_schema", "load_schema", "nullable", "select"]
+
+# Timestamps are stored as instants in UTC whatever the session's time zone is; that is also what
+# Spark wants back from a reader.
+_ARROW: dict[type[t.DataType], pa.DataType] = {
+    t.BooleanType: pa.bool_(),
+    t.ByteType: pa.int8(),
+    t.ShortType: pa.int16(),
+    t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.StringType: pa.string(),
+    t.BinaryType: pa.binary(),
+    t.DateType: pa.date32(),
+    t.TimestampType: pa.timestamp("us", tz="UTC"),
+    t.TimestampNTZType: pa.timestamp("us"),
+}
+
+
+def nullable(schema: t.StructType) -> t.StructType:
+    """Return `schema` with everything in it nullable, as Spark's own file sources do.
+
+    What a DataFrame promises of its nulls is not what an output has to keep: a later append may
+    bring some.
+
+    >>> field = t.StructField("a", t.ArrayType(t.LongType(), containsNull=False), nullable=False)
+    >>> nullable(t.StructType([field])).simpleString(), nullable(t.StructType([field]))[0].nullable
+    ('struct<a:array<bigint>>', True)
+    """
+    widened = _nullable(schema)
+    assert isinstance(widened, t.StructType)
+    return widened
+
+
+def _nullable(kind: t.DataType) -> t.DataType:
+    if isinstance(kind, t.StructType):
+        fields = [t.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind]
+        return t.StructType(fields)
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, t.MapType):
+        return t.MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    return kind
+
+
+def check_columns(schema: t.StructType) -> None:
+    """Raise `NotSupported` if a column cannot be kept in Parquet that every reader understands."""
+    seen: set[str] = set()
+    for field in schema:
+        # Spark matches names without regard to case unless told otherwise.
+        if field.name.lower() in seen:
+            raise NotSupported(f"column {field.name!r} is there twice (letter case does not count)")
+        seen.add(field.name.lower())
+        arrow_type(field.dataType, field.name)
+    if not seen:
+        raise NotSupported("there is no column to write: Parquet cannot hold rows without columns")
+
+
+def arrow_schema(schema: t.StructType) -> pa.Schema:
+    """Return the Arrow schema of `schema`; raise `NotSupported` where there is none."""
+    return pa.schema([_field(field, field.name) for field in schema])
+
+
+def _field(field: t.StructField, name: str) -> pa.Field:
+    return pa.field(field.name, arrow_type(field.dataType, name), field.nullable)
+
+
+def arrow_type(kind: t.DataType, name: str) -> pa.DataType:
+    """Return the Arrow type of `kind`, which is the type of what is called `name` in messages."""
+    match kind:
+        case t.DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case t.ArrayType():
+            return pa.list_(pa.field("element", arrow_type(kind.elementType, name), kind.containsNull))
+        case t.MapType():
+            key = pa.field("key", arrow_type(kind.keyType, name), nullable=False)
+            value = pa.field("value", arrow_type(kind.valueType, name), kind.valueContainsNull)
+            return pa.map_(key, value)
+        case t.StructType() if kind.fields:
+            return pa.struct([_field(f, f"{name}.{f.name}") for f in kind])
+    known = _ARROW.get(type(kind))
+    if known is None:
+        raise NotSupported(
+            f"column {name!r} is of type {kind.simpleString()}, which not every Parquet reader"
+            " understands: cast it, for example to string"
+        )
+    return known
+
+
+def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of `batch` that `schema` names, in its order and of its types."""
+    columns = [batch.column(field.name) for field in schema]
+    cast = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def dump_schema(schema: t.StructType) -> str:
+    """Return `schema` as the JSON text that a commit record keeps: Spark's own notation."""
+    text: str = schema.json()
+    return text
+
+
+def load_schema(text: str) -> t.StructType:
+    """Return the schema that `dump_schema` wrote; raise `CorruptRecord` if it is none.
+
+    >>> load_schema(dump_schema(t.StructType([t.StructField("a", t.LongType())]))).simpleString()
+    'struct<a:bigint>'
+    """
+    try:
+        return t.StructType.fromJson(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptRecord("the schema in the commit record is not in Spark's notation") from error
