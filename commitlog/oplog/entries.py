@@ -1,20 +1,18 @@
 """A directory of small records that are written once: pending operations, decisions, commit records.
 
-Imports the codec, and knows a `ConditionalStore` by its methods.
+Imports the ground floor, the codec and `ConditionalStore`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from attrs import frozen
 
+from commitlog.clock import Clock
+from commitlog.commit.conditional import ConditionalStore
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.paths import join
-
-if TYPE_CHECKING:
-    from commitlog.commit.conditional import ConditionalStore
 
 __all__ = ["Entries", "Listed"]
 
@@ -71,3 +69,18 @@ class Entries:
     def remove(self, name: str) -> None:
         """Remove the entry; one that is gone is no error."""
         self._store.delete(self.path(name))
+
+    def remove_all(self, names: Iterable[str]) -> None:
+        """Remove entries. Raises the first error, after all were tried."""
+        for error in self._store.store.delete_many(self.path(name) for name in names).values():
+            raise error
+
+    def exists(self, name: str) -> bool:
+        """Tell whether the entry is there, without reading it."""
+        return self._store.store.begin_head(self.path(name))().info is not None
+
+    def now(self, clock: Clock) -> float:
+        """Return the time by the store's clock, which dates entries; by `clock` if it does not tell."""
+        told = self._store.store.begin_head(self.path("now"))().store_time
+        # It is rounded down, and no entry may seem to lie in the future.
+        return clock.epoch() if told is None else told + 1

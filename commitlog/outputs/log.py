@@ -11,11 +11,11 @@ Imports the operation log's entries and the records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
 from commitlog.clock import Clock
+from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -28,9 +28,6 @@ from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import Job
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Record, record_of
-
-if TYPE_CHECKING:
-    from commitlog.commit.conditional import ConditionalStore
 
 __all__ = ["CommitLog", "Verdicts", "already_committed"]
 

@@ -24,13 +24,20 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import AlreadyExists, CommitError, ConfigurationError, NotFound
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import Job, Mode, StagedFile
 from commitlog.outputs.log import CommitLog, already_committed
@@ -46,9 +53,6 @@ from commitlog.outputs.records import (
 from commitlog.outputs.recovery import recover
 from commitlog.paths import check_prefix, join
 from commitlog.stores.api import Body, StagedInfo, StageWriter
-
-if TYPE_CHECKING:
-    from commitlog.commit.conditional import ConditionalStore
 
 __all__ = ["Output"]
 
@@ -262,7 +266,7 @@ class Output:
             self._publisher,
             older_than=older_than,
             tag=self._tag,
-            now=self._now,
+            clock=self._clock,
         )
 
     # reading
@@ -317,6 +321,10 @@ class Output:
     def _prepare(self, pending: PendingJob) -> None:
         try:
             self._pending.add(pending.attempt, pending.to_document())
+        except OutcomeUnknown as error:
+            raise Unavailable(
+                f"job {pending.job_id!r} was not committed: no pending entry could be written ({error})"
+            ) from error
         except AlreadyExists:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
@@ -328,12 +336,6 @@ class Output:
 
     def _uploads(self, attempt: str) -> Iterator[StagedInfo]:
         return (upload for _, upload in self._publisher.uploads(lambda found: found == attempt))
-
-    def _now(self) -> float:
-        """Return the time by the store's clock, or by ours if it does not tell."""
-        told = self.store.store.begin_head(self._publisher.success_path)().store_time
-        # The store's time is rounded down; nothing that is there may seem to lie in the future.
-        return self._clock.epoch() if told is None else told + 1
 
 
 def _check_files(job: Job, pending: PendingJob) -> None:

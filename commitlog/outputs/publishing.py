@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
+from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -39,9 +40,6 @@ from commitlog.outputs.log import CommitLog
 from commitlog.outputs.records import CommitRecord, PendingJob, Success, success_of
 from commitlog.paths import join
 from commitlog.stores.api import Staged, StagedInfo
-
-if TYPE_CHECKING:
-    from commitlog.commit.conditional import ConditionalStore
 
 __all__ = ["Publisher"]
 

@@ -5,8 +5,7 @@ Imports the ground floor, the operation log's entries, the log and the publisher
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from commitlog.clock import Clock
 from commitlog.errors import NotFound
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.log import CommitLog
@@ -24,7 +23,7 @@ def recover(
     *,
     older_than: float,
     tag: str,
-    now: Callable[[], float],
+    clock: Clock,
 ) -> RecoveryReport:
     """Recover one output; see `Output.recover` for what that means.
 
@@ -34,7 +33,7 @@ def recover(
         publisher: its publisher.
         older_than: age in seconds from which an undecided attempt is taken for dead.
         tag: what the attempts of this output, and of no other, begin with.
-        now: the time by the store's clock.
+        clock: what time it is, if the store does not tell.
     """
     entries = {entry.name: entry.written for entry in pending.list()}
     newest = dict(entries)
@@ -45,7 +44,7 @@ def recover(
 
     # The listings came first, so whatever a verdict says holds of all that they show.
     found = log.verdicts(newest)
-    deadline = now() - older_than if found.open else 0.0
+    deadline = pending.now(clock) - older_than if found.open else 0.0
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     suspects = {attempt: _job_id(pending, attempt) for attempt in dead}
     fenced = log.fence(suspects, after=found.end)

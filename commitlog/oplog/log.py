@@ -1,0 +1,312 @@
+"""An operation log: for every operation, what was to be done, and whether it was.
+
+::
+
+    <prefix>/pending/<id>.json     written before anything is done
+    <prefix>/decided/<id>.json     the same and its decision, written put-if-absent: decided once
+
+A listing of ``pending/`` alone tells what is not decided, however long the log is: the winner of the
+decision removes the pending entry. (After a crash between these two steps a decided operation is still
+listed; deciding it again then just tells what was decided, and `compact` removes it.)
+
+Imports the ground floor and the entries; knows the ports `ConditionalStore` and `Clock`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    CorruptRecord,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
+from commitlog.oplog.codec import Document
+from commitlog.oplog.entries import Entries
+from commitlog.paths import join
+
+__all__ = ["Decision", "Operation", "OperationLog"]
+
+_log = logging.getLogger(__name__)
+
+
+def _random_word() -> str:
+    return secrets.token_hex(8)
+
+
+class Decision(enum.Enum):
+    """What became of an operation."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled-back"
+
+
+@frozen(kw_only=True)
+class Operation:
+    """A logged operation.
+
+    Attributes:
+        id: its name in the log; ids sort by the time at which their clocks began them.
+        body: what is to be done, as a JSON object of the caller's.
+        time: epoch seconds at which it was begun, by the clock of who began it.
+        decision: None as long as none is known.
+    """
+
+    id: str
+    body: Mapping[str, Any] = field(hash=False)
+    time: float
+    decision: Decision | None = None
+
+
+class OperationLog:
+    """A log of operations in an object store. Thread-safe.
+
+    Args:
+        store: where.
+        prefix: path below which the log is.
+        clock: names and dates operations, and measures how long they took.
+        settle: seconds for which a decision is kept at least; the same for all users of one log.
+        ids: makes the part of an operation's id that nobody else ever makes.
+
+    Guarantees: an operation is decided at most once, and every later attempt learns that decision or
+    that it is forgotten; `run` leaves no operation performed that was not logged before.
+
+    Non-guarantees: the log does not know whether an operation that stayed pending was performed; ask
+    what it was to change (`recover`). It is no lock: a recoverer that rolls an operation back has to
+    make sure first, with the means of what it changes, that it will not be performed later.
+    """
+
+    def __init__(
+        self,
+        store: ConditionalStore,
+        prefix: str,
+        *,
+        clock: Clock | None = None,
+        settle: float = 86_400.0,
+        ids: Callable[[], str] = _random_word,
+    ) -> None:
+        if settle <= 0:
+            raise ConfigurationError(f"settle is {settle} seconds; it must be more than 0")
+        self._store = store
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._settle = settle
+        self._ids = ids
+        self._pending = Entries(store, join(prefix, "pending"), frozenset({"operation"}))
+        self._decided = Entries(store, join(prefix, "decided"), frozenset({"decision"}))
+        self._drifted: list[str] = []
+
+    @property
+    def drift(self) -> int:
+        """How many operations this instance left pending because it could not write their decision."""
+        return len(self._drifted)
+
+    # one operation
+
+    @contextlib.contextmanager
+    def run(self, body: Mapping[str, Any]) -> Iterator[Operation]:
+        """Log an operation, let the block perform it, and log what became of it.
+
+        * If it cannot be logged, the block is not entered: `Unavailable` or what the store raises.
+        * If the block raises an `Exception`, the operation is rolled back in the log, and the exception
+          goes on. The block must have undone what it did, or raise `OutcomeUnknown`.
+        * If it raises `OutcomeUnknown`, or is broken off by another `BaseException`, the operation
+          stays pending.
+        * If it returns, the operation has succeeded, even if that cannot be logged: then `drift` counts
+          it, and `recover` repairs it.
+
+        Args:
+            body: what is to be done, as a JSON object.
+
+        Raises `OutcomeUnknown` after a block that returned if a recovery had rolled the operation back
+        meanwhile: what it changed tells who was first.
+        """
+        started = self._clock.monotonic()
+        operation = self.begin(body)
+        try:
+            yield operation
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            self._conclude(operation, Decision.ROLLED_BACK, started)
+            raise
+        if self._conclude(operation, Decision.COMMITTED, started) is Decision.ROLLED_BACK:
+            raise OutcomeUnknown(
+                f"operation {operation.id} was performed, but taken for dead and rolled back in the log"
+                " meanwhile; look at what it was to change"
+            )
+
+    def begin(self, body: Mapping[str, Any]) -> Operation:
+        """Log an operation as pending. Nothing of it may be done before this returns.
+
+        Raises `Unavailable` if it is not known whether the entry was stored; it does no harm if it was.
+        """
+        now = self._clock.epoch()
+        operation = Operation(id=f"{int(now * 1000):013d}-{self._ids()}", body=dict(body), time=now)
+        document = Document("operation", {"time": now, "operation": operation.body})
+        try:
+            self._pending.add(operation.id, document)
+        except OutcomeUnknown as error:
+            raise Unavailable(
+                f"the operation was not begun: it could not be logged ({error})"
+            ) from error
+        return operation
+
+    def decide(self, operation: Operation, decision: Decision) -> Decision:
+        """Decide an operation, and return the decision that stands: this one, or an earlier one.
+
+        Raises:
+            NotFound: it was decided and has been compacted away since; how, is forgotten.
+            OutcomeUnknown: this decision or another one stands, or will; call it again to learn which.
+        """
+        return self._decide(operation, decision, verify=True)
+
+    def decision(self, id: str) -> Decision | None:
+        """Return how operation `id` was decided; None if it was not, or compacted away, or never begun."""
+        try:
+            return self._read_decided(id).decision
+        except NotFound:
+            return None
+
+    # all operations
+
+    def pending(self) -> Iterator[Operation]:
+        """Yield the operations that are not decided, the oldest first."""
+        for entry in self._pending.list():
+            with contextlib.suppress(NotFound):  # decided since it was listed
+                yield self._read_pending(entry.name)
+
+    def history(self) -> Iterator[Operation]:
+        """Yield the operations that are decided and not compacted away, the oldest first."""
+        for entry in self._decided.list():
+            with contextlib.suppress(NotFound):  # compacted since it was listed
+                yield self._read_decided(entry.name)
+
+    def recover(
+        self, judge: Callable[[Operation], Decision | None], *, older_than: float
+    ) -> tuple[Operation, ...]:
+        """Decide what was left pending, and return it with the decisions that stand. Idempotent.
+
+        Args:
+            judge: tells what became of an operation, from what it was to change; None: leave it
+                pending. Before it says "rolled back" it must see to it that the operation cannot be
+                performed any more.
+            older_than: only operations begun so many seconds ago, by the store's clock.
+        """
+        decided = []
+        deadline = self._now() - older_than
+        for entry in self._pending.list():
+            if entry.written > deadline:
+                continue
+            with contextlib.suppress(NotFound):  # decided by another meanwhile
+                operation = self._read_pending(entry.name)
+                decision = self.decision(operation.id) or judge(operation)
+                if decision is not None:
+                    stands = self.decide(operation, decision)
+                    decided.append(evolve(operation, decision=stands))
+        return tuple(decided)
+
+    def compact(self, *, older_than: float | None = None) -> int:
+        """Forget decisions; return how many.
+
+        No operation becomes decidable again by that. Whoever decides one that was begun less than
+        half of `settle` ago cannot meet a compacted decision, since none is younger than `settle`.
+        Everyone else looks, after writing a decision, whether the pending entry is still there: it goes
+        before the decision does, and never comes back. If it is gone, what was written is a decision
+        about something that was decided before; it is taken back, and `NotFound` raised.
+
+        Args:
+            older_than: age of a decision in seconds by the store's clock; at least, and by default,
+                `settle`. Whoever needs committed operations to rebuild something from has to compact
+                no further than what has been saved otherwise.
+        """
+        age = self._settle if older_than is None else older_than
+        if age < self._settle:
+            raise ConfigurationError(f"older_than is {age} seconds; this log settles in {self._settle}")
+        deadline = self._now() - age
+        old = [entry.name for entry in self._decided.list() if entry.written <= deadline]
+        self._pending.remove_all({entry.name for entry in self._pending.list()}.intersection(old))
+        self._decided.remove_all(old)
+        return len(old)
+
+    # inside
+
+    def _conclude(self, operation: Operation, decision: Decision, started: float) -> Decision | None:
+        """Decide an operation of this process; None if the decision could not be written."""
+        verify = self._clock.monotonic() - started > self._settle / 2
+        try:
+            return self._decide(operation, decision, verify=verify)
+        except CommitError as error:
+            self._drifted.append(operation.id)
+            _log.warning(
+                "operation %s is %s, but logged as pending: %s", operation.id, decision.value, error
+            )
+            return None
+
+    def _decide(self, operation: Operation, decision: Decision, *, verify: bool) -> Decision:
+        started = self._clock.monotonic()
+        body = {"time": operation.time, "operation": operation.body, "decision": decision.value}
+        try:
+            self._decided.add(operation.id, Document("decision", body))
+        except AlreadyExists:
+            return self._standing(operation)
+        except OutcomeUnknown:
+            # A decision that can be read is the one that stands, whoever wrote it.
+            standing = self.decision(operation.id)
+            if standing is None:
+                raise
+            return standing
+        if verify and not self._pending.exists(operation.id):
+            if self._clock.monotonic() - started > self._settle / 2:
+                raise OutcomeUnknown(
+                    f"deciding operation {operation.id} took so long that it cannot be told any more"
+                    " whether it had been decided before"
+                )
+            self._decided.remove(operation.id)
+            raise _forgotten(operation)
+        with contextlib.suppress(CommitError):  # then `compact` removes it
+            self._pending.remove(operation.id)
+        return decision
+
+    def _standing(self, operation: Operation) -> Decision:
+        decision = self.decision(operation.id)
+        if decision is None:
+            raise _forgotten(operation)
+        return decision
+
+    def _read_pending(self, id: str) -> Operation:
+        return _operation(id, self._pending.get(id).body)
+
+    def _read_decided(self, id: str) -> Operation:
+        body = self._decided.get(id).body
+        operation = _operation(id, body)
+        try:
+            return evolve(operation, decision=Decision(body.get("decision")))
+        except ValueError as error:
+            raise CorruptRecord(f"decision of operation {id}: {error}") from error
+
+    def _now(self) -> float:
+        return self._pending.now(self._clock)
+
+
+def _operation(id: str, body: Mapping[str, Any]) -> Operation:
+    time, operation = body.get("time"), body.get("operation")
+    if not isinstance(time, (int, float)) or not isinstance(operation, dict):
+        raise CorruptRecord(f"the entry of operation {id} lacks its time or its operation")
+    return Operation(id=id, body=operation, time=float(time))
+
+
+def _forgotten(operation: Operation) -> NotFound:
+    return NotFound(f"operation {operation.id} was decided and compacted away; how, is forgotten")
