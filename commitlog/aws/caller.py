@@ -58,8 +58,7 @@ class Caller:
         *,
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
-        body: bytes | memoryview = b"",
-        timeout: float | None = None,
+        body: bytes | bytearray | memoryview = b"",
     ) -> Pending:
         """Sign the request in its headers and send it; return the call that waits for the answer.
 
@@ -69,7 +68,6 @@ class Caller:
             query: names and values, not encoded.
             headers: names in lower case; all of them are signed.
             body: what to send.
-            timeout: seconds to wait for the next bytes of the answer, instead of the session's.
         """
         path = self._root + path
         signed = {"host": self._wire.host, **headers}
@@ -83,9 +81,7 @@ class Caller:
         text = canonical_query(query)
         self._signer.sign_headers(method, path, text, signed, payload, credentials, self._clock.epoch())
         del signed["host"]
-        return self._wire.begin(
-            method, f"{path}?{text}" if text else path, signed, body, timeout=timeout
-        )
+        return self._wire.begin(method, f"{path}?{text}" if text else path, signed, body)
 
     def begin_until(
         self,
@@ -96,8 +92,7 @@ class Caller:
         seconds: int,
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
-        body: bytes | memoryview = b"",
-        timeout: float | None = None,
+        body: bytes | bytearray | memoryview = b"",
     ) -> Pending:
         """Sign a request in its query, to be refused `seconds` after `date`, and send it.
 
@@ -115,7 +110,7 @@ class Caller:
             return Failed(error)
         signed = {"host": self._wire.host, **headers}
         text = self._signer.sign_query(method, path, query, signed, credentials, date, seconds)
-        return self._wire.begin(method, f"{path}?{text}", headers, body, timeout=timeout)
+        return self._wire.begin(method, f"{path}?{text}", headers, body)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -69,7 +69,7 @@ def first_line(message: str) -> str:
 
     What follows its first line repeats the signed request, and with it session tokens.
     """
-    return message.strip().partition("\n")[0][:300]
+    return message.strip().partition("\n")[0][:300].rstrip(". ")
 
 
 def common_fault(what: str, status: int, code: str, message: str) -> CommitError:

@@ -29,6 +29,10 @@ _VERIFY_WORDS = {"true": True, "false": False}
 _CUSTOM_REGION = "us-east-1"
 
 
+def _endpoint(_instance: object, _attribute: object, value: str) -> None:
+    check_endpoint(value)
+
+
 def _verify(value: bool | str) -> bool | str:
     return _VERIFY_WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
@@ -56,9 +60,7 @@ class AwsOptions:
         connect_timeout=5.0, read_timeout=30.0, max_idle_connections=16)
     """
 
-    endpoint_url: str | None = field(
-        default=None, validator=validators.optional(lambda *a: _endpoint(a[2]))
-    )
+    endpoint_url: str | None = field(default=None, validator=validators.optional(_endpoint))
     region: str | None = None
     profile: str | None = None
     access_key_id: str | None = field(default=None, repr=False)
@@ -83,10 +85,6 @@ class AwsOptions:
         """Return the options in the query of `url`."""
         options: dict[str, Any] = dict(url.options)
         return cls(**options)
-
-
-def _endpoint(value: str) -> None:
-    check_endpoint(value)
 
 
 class Credentials(Protocol):

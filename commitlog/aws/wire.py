@@ -98,9 +98,7 @@ class Wire:
         method: str,
         target: str,
         headers: Mapping[str, str],
-        body: bytes | memoryview = b"",
-        *,
-        timeout: float | None = None,
+        body: bytes | bytearray | memoryview = b"",
     ) -> Pending:
         """Send a request; return the call that waits for its answer.
 
@@ -109,11 +107,10 @@ class Wire:
             target: path and query, encoded.
             headers: all of them but Host and Content-Length.
             body: what to send.
-            timeout: seconds, instead of `read_timeout`, for this call.
         """
         try:
             head = self._head(method, target, headers, len(body))
-            connection, problem = self._send(head, body, timeout or self._read_timeout)
+            connection, problem = self._send(head, body)
         except CommitError as error:
             return Failed(error)
         return _Exchange(self, connection, method, problem)
@@ -141,7 +138,7 @@ class Wire:
             raise ConfigurationError("a header value is not ASCII") from None
 
     def _send(
-        self, head: bytes, body: bytes | memoryview, timeout: float
+        self, head: bytes, body: bytes | bytearray | memoryview
     ) -> tuple[_Connection, OSError | None]:
         """Send on an idle connection that is still open, else on a new one.
 
@@ -154,7 +151,6 @@ class Wire:
             reused = self._take()
             connection = reused or self._connect()
             try:
-                connection.set_timeout(timeout)
                 sent = connection.sock.send(first)
             except OSError as error:
                 connection.close()
@@ -197,7 +193,7 @@ class Wire:
                 if self._proxy:
                     self._tunnel(sock, self._proxy)
                 sock = self._tls.wrap_socket(sock, server_hostname=self._hostname)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if sock is not None:
                 sock.close()
             if isinstance(error, ssl.SSLCertVerificationError):
@@ -206,15 +202,14 @@ class Wire:
                     "verify to the path of a CA bundle"
                 ) from error
             raise Unavailable(f"{self.host}: no connection ({_reason(error)})") from error
+        sock.settimeout(self._read_timeout)
         return _Connection(sock)
 
     def _tunnel(self, sock: socket.socket, proxy: _Proxy) -> None:
-        place = f"{self._hostname}:{self._port}"
-        sock.sendall(
-            f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n{''.join(proxy.headers)}\r\n".encode()
-        )
-        reader = _Reader(sock)
-        status, _ = reader.head()
+        place = f"{_bracketed(self._hostname)}:{self._port}"
+        lines = "".join(proxy.headers)
+        sock.sendall(f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n{lines}\r\n".encode())
+        status, _ = _Reader(sock).head()
         if status != 200:
             raise ConnectionError(f"the proxy answered {status} to CONNECT")
 
@@ -222,20 +217,14 @@ class Wire:
 class _Connection:
     """One open socket, and what is needed to see whether it still is one."""
 
-    __slots__ = ("_pid", "_poll", "_timeout", "idle_since", "sock")
+    __slots__ = ("_pid", "_poll", "idle_since", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.idle_since = 0.0
-        self._timeout = -1.0
         self._pid = os.getpid()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-
-    def set_timeout(self, seconds: float) -> None:
-        if seconds != self._timeout:
-            self.sock.settimeout(seconds)
-            self._timeout = seconds
 
     def usable(self) -> bool:
         """Tell whether the server has left the connection alone while it was idle.
@@ -247,6 +236,7 @@ class _Connection:
             self._pid == os.getpid()
             and time.monotonic() - self.idle_since < _MAX_IDLE
             and not self._poll.poll(0)
+            and not (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending())
         )
 
     def close(self) -> None:
@@ -313,7 +303,7 @@ class _Reader:
         status, headers = self.head()
         while 100 <= status < 200:
             status, headers = self.head()
-        keep = headers.get("connection", "").lower() != "close"
+        keep = "close" not in headers.get("connection", "").lower()
         if method == "HEAD" or status in (204, 304):
             body = b""
         elif headers.get("transfer-encoding", "").lower() == "chunked":
@@ -413,8 +403,12 @@ class _Proxy:
 
 
 def _host_header(hostname: str, port: int | None, scheme: str) -> str:
-    host = f"[{hostname}]" if ":" in hostname else hostname
+    host = _bracketed(hostname)
     return host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
+
+
+def _bracketed(hostname: str) -> str:
+    return f"[{hostname}]" if ":" in hostname else hostname
 
 
 def _tls_context(verify: bool | str) -> ssl.SSLContext:

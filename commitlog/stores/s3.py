@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from attrs import asdict
 
 from commitlog.aws import AwsOptions, AwsSession, Caller, Response, common_fault, encode_path
 from commitlog.backoff import Backoff
@@ -20,7 +21,6 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     CommitError,
     ConfigurationError,
-    CorruptRecord,
     NotFound,
     NotSupported,
     OutcomeUnknown,
@@ -37,7 +37,6 @@ from commitlog.stores.api import (
     IfAbsent,
     IfMatch,
     ObjectData,
-    ObjectInfo,
     ObjectStore,
     Observation,
     Operation,
@@ -51,23 +50,23 @@ from commitlog.stores.api import (
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.s3_bucket import Bucket, Request, content_md5
-from commitlog.stores.s3_stage import S3StageWriter, abort_upload
-from commitlog.stores.s3_xml import (
-    Listing,
-    complete_body,
-    delete_body,
-    http_date,
-    iso_date,
-    parse,
-    refused_rows,
+from commitlog.stores.s3_records import (
+    META,
+    next_upload,
+    object_data,
+    object_info,
+    page,
+    put_result,
+    uploads,
 )
+from commitlog.stores.s3_stage import S3StageWriter, abort_upload
+from commitlog.stores.s3_xml import complete_body, delete_body, http_date, parse, refused_rows
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["S3Store"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _BOTH = frozenset({IfAbsent, IfMatch})
-_META = "x-amz-meta-"
 _MIB = 1024 * 1024
 _MISSING = frozenset({404})
 _BULK = 1000
@@ -153,7 +152,7 @@ class S3Store(ObjectStore):
 
         def observation() -> Observation:
             response = pending()
-            info = None if response.status == 404 else ObjectInfo(**_facts(path, response.headers))
+            info = None if response.status == 404 else object_info(path, response.headers)
             return Observation(info=info, store_time=http_date(response.headers.get("date")))
 
         return observation
@@ -170,13 +169,11 @@ class S3Store(ObjectStore):
         response = self._bucket.fetch(Request("GET", key, headers=headers), accept=frozenset({416}))()
         if response.status == 416:
             return self._nothing_of(path)
-        facts = _facts(path, response.headers)
         if response.status == 206:
-            facts["size"] = _total(response.headers, path)
-            return ObjectData(**facts, data=response.body)
-        facts["size"] = len(response.body)
+            return object_data(path, response.headers, response.body)
         # Sliced, for a server that does not know ranges.
-        return ObjectData(**facts, data=response.body if whole else response.body[start:end])
+        data = response.body if whole else response.body[start:end]
+        return object_data(path, response.headers, data, len(response.body))
 
     def list_page(
         self,
@@ -198,21 +195,8 @@ class S3Store(ObjectStore):
             query["continuation-token"] = token
         elif start_after:
             query["start-after"] = self._prefix + start_after
-        listing = self._listing(query, "ListBucketResult")
-        objects = [
-            ObjectInfo(
-                path=self._path(listing.name(row, "Key")),
-                size=int(row.findtext("Size", "0")),
-                etag=row.findtext("ETag", ""),
-                last_modified=iso_date(row.findtext("LastModified", "")),
-            )
-            for row in listing.rows("Contents")
-        ]
-        prefixes = [self._path(listing.name(row, "Prefix")) for row in listing.rows("CommonPrefixes")]
-        next_token = listing.root.findtext("NextContinuationToken") if listing.truncated else None
-        if listing.truncated and not next_token:
-            raise CorruptRecord(f"{self.url}: the listing of {prefix!r} goes on, but does not say where")
-        return Page(objects=tuple(objects), prefixes=tuple(prefixes), next_token=next_token)
+        request = Request("GET", query=query)
+        return page(self._answer(request, "ListBucketResult"), self._prefix)
 
     # mutations
 
@@ -232,7 +216,7 @@ class S3Store(ObjectStore):
         small, rest = _split(body, self._put_limit)
         if rest is None:
             request = Request("PUT", key, headers=headers, body=small, condition=condition, fence=fence)
-            return _result(path, self._bucket.send(request)().headers)
+            return put_result(path, self._bucket.send(request)().headers)
         with self.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             writer.write(small)
             for chunk in chunks(rest):
@@ -302,12 +286,12 @@ class S3Store(ObjectStore):
         kept = check_metadata(metadata)
         nonce = kept.setdefault(NONCE, uuid.uuid4().hex)
         request = Request("POST", key, {"uploads": ""}, _headers(kept, content_type))
-        root = self._root(request, self._bucket.fetch(request)(), "InitiateMultipartUploadResult")
+        answer = self._answer(request, "InitiateMultipartUploadResult")
         return S3StageWriter(
             self._bucket,
             key=key,
             path=path,
-            upload_id=root.findtext("UploadId", ""),
+            upload_id=answer.findtext("UploadId", ""),
             nonce=nonce,
             part_size=self._part_size,
             parallel=self._parallel_parts,
@@ -342,49 +326,29 @@ class S3Store(ObjectStore):
         return key[len(self._prefix) :]
 
     def _nothing_of(self, path: str) -> ObjectData:
-        info = self.head(path)
-        return ObjectData(
-            path=path,
-            size=info.size,
-            etag=info.etag,
-            version=info.version,
-            last_modified=info.last_modified,
-            metadata=info.metadata,
-            data=b"",
-        )
-
-    def _listing(self, query: Mapping[str, str], tag: str) -> Listing:
-        request = Request("GET", query=query)
-        return Listing.of(self._root(request, self._bucket.fetch(request)(), tag))
+        return ObjectData(**asdict(self.head(path), recurse=False), data=b"")
 
     def _uploads(self, prefix: str) -> Iterator[StagedInfo]:
         query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}
-        while True:
-            listing = self._listing(query, "ListMultipartUploadsResult")
-            for row in listing.rows("Upload"):
-                yield StagedInfo(
-                    path=self._path(listing.name(row, "Key")),
-                    upload_id=row.findtext("UploadId", ""),
-                    initiated=iso_date(row.findtext("Initiated", "")),
-                )
-            if not listing.truncated:
-                return
-            query["key-marker"] = listing.name(listing.root, "NextKeyMarker")
-            query["upload-id-marker"] = listing.root.findtext("NextUploadIdMarker") or ""
+        following: Mapping[str, str] | None = {}
+        while following is not None:
+            request = Request("GET", query={**query, **following})
+            answer = self._answer(request, "ListMultipartUploadsResult")
+            yield from uploads(answer, self._prefix)
+            following = next_upload(answer)
 
-    def _root(self, request: Request, response: Response, tag: str) -> ElementTree.Element:
-        root = parse(response.body)
-        if root is None or root.tag != tag:
+    def _answer(self, request: Request, tag: str) -> Element:
+        answer = parse(self._bucket.fetch(request)().body)
+        if answer is None or answer.tag != tag:
             raise Unavailable(f"{self._bucket.what(request)}: the answer is no {tag}")
-        return root
+        return answer
 
     def _published(self, request: Request, response: Response, path: str) -> PutResult:
         # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.
-        root = parse(response.body)
-        if root is None or root.tag == "Error":
+        answer = parse(response.body)
+        if answer is None or answer.tag == "Error":
             raise self._bucket.fault(request, response)
-        headers = {**response.headers, "etag": root.findtext("ETag", "")}
-        return _result(path, headers)
+        return put_result(path, response.headers, answer.findtext("ETag", ""))
 
     def _delete_bulk(self, keys: list[str]) -> dict[str, CommitError]:
         body = delete_body(keys)
@@ -396,13 +360,13 @@ class S3Store(ObjectStore):
             return self._delete_each(keys)
         except CommitError as error:
             return dict.fromkeys(keys, error)
-        root = parse(response.body)
-        if root is None or root.tag != "DeleteResult":
+        answer = parse(response.body)
+        if answer is None or answer.tag != "DeleteResult":
             return dict.fromkeys(keys, self._bucket.fault(request, response))
         what = f"DELETE in s3://{self._name} of"
         return {
             key: common_fault(f"{what} {key!r}", 500 if code == "InternalError" else 400, code, message)
-            for key, code, message in refused_rows(root)
+            for key, code, message in refused_rows(answer)
         }
 
     def _delete_each(self, keys: list[str]) -> dict[str, CommitError]:
@@ -416,47 +380,17 @@ class S3Store(ObjectStore):
 
 
 def _headers(metadata: Mapping[str, str], content_type: str | None) -> dict[str, str]:
-    headers = {_META + name: value for name, value in metadata.items()}
+    headers = {META + name: value for name, value in metadata.items()}
     if content_type is not None:
         headers["content-type"] = content_type
     return headers
-
-
-def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes of an `ObjectInfo` as the headers of HEAD and GET tell them."""
-    metadata = {name[len(_META) :]: value for name, value in headers.items() if name.startswith(_META)}
-    return {
-        "path": path,
-        "size": int(headers.get("content-length", "0")),
-        "etag": headers.get("etag", ""),
-        "version": _version(headers),
-        "last_modified": float(http_date(headers.get("last-modified")) or 0),
-        "metadata": metadata,
-    }
-
-
-def _version(headers: Mapping[str, str]) -> str | None:
-    version = headers.get("x-amz-version-id")
-    # "null" is what a bucket calls all that was written while it kept no versions.
-    return None if version == "null" else version
-
-
-def _result(path: str, headers: Mapping[str, str]) -> PutResult:
-    return PutResult(path=path, etag=headers.get("etag", ""), version=_version(headers))
-
-
-def _total(headers: Mapping[str, str], path: str) -> int:
-    total = headers.get("content-range", "").rpartition("/")[2]
-    if not total.isdigit():
-        raise CorruptRecord(f"the answer to GET {path!r} does not say how large the object is")
-    return int(total)
 
 
 def _split(body: Body, limit: int) -> tuple[bytes | memoryview, Body | None]:
     """Return a body that can go in one request and None; or its beginning, and the rest."""
     if isinstance(body, (bytes, bytearray, memoryview)):
         view = body if isinstance(body, bytes) else memoryview(body).cast("B")
-        return (view, None) if len(view) <= limit else (b"", view)
+        return (view, None) if len(view) <= limit else (b"", body)
     start = bytearray()
     while len(start) <= limit and (piece := body.read(limit + 1 - len(start))):
         start += piece

@@ -59,7 +59,7 @@ class Request:
     key: str = ""
     query: Mapping[str, str] = _EMPTY
     headers: Mapping[str, str] = _EMPTY
-    body: bytes | memoryview = b""
+    body: bytes | bytearray | memoryview = b""
     condition: Condition | None = None
     fence: Fence | None = None
 
@@ -149,6 +149,8 @@ class Bucket:
             return RequestExpired(f"{what}: {first_line(message)}")
         if code in _DAMAGED:
             return Unavailable(f"{what}: {status} {code}: {first_line(message)}; try again")
+        if region := response.headers.get("x-amz-bucket-region"):
+            message = f"{first_line(message)} (the bucket is in region {region})"
         return common_fault(what, status, code, message)
 
     def close(self) -> None:
@@ -179,7 +181,7 @@ class Bucket:
         )
 
 
-def content_md5(body: bytes | memoryview) -> str:
+def content_md5(body: bytes | bytearray | memoryview) -> str:
     """Return the value of a Content-MD5 header: protection against accidents, not against attackers."""
     return base64.b64encode(md5(body, usedforsecurity=False).digest()).decode()
 

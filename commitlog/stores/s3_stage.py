@@ -64,15 +64,15 @@ class S3StageWriter(StageWriter):
         self._buffer += view
         self._size += len(view)
         while len(self._buffer) > (size := self._size_of_next_part()):
-            self._begin_part(bytes(memoryview(self._buffer)[:size]))
-            del self._buffer[:size]
+            part, self._buffer = self._buffer[:size], self._buffer[size:]
+            self._begin_part(part)
         return len(view)
 
     def finish(self) -> Staged:
         """Upload what is left, wait for all parts, and return the complete upload."""
         self._check_open()
         # There must be a part, even of nothing; and the last one needs no thread.
-        last = self._upload(len(self._parts) + 1, bytes(self._buffer))
+        last = self._upload(len(self._parts) + 1, self._buffer)
         etags = [*(part.result() for part in self._parts), last]
         self._release()
         return Staged(
@@ -104,7 +104,7 @@ class S3StageWriter(StageWriter):
     def _size_of_next_part(self) -> int:
         return self._part_size << (len(self._parts) // _PARTS_OF_A_SIZE)
 
-    def _begin_part(self, data: bytes) -> None:
+    def _begin_part(self, data: bytearray) -> None:
         number = len(self._parts) + 1
         if number >= _MAX_PARTS:
             raise ConfigurationError(
@@ -116,14 +116,14 @@ class S3StageWriter(StageWriter):
             self._executor = ThreadPoolExecutor(self._parallel, "commitlog-upload")
         self._parts.append(self._executor.submit(self._upload, number, data))
 
-    def _upload(self, number: int, data: bytes) -> str:
+    def _upload(self, number: int, data: bytearray) -> str:
         query = {"partNumber": str(number), "uploadId": self._upload_id}
         response = self._bucket.fetch(Request("PUT", self._key, query, body=data))()
         return response.headers.get("etag", "")
 
     def _release(self) -> None:
         self._open = False
-        self._buffer.clear()
+        self._buffer = bytearray()
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
 
