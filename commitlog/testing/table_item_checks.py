@@ -73,8 +73,8 @@ def _check_values(run: Run) -> None:
     item = run.item(key, attributes)
     run.table.put(item)
     assert_stored(run, key, item, "put")
-    for name in attributes:
-        run.table.put(item, condition=Equals(name, attributes[name]))
+    for name, value in item.items():
+        run.table.put(item, condition=Equals(name, value))
 
 
 def _check_replacement(run: Run) -> None:

@@ -1,0 +1,69 @@
+"""Tables in memory: who shares what, and when it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlog.errors import TableNotFound
+from commitlog.tables import Key, TableSchema
+from commitlog.tables.memory import MemoryTable
+from commitlog.testing import ManualClock
+from commitlog.urls import parse_table_url
+
+SCHEMA = TableSchema(hash_key="path", ttl_attribute="ttl")
+
+
+def _open(url: str, clock: ManualClock | None = None) -> MemoryTable:
+    return MemoryTable(parse_table_url(url), SCHEMA, clock=clock or ManualClock())
+
+
+def test_named_tables_are_shared() -> None:
+    """Whoever opens the same name within the process meets the same items."""
+    one, other = _open("memory://shared"), _open("memory://shared")
+    assert one.create() is True
+    assert other.create() is False
+    one.put({"path": "a"})
+    assert other.get(Key("a")) == {"path": "a"}
+
+
+def test_unnamed_tables_are_not_shared() -> None:
+    """Tables without a name have nothing to do with each other."""
+    one, other = _open("memory://"), _open("memory://")
+    one.create()
+    with pytest.raises(TableNotFound):
+        other.check()
+
+
+def test_named_table_goes_with_its_last_user() -> None:
+    """Once nobody has the table open, its name means a new one."""
+    table = _open("memory://passing")
+    table.create()
+    del table
+    assert _open("memory://passing").create() is True
+
+
+def test_what_is_returned_is_the_callers() -> None:
+    """Changing an item that was read changes nothing in the table."""
+    table = _open("memory://")
+    table.create()
+    table.put({"path": "a", "n": 1})
+    for item in (table.get(Key("a")), *table.scan()):
+        assert isinstance(item, dict)
+        item["n"] = 2
+    assert table.get(Key("a")) == {"path": "a", "n": 1}
+
+
+def test_sweep() -> None:
+    """A sweep removes what has expired by the table's clock; until then it is there for all."""
+    clock = ManualClock(epoch=1000.0)
+    table = _open("memory://", clock)
+    table.create()
+    for path, ttl in (("past", 1009), ("now", 1010), ("future", 1011)):
+        table.put({"path": path, "ttl": ttl})
+    table.put({"path": "never"})
+    table.put({"path": "word", "ttl": "1"})
+    clock.advance(10)
+    assert table.get(Key("past")) is not None
+    assert table.sweep() == 1
+    assert {item["path"] for item in table.scan()} == {"now", "future", "never", "word"}
+    assert table.sweep() == 0
