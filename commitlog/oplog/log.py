@@ -174,7 +174,7 @@ class OperationLog:
         return self._decide(operation, decision, verify=True)
 
     def decision(self, id: str) -> Decision | None:
-        """Return how operation `id` was decided; None if it was not, or compacted away, or never begun."""
+        """Return how operation `id` was decided; None if it was not, or is forgotten, or never began."""
         try:
             return self._read_decided(id).decision
         except NotFound:

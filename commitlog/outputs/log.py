@@ -59,6 +59,7 @@ class CommitLog:
     """
 
     def __init__(self, store: ConditionalStore, directory: str, *, clock: Clock) -> None:
+        self.directory = directory
         self._entries = Entries(store, directory, frozenset({"commit", "abort"}))
         self._clock = clock
 

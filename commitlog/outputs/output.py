@@ -52,7 +52,7 @@ from commitlog.outputs.records import (
 )
 from commitlog.outputs.recovery import recover
 from commitlog.paths import check_prefix, join
-from commitlog.stores.api import Body, StagedInfo, StageWriter
+from commitlog.stores.api import Body, StageWriter
 
 __all__ = ["Output"]
 
@@ -217,7 +217,7 @@ class Output:
         # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
         try:
             self._publisher.roll_forward(until=record.version)
-            self._publisher.drop(self._uploads(job.attempt))
+            self._publisher.drop(self._publisher.uploads(job.attempt))
         except CommitError as error:
             _log.warning("job %r is committed, but tidying up after it failed: %s", job.job_id, error)
         return record
@@ -242,7 +242,9 @@ class Output:
         found = self._log.fence({job.attempt: job.job_id}, after=job.base)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
-        self._publisher.drop(chain((file.staged for file in files), self._uploads(job.attempt)))
+        self._publisher.drop(
+            chain((file.staged for file in files), self._publisher.uploads(job.attempt))
+        )
         self._pending.remove(job.attempt)
         return None
 
@@ -333,9 +335,6 @@ class Output:
                     f"attempt {pending.attempt} of job {pending.job_id!r} is being committed with other"
                     " files; begin another attempt"
                 ) from None
-
-    def _uploads(self, attempt: str) -> Iterator[StagedInfo]:
-        return (upload for _, upload in self._publisher.uploads(lambda found: found == attempt))
 
 
 def _check_files(job: Job, pending: PendingJob) -> None:

@@ -126,12 +126,11 @@ class Publisher:
             self._advance(last)
         return tuple(completed)
 
-    def uploads(self, belongs: Callable[[str], bool]) -> Iterator[tuple[str, StagedInfo]]:
-        """Yield the unpublished uploads of attempts that `belongs` accepts, each with its attempt."""
-        for info in self._store.store.list_staged(join(self._root, "")):
-            attempt = attempt_of(info.path)
-            if attempt is not None and belongs(attempt):
-                yield attempt, info
+    def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
+        """Yield the unpublished uploads below the output, or those of one attempt alone."""
+        for upload in self._store.store.list_staged(join(self._root, "")):
+            if attempt is None or attempt_of(upload.path) == attempt:
+                yield upload
 
     def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
         """Drop uploads that will never be published; return how many. Raises the first error."""

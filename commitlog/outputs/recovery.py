@@ -8,9 +8,11 @@ from __future__ import annotations
 from commitlog.clock import Clock
 from commitlog.errors import NotFound
 from commitlog.oplog.entries import Entries
+from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.outputs.records import PendingJob, RecoveryReport
+from commitlog.paths import join
 from commitlog.stores.api import StagedInfo
 
 __all__ = ["recover"]
@@ -38,13 +40,20 @@ def recover(
     entries = {entry.name: entry.written for entry in pending.list()}
     newest = dict(entries)
     uploads: dict[str, list[StagedInfo]] = {}
-    for attempt, upload in publisher.uploads(lambda attempt: attempt.startswith(tag)):
-        uploads.setdefault(attempt, []).append(upload)
-        newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
+    records: list[StagedInfo] = []
+    for upload in publisher.uploads():
+        attempt = attempt_of(upload.path)
+        if attempt is None:
+            # A record that is too large for one request is an upload too before it is claimed.
+            if upload.path.startswith(join(log.directory, "")):
+                records.append(upload)
+        elif attempt.startswith(tag):
+            uploads.setdefault(attempt, []).append(upload)
+            newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
 
     # The listings came first, so whatever a verdict says holds of all that they show.
     found = log.verdicts(newest)
-    deadline = pending.now(clock) - older_than if found.open else 0.0
+    deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     suspects = {attempt: _job_id(pending, attempt) for attempt in dead}
     fenced = log.fence(suspects, after=found.end)
@@ -52,6 +61,7 @@ def recover(
     committed = {**found.committed, **fenced.committed}
 
     dropped = publisher.drop(upload for a in aborted for upload in uploads.get(a, ()))
+    dropped += publisher.drop(upload for upload in records if upload.initiated <= deadline)
     for attempt in aborted & entries.keys():
         pending.remove(attempt)
 
