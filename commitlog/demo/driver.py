@@ -1,0 +1,119 @@
+"""One Spark driver as a process of its own: ``python -m commitlog.demo.driver``, its task on stdin.
+
+Exits with 0 if the job is committed; else with the name and the message of the error on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO, Any
+
+from attrs import asdict, frozen
+
+from commitlog.demo.inputs import Input
+
+__all__ = ["Task", "commit", "run"]
+
+_ERROR = re.compile(r"commitlog\.errors\.(\w+: [^\n]+)")
+
+
+@frozen(kw_only=True)
+class Task:
+    """What a driver is to commit.
+
+    Attributes:
+        input: the rows it reads.
+        late: whether it commits the late ones, or all others.
+        url: of the output.
+        options: of the data source; credentials come from the environment.
+        job_id: the job.
+        death: arguments of `commitlog.demo.crash.Death`, or None to live.
+    """
+
+    input: Input
+    late: bool
+    url: str
+    options: Mapping[str, str]
+    job_id: str
+    death: tuple[str, str, int] | None = None
+
+    def to_json(self) -> str:
+        """Return the task as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Task:
+        """Return the task that `to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        rows = fields.pop("input")
+        return cls(
+            input=Input(
+                **{**rows, "files": tuple(rows["files"]), "partition_by": tuple(rows["partition_by"])}
+            ),
+            **fields,
+        )
+
+
+def run(task: Task, log: IO[bytes]) -> subprocess.CompletedProcess[str]:
+    """Run `task` in a driver of its own and return how that ended. `log` takes what Spark says."""
+    return subprocess.run(
+        [sys.executable, "-m", "commitlog.demo.driver"],
+        input=task.to_json(),
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        check=False,
+        # A group of its own, to be killed with.
+        start_new_session=True,
+    )
+
+
+def commit(spark: Any, task: Task, source: str = "commitlog") -> None:
+    """Clean the rows of `task` and commit them."""
+    rows = task.input.read(spark)
+    rows = rows.where(task.input.late if task.late else f"({task.input.late}) is not true")
+    by = task.input.partition_by
+    if by:
+        # So that a directory holds one file for each job.
+        rows = rows.repartition(*by).sortWithinPartitions(*by)
+    writer = rows.write.format(source).mode("append").options(**task.options)
+    writer.option("jobId", task.job_id).option("partitionBy", ",".join(by)).save(task.url)
+
+
+def main() -> int:
+    """Do the task on stdin; return the exit status."""
+    task = Task.from_json(sys.stdin.read())
+    from commitlog.spark import session
+
+    source = "commitlog"
+    if task.death is not None:
+        from commitlog.demo.crash import Death, MortalSource
+
+        Death(*task.death).arm()
+    spark = session("local[2]", QUIET)
+    if task.death is not None:
+        spark.dataSource.register(MortalSource)
+        source = MortalSource.name()
+    try:
+        commit(spark, task, source)
+    except Exception as error:
+        known = _ERROR.search(str(error))
+        print(known[1] if known else f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+#: Settings of the drivers of the demo.
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

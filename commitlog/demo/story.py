@@ -1,0 +1,241 @@
+"""The demo itself: three drivers on one output, one refused and one killed, and the books checked."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import evolve
+
+from commitlog.demo.driver import QUIET, Task, commit, run
+from commitlog.demo.inputs import Input
+from commitlog.errors import ConfigurationError
+from commitlog.outputs import Output
+from commitlog.spark import session
+from commitlog.spark.options import ReadOptions
+from commitlog.spark.source import open_output
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Story"]
+
+#: Files that are named one by one.
+SHOWN = 4
+
+
+class Story:
+    """One run of the demo.
+
+    Args:
+        source: the rows.
+        url: of the output; there must be none yet.
+        options: of the data source: how to reach the store.
+        log: a file that takes what Spark and the drivers say.
+        echo: takes a line for the reader.
+    """
+
+    def __init__(
+        self,
+        source: Input,
+        url: str,
+        options: Mapping[str, str],
+        log: IO[bytes],
+        echo: Callable[[str], None],
+    ) -> None:
+        self._source = source
+        self._url = url
+        self._options = options
+        self._log = log
+        self._echo = echo
+        self._start = time.monotonic()
+        self._steps = 0
+        self._failed: list[str] = []
+        self._first = Task(input=source, late=False, url=url, options=options, job_id="first-load")
+        self._second = evolve(self._first, late=True, job_id="late-rows")
+
+    def tell(self) -> bool:
+        """Tell all of it; return whether every check held.
+
+        Raises `ConfigurationError` if the output is not new, or if there is no Java.
+        """
+        with self._output() as output:
+            if next(output.records(), None) is not None:
+                raise ConfigurationError(f"{self._url} has a log already: name a new directory")
+        expected = self._count()
+        with _stderr_to(self._log):
+            spark = session("local[2]", QUIET)
+        try:
+            self._commit(spark)
+            self._refuse()
+            self._kill()
+            self._recover()
+            self._audit(spark, expected)
+        finally:
+            spark.stop()
+        passed = not self._failed
+        self._step("All checks passed." if passed else f"FAILED: {'; '.join(self._failed)}")
+        return passed
+
+    # the steps
+
+    def _count(self) -> int:
+        self._step(f"Input: {self._source.title}")
+        rows = self._source.count()
+        self._say(f"{rows:,} rows, counted without Spark")
+        return rows
+
+    def _commit(self, spark: SparkSession) -> None:
+        self._step(
+            f"A Spark driver cleans all of them but {self._source.late_title}, and commits them as job"
+            f" {self._first.job_id!r}"
+        )
+        commit(spark, self._first)
+        with self._output() as output:
+            record = next(output.log())
+        names = [file.path for file in record.files]
+        for name in names[:SHOWN]:
+            self._say(name)
+        if len(names) > SHOWN:
+            self._say(f"and {len(names) - SHOWN} more")
+        self._say(
+            f"_commitlog/{record.version:020d}.json: version {record.version} is job {record.job_id!r},"
+            f" {len(names)} files, {record.rows:,} rows, {record.bytes / 1e6:.1f} MB"
+        )
+        self._check(
+            "rows in the record, and in the files that are listed", self._listed_rows(), record.rows
+        )
+
+    def _refuse(self) -> None:
+        self._step(f"A second driver commits job {self._first.job_id!r} again, as a retry would")
+        before = self._listed_rows()
+        ended = run(self._first, self._log)
+        self._say(ended.stdout.strip())
+        self._check("it is refused", ended.stdout.startswith("JobAlreadyCommitted"), True)
+        self._check("rows, as before", self._listed_rows(), before)
+
+    def _kill(self) -> None:
+        self._step(
+            f"A third driver brings {self._source.late_title} as job {self._second.job_id!r}, and is"
+            " killed after its commit point, before any file is visible"
+        )
+        before = self._listed_rows()
+        ended = run(evolve(self._second, death=("publish", "", 1)), self._log)
+        self._check("killed by signal", -ended.returncode, int(signal.SIGKILL))
+        with self._output() as output:
+            committed = [record.job_id for record in output.log()]
+            seen = output.snapshot(roll_forward=False).rows
+        self._check("jobs in the log", committed, [self._first.job_id, self._second.job_id])
+        self._check("rows that a log-aware reader sees meanwhile, as before", seen, before)
+        self._check("rows that a plain listing sees meanwhile, as before", self._listed_rows(), before)
+
+    def _recover(self) -> None:
+        flags = [
+            word
+            for name, value in self._options.items()
+            for word in (f"--{name.replace('_', '-')}", value)
+        ]
+        command = ["recover", *flags, "--older-than", "0s", self._url]
+        self._step(f"$ commitlog {shlex.join(command)}")
+        ended = subprocess.run(
+            [sys.executable, "-m", "commitlog", *command],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            check=False,
+        )
+        for line in ended.stdout.splitlines():
+            self._say(line)
+        self._check("exit status of recover", ended.returncode, 0)
+
+    def _audit(self, spark: SparkSession, expected: int) -> None:
+        self._step("The books: input against output")
+        cleaned = self._source.read(spark)
+        output = spark.read.format("commitlog").options(**self._options).load(self._url)
+        self._check("rows of the input and of the output", output.count(), expected)
+        self._check("rows that a plain listing sees", self._listed_rows(), expected)
+        missing = _as_text(cleaned).exceptAll(_as_text(output)).count()
+        self._check(
+            "rows of the input that the output lacks, or has another number of times", missing, 0
+        )
+        with self._output() as opened:
+            named = {opened.locate(file) for file in opened.snapshot().files}
+            self._check("files that no commit names", sorted(set(self._listed(opened)) - named), [])
+            self._check("uploads left behind", len(list(opened.store.store.list_staged())), 0)
+
+    # what readers do
+
+    def _listed(self, output: Output) -> Iterator[str]:
+        """Yield the data files, as tools find them that know nothing of the log."""
+        for info in output.store.list():
+            if not any(part.startswith(("_", ".")) for part in info.path.split("/")):
+                yield info.path
+
+    def _listed_rows(self) -> int:
+        with self._output() as output:
+            return sum(
+                pq.read_metadata(pa.BufferReader(output.store.get(path).data)).num_rows
+                for path in self._listed(output)
+            )
+
+    @contextmanager
+    def _output(self) -> Iterator[Output]:
+        output = open_output(ReadOptions.parse({**self._options, "path": self._url}))
+        with output.store:
+            yield output
+
+    # how it is told
+
+    def _step(self, text: str) -> None:
+        self._steps += 1
+        self._echo(f"\n{time.monotonic() - self._start:5.1f} s  {self._steps}. {text}")
+
+    def _say(self, text: str) -> None:
+        self._echo(f"           {text}")
+
+    def _check(self, what: str, seen: object, expected: object) -> None:
+        if seen == expected:
+            self._say(f"ok: {what}: {_show(seen)}")
+        else:
+            self._failed.append(what)
+            self._say(f"FAILED: {what}: {_show(seen)}, and not {_show(expected)}")
+
+
+def _show(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _as_text(rows: DataFrame) -> DataFrame:
+    """Return each row as one text, columns by name, so that any two rows can be compared."""
+    from pyspark.sql import functions as f
+
+    return rows.select(f.to_json(f.struct(*sorted(rows.columns))).alias("row"))
+
+
+@contextmanager
+def _stderr_to(log: IO[bytes]) -> Iterator[None]:
+    """Let processes that are started meanwhile write their diagnostics to `log`, for good."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
