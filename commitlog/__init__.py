@@ -20,7 +20,7 @@ from commitlog import errors
 from commitlog.errors import *  # noqa: F403 - the whole tree is public
 
 if TYPE_CHECKING:
-    from commitlog.commit import ConditionalStore, DynamoCommit, SqliteCommit, connect
+    from commitlog.commit import ConditionalStore, DynamoCommit, SqliteCommit, Verdict, connect
     from commitlog.oplog import OperationLog
     from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
 
@@ -37,6 +37,7 @@ _HOMES = {
     "SqliteCommit": "commitlog.commit",
     "Staged": "commitlog.stores.api",
     "StagedInfo": "commitlog.stores.api",
+    "Verdict": "commitlog.commit",
     "connect": "commitlog.commit",
 }
 
@@ -51,6 +52,7 @@ __all__ = [
     "SqliteCommit",
     "Staged",
     "StagedInfo",
+    "Verdict",
     "connect",
     *errors.__all__,
 ]

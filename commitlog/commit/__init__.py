@@ -3,5 +3,13 @@
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.commit.open import connect
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
+from commitlog.commit.verdict import Verdict
 
-__all__ = ["ConditionalStore", "DynamoCommit", "LeaseSettings", "SqliteCommit", "connect"]
+__all__ = [
+    "ConditionalStore",
+    "DynamoCommit",
+    "LeaseSettings",
+    "SqliteCommit",
+    "Verdict",
+    "connect",
+]

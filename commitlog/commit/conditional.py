@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import chain
 from types import MappingProxyType, TracebackType
 from typing import Literal, TypeAlias
@@ -15,10 +17,12 @@ from typing import Literal, TypeAlias
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.leased import LeaseCommitter
-from commitlog.commit.mutation import Mutation, contradiction, holds
+from commitlog.commit.mutation import Mutation, contradiction, holds, quoted
 from commitlog.commit.native import NativeCommitter
+from commitlog.commit.probe import RACERS, Mapper
 from commitlog.commit.settings import LeaseSettings
-from commitlog.commit.strategy import Strategy
+from commitlog.commit.strategy import Evidence, Strategy
+from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown
 from commitlog.stores.api import (
     NONCE,
@@ -52,6 +56,10 @@ _Bytes: TypeAlias = bytes | bytearray | memoryview
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
+def _threads() -> AbstractContextManager[Mapper]:
+    return ThreadPoolExecutor(RACERS)
+
+
 class ConditionalStore:
     """Objects under paths, with conditional writes. Thread-safe.
 
@@ -61,9 +69,12 @@ class ConditionalStore:
         mode: ``native``: only conditions that the store enforces; ``lease``: only leases; ``auto``:
             native where the store enforces the very operation, else leases.
         settings: how leases are kept.
+        verdict: what a `probe` of this store found. What it does not tell is measured at the first call
+            that depends on it, for seconds rather than milliseconds.
         clock: own clock.
         backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
         words: makes a word that nobody else ever makes: nonces and lease owners.
+        executor: opens what a probe runs its races on.
         finish: takes the releases of leases, see `LeaseCommitter`.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
@@ -93,9 +104,11 @@ class ConditionalStore:
         table: Table | None = None,
         mode: Mode = "auto",
         settings: LeaseSettings | None = None,
+        verdict: Verdict | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         words: Callable[[], str] = lambda: uuid.uuid4().hex,
+        executor: Callable[[], AbstractContextManager[Mapper]] = _threads,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
     ) -> None:
         if mode not in ("auto", "native", "lease"):
@@ -108,7 +121,9 @@ class ConditionalStore:
         backoff = Backoff() if backoff is None else backoff
         #: The store itself, without conditions beyond its own.
         self.store = store
+        self._table = table
         self._words = words
+        self._evidence = Evidence(store, verdict, executor=executor, words=words)
         self._strategy = Strategy(
             store,
             native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
@@ -121,15 +136,21 @@ class ConditionalStore:
                 clock=clock,
                 backoff=backoff,
                 owner=words,
+                fenced=lambda: store.capabilities.enforced or self._evidence.proves(Kind.FENCE),
                 finish=finish,
             ),
-            proven=lambda operation, condition: False,
+            evidence=self._evidence,
         )
 
     @property
     def url(self) -> str:
         """The store's URL, without credentials."""
         return self.store.url
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known so far of the conditions that the store enforces; keep it, and pass it on."""
+        return self._evidence.verdict
 
     # -- conditional -------------------------------------------------------------------------------
 
@@ -174,7 +195,7 @@ class ConditionalStore:
             PreconditionFailed: it has another etag, or there is none; nothing was written.
             OutcomeUnknown: an answer was lost and another writer's object is there.
         """
-        return self._put(path, data, IfMatch(etag), metadata, content_type)
+        return self._put(path, data, IfMatch(quoted(etag)), metadata, content_type)
 
     def copy_if_absent(self, source: str, target: str) -> PutResult:
         """Copy an object with its metadata, unless there is one under `target`.
@@ -199,7 +220,7 @@ class ConditionalStore:
             PreconditionFailed: it has another etag, or there is none; nothing was removed.
             OutcomeUnknown: natively, if an answer was lost and the object is gone or replaced.
         """
-        condition = IfMatch(etag)
+        condition = IfMatch(quoted(etag))
         committer = self._strategy.choose(Operation.DELETE, condition)
 
         def send(sent: Condition | None, fence: Fence | None) -> None:
@@ -221,7 +242,9 @@ class ConditionalStore:
                 both exist.
         """
         seen = self.store.head(source)
-        self._strategy.choose(Operation.DELETE, IfMatch(seen.etag))  # refuse before anything is written
+        self._strategy.choose(
+            Operation.DELETE, IfMatch(quoted(seen.etag))
+        )  # refuse before anything is written
         result = self.copy_if_absent(source, target)
         try:
             self.delete_if_match(source, etag=seen.etag)
@@ -295,8 +318,10 @@ class ConditionalStore:
     # -- life --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release connections and files. Idempotent."""
+        """Release the connections and files of store and table. Idempotent."""
         self.store.close()
+        if self._table is not None:
+            self._table.close()
 
     def __enter__(self) -> ConditionalStore:
         return self

@@ -88,6 +88,8 @@ class LeaseCommitter:
         clock: own clock.
         backoff: how often, and after what pauses, a step is repeated that did nothing.
         owner: makes a word that no other call ever gets.
+        fenced: tells whether the store enforces the expiry of requests. Asked only when an answer was
+            lost, and therefore free to measure it then.
         finish: takes the pending call of a release, which must be called once, in the same thread, and
             whose result matters to nobody. By default it is called at once.
 
@@ -109,6 +111,7 @@ class LeaseCommitter:
         clock: Clock,
         backoff: Backoff,
         owner: Callable[[], str],
+        fenced: Callable[[], bool] = lambda: True,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
     ) -> None:
         self._store = store
@@ -117,10 +120,15 @@ class LeaseCommitter:
         self._clock = clock
         self._backoff = backoff
         self._owner = owner
+        self._fenced = fenced
         self._finish = finish
+        self._table_checked = False
 
     def run(self, mutation: Mutation) -> PutResult | None:
         """Carry out `mutation`; see `ConditionalStore` for results and errors."""
+        if not self._table_checked:
+            self._table.check()
+            self._table_checked = True
         lease, look = self._first_hold(mutation)
         failure: CommitError | None = None
         for attempt in self._backoff.attempts(self._clock):
@@ -278,8 +286,9 @@ class LeaseCommitter:
         it can not land any more. Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
         """
         ends = lease.ends
-        patience = ends if fence is None else ends + self._settings.timeout
+        patience = ends + self._settings.timeout
         why = "the store does not bound how late the request may still be applied"
+        final = False
         while True:
             try:
                 look = self._begin_look(mutation)()
@@ -294,8 +303,10 @@ class LeaseCommitter:
                     raise mutation.unknown("what is there now is of another writer") from lost
                 store_time = look.observation.store_time
                 if fence is not None and store_time is not None and store_time > fence.expires_at:
-                    return reading, look.info
-            if self._clock.monotonic() > patience:
+                    if self._fenced():
+                        return reading, look.info
+                    final = True
+            if final or self._clock.monotonic() > (ends if fence is None else patience):
                 raise mutation.unknown(why) from lost
             self._clock.sleep(self._settings.test_interval)
 

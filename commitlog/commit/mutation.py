@@ -25,7 +25,7 @@ from commitlog.stores.api import (
     same_etag,
 )
 
-__all__ = ["Committer", "Mutation", "Reading", "Send", "contradiction", "holds"]
+__all__ = ["Committer", "Mutation", "Reading", "Send", "bare", "contradiction", "holds", "quoted"]
 
 #: Sends the request once, with what it is to carry; a deletion has no result.
 Send: TypeAlias = Callable[[Condition | None, Fence | None], PutResult | None]
@@ -40,6 +40,20 @@ class Reading(enum.Enum):
     UNCHANGED = "unchanged"
     #: Something else is there: it may have happened before that, or not at all.
     OTHER = "other"
+
+
+def quoted(etag: str) -> str:
+    """Return an etag in quotes, as RFC 9110 has it, however it was spelt.
+
+    >>> quoted("abc"), quoted('"abc"'), bare('"abc"')
+    ('"abc"', '"abc"', 'abc')
+    """
+    return etag if etag.startswith("W/") else f'"{bare(etag)}"'
+
+
+def bare(etag: str) -> str:
+    """Return an etag without its quotes."""
+    return etag.strip('"')
 
 
 def holds(condition: Condition, info: ObjectInfo | None) -> bool:

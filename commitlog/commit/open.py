@@ -6,6 +6,7 @@ The edge of this level: it alone opens stores and tables, and implementations ar
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import get_args
@@ -15,6 +16,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore, Mode
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit, parse_dynamo
+from commitlog.commit.verdict import Verdict
 from commitlog.errors import ConfigurationError
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Pending
@@ -37,6 +39,7 @@ def connect(
     session_token: str | None = None,
     addressing_style: str | None = None,
     verify: str | None = None,
+    verdict: Verdict | None = None,
     clock: Clock | None = None,
     backoff: Backoff | None = None,
 ) -> ConditionalStore:
@@ -56,6 +59,7 @@ def connect(
             (``commitlog table create``); the others are made on first use.
         endpoint_url, region, profile, access_key_id, secret_access_key, session_token, addressing_style,
             verify: of S3; they go before those in `url`.
+        verdict: what a probe of this store found; see `ConditionalStore`.
         clock: own clock; this machine's by default.
         backoff: how failed attempts are repeated.
 
@@ -88,6 +92,7 @@ def connect(
         table=opened,
         mode=mode,
         settings=settings,
+        verdict=verdict,
         clock=clock,
         backoff=backoff,
         finish=_Later() if remote else _now,
@@ -122,7 +127,7 @@ def _now(pending: Pending[None]) -> None:
 
 
 class _Later:
-    """Reads the answer to a release only before the next one of the same thread is sent.
+    """Reads the answer to a release only when the same thread has sent its next one.
 
     The request itself is on its way, so nobody waits for the lease; its holder need not wait for the
     answer, which by then has long arrived.
@@ -132,7 +137,8 @@ class _Later:
         self._of_thread = threading.local()
 
     def __call__(self, pending: Pending[None]) -> None:
-        before: Pending[None] | None = getattr(self._of_thread, "pending", None)
-        self._of_thread.pending = pending
-        if before is not None:
-            before()
+        before: tuple[int, Pending[None]] | None = getattr(self._of_thread, "before", None)
+        self._of_thread.before = os.getpid(), pending
+        # After a fork it is the parent's, who reads it from a connection of its own.
+        if before is not None and before[0] == os.getpid():
+            before[1]()

@@ -1,17 +1,56 @@
 """Which way a conditional call goes: native where that is known to be enforced, else under a lease.
 
-Imports the ground floor and the `ObjectStore` port.
+Imports the ground floor, the `ObjectStore` port and its siblings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from commitlog.commit.mutation import Committer
+from commitlog.commit.probe import Mapper, probe
+from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import NotSupported
 from commitlog.stores.api import Condition, IfAbsent, ObjectStore, Operation
 
-__all__ = ["Strategy"]
+__all__ = ["Evidence", "Strategy"]
+
+
+class Evidence:
+    """What is known of a store's conduct, measured when it is first asked for. Thread-safe.
+
+    Args:
+        store: the store.
+        verdict: what was measured before, or None.
+        executor: opens what races are run on, see `probe`.
+        words: makes words that nobody else ever makes.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        verdict: Verdict | None,
+        *,
+        executor: Callable[[], AbstractContextManager[Mapper]],
+        words: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._words = words
+        #: All that was measured so far.
+        self.verdict = Verdict(url=store.url, rows=()) if verdict is None else verdict
+
+    def proves(self, kind: Kind) -> bool:
+        """Tell whether the store was seen to do right by requests of that kind.
+
+        Two threads that ask first at the same time both measure, each on paths of its own.
+        """
+        if not self.verdict.measured(kind):
+            with self._executor() as executor:
+                found = probe(self._store, kinds=[kind], executor=executor, words=self._words)
+            self.verdict = self.verdict.with_rows(found.rows)
+        return self.verdict.proves(kind)
 
 
 class Strategy:
@@ -21,8 +60,7 @@ class Strategy:
         store: where the objects are.
         native: sends the condition along, or None if it is not to be used.
         lease: works under leases, or None if there is no table.
-        proven: tells whether the store was seen to enforce a condition on an operation; it may measure
-            on its first call. Asked only of stores that do not enforce conditions themselves.
+        evidence: what is known of a store that does not enforce conditions itself.
 
     All writers of one path must come to the same choice: a condition that the store enforces does not
     keep out a writer that writes plainly under a lease. Stores that behave alike towards all clients
@@ -35,12 +73,12 @@ class Strategy:
         *,
         native: Committer | None,
         lease: Committer | None,
-        proven: Callable[[Operation, Condition], bool],
+        evidence: Evidence,
     ) -> None:
         self._store = store
         self._native = native
         self._lease = lease
-        self._proven = proven
+        self._evidence = evidence
 
     def choose(self, operation: Operation, condition: Condition) -> Committer:
         """Return what carries out `operation` under `condition`, or raise `NotSupported`."""
@@ -59,4 +97,7 @@ class Strategy:
         capabilities = self._store.capabilities
         if not capabilities.carries(operation, condition):
             return False
-        return capabilities.enforced or self._proven(operation, condition)
+        if capabilities.enforced:
+            return True
+        kind = Kind.of(operation, condition)
+        return kind is not None and self._evidence.proves(kind)

@@ -1,0 +1,273 @@
+"""Measuring which conditions a store enforces: there are stores that answer 200 and ignore them.
+
+Everything happens below a scratch prefix of its own, which is removed in the end.
+Imports the ground floor, the `ObjectStore` port and its siblings.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Protocol, TypeVar
+
+from attrs import frozen
+
+from commitlog.commit.mutation import bare, quoted
+from commitlog.commit.verdict import Kind, Row, Verdict
+from commitlog.errors import (
+    AccessDenied,
+    AlreadyExists,
+    BucketNotFound,
+    CommitError,
+    PreconditionFailed,
+    Unavailable,
+)
+from commitlog.stores.api import (
+    NONCE,
+    Condition,
+    Fence,
+    IfAbsent,
+    IfMatch,
+    ObjectInfo,
+    ObjectStore,
+    Operation,
+)
+
+__all__ = ["PREFIX", "RACERS", "Mapper", "probe"]
+
+#: What scratch paths start with. What a killed probe left there can be removed.
+PREFIX = ".commitlog-probe-"
+
+#: Rounds of a race. Completing uploads is raced longest: a store is known where a quarter of the rounds,
+#: of eight racers each, had several winners and the others none too many.
+_ROUNDS = {Operation.PUT: 6, Operation.COPY: 6, Operation.DELETE: 6, Operation.PUBLISH: 24}
+#: Requests of one race.
+RACERS = 8
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+@frozen
+class _Racer:
+    """A request that is ready to be sent, and the nonce of what it would write."""
+
+    nonce: str
+    send: Callable[[], object]
+
+
+class Mapper(Protocol):
+    """What races are run on: an executor of `concurrent.futures` is one."""
+
+    def map(self, function: Callable[[A], R], arguments: Iterable[A], /) -> Iterator[R]:
+        """Apply `function` to all `arguments`, at the same time as far as it can."""
+
+
+def probe(
+    store: ObjectStore,
+    *,
+    kinds: Iterable[Kind] = tuple(Kind),
+    executor: Mapper | None = None,
+    words: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> Verdict:
+    """Try out what the store does with conditions and with expired requests.
+
+    Args:
+        store: the store; all is done below one new prefix, and removed.
+        kinds: what to try; everything by default. Requests in all: about 20 for each kind, and for its
+            race 60 to 600.
+        executor: runs races, eight requests at a time. Without one there are none, and nothing is
+            proven: a store may honour each condition alone, and still let two racers win.
+        words: makes a word that nobody else ever makes.
+
+    A race that showed one winner proves nothing beyond doubt. The race is run long enough to show up
+    the stores that are known to fail.
+
+    Raises `AccessDenied`, `BucketNotFound` or `Unavailable` if nothing can be measured, and takes
+    any other answer as a finding.
+    """
+    return _Probe(store, executor, words).run(kinds)
+
+
+class _Probe:
+    def __init__(self, store: ObjectStore, executor: Mapper | None, words: Callable[[], str]) -> None:
+        self._store = store
+        self._executor = executor
+        self._words = words
+        # No directory of its own: some stores keep a directory that was once needed.
+        self._root = f"{PREFIX}{words()}-"
+
+    def run(self, kinds: Iterable[Kind]) -> Verdict:
+        rows: list[Row] = []
+        try:
+            for kind in kinds:
+                rows.extend(self._fence() if kind is Kind.FENCE else self._condition(kind))
+        finally:
+            self._clean_up()
+        return Verdict(url=self._store.url, rows=rows)
+
+    # -- conditions ----------------------------------------------------------------------------------
+
+    def _condition(self, kind: Kind) -> Iterator[Row]:
+        """Yield the rows of one kind; the race comes last, and only if all is well without it."""
+        name, _, wanted = kind.value.partition("-if-")
+        operation = Operation(name)
+        absent = wanted == "absent"
+        sound = True
+        if not self._store.capabilities.carries(operation, IfAbsent() if absent else IfMatch("x")):
+            yield Row(
+                kind=kind, check="accept", expected="done", got="the client cannot ask for it", ok=False
+            )
+            return
+        rows = self._absent(kind, operation) if absent else self._match(kind, operation)
+        for row in rows:
+            sound = sound and (row.ok or row.check not in kind.checks)
+            yield row
+        if sound and self._executor is not None:
+            yield self._race(kind, operation, absent, self._executor)
+
+    def _absent(self, kind: Kind, operation: Operation) -> Iterator[Row]:
+        path = self._path()
+        got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
+        done = got == "done" and info is not None
+        yield Row(kind=kind, check="accept", expected="done", got=got, ok=done)
+        path, before = self._existing()
+        got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
+        yield self._refusal(kind, "refuse", AlreadyExists, got, before, info)
+
+    def _match(self, kind: Kind, operation: Operation) -> Iterator[Row]:
+        delete = operation is Operation.DELETE
+        for check, spell in (("accept", quoted), ("accept bare", bare)):
+            if check == "accept" or kind is Kind.PUT_IF_MATCH:
+                path, before = self._existing()
+                condition = IfMatch(spell(before.etag))
+                got, info = self._try(path, self._prepare(operation, path, condition).send)
+                changed = info is None if delete else info is not None and info.nonce != before.nonce
+                ok = got == "done" and changed
+                yield Row(kind=kind, check=check, expected="done", got=got, ok=ok)
+        path, old = self._existing()
+        self._store.put(path, self._words().encode(), metadata={NONCE: self._words()})
+        now = self._store.head(path)
+        got, info = self._try(path, self._prepare(operation, path, IfMatch(quoted(old.etag))).send)
+        yield self._refusal(kind, "refuse", PreconditionFailed, got, now, info)
+        path = self._path()
+        got, info = self._try(path, self._prepare(operation, path, IfMatch(quoted(old.etag))).send)
+        yield self._refusal(kind, "refuse missing", PreconditionFailed, got, None, info)
+
+    def _refusal(
+        self,
+        kind: Kind,
+        check: str,
+        error: type[CommitError],
+        got: str,
+        before: ObjectInfo | None,
+        after: ObjectInfo | None,
+    ) -> Row:
+        same = (before and before.nonce) == (after and after.nonce)
+        if not same:
+            got += ", and it took effect"
+        expected = error.__name__
+        return Row(kind=kind, check=check, expected=expected, got=got, ok=same and got == expected)
+
+    def _race(self, kind: Kind, operation: Operation, absent: bool, executor: Mapper) -> Row:
+        rounds = _ROUNDS[operation]
+        won = 0
+        several: list[int] = []
+        for _ in range(rounds):
+            winners = self._race_once(operation, absent, executor)
+            won += winners == 1
+            if winners > 1:
+                several.append(winners)
+        got = f"one winner in {won} of {rounds} rounds"
+        if several:
+            got += f", up to {max(several)} in {len(several)}"
+        # A round that nobody wins breaks no promise: all were told of a conflict.
+        ok = not several and won > 0
+        return Row(kind=kind, check="race", expected="one winner in each round", got=got, ok=ok)
+
+    def _race_once(self, operation: Operation, absent: bool, executor: Mapper) -> int:
+        """Return how many of the racers won; two also if the object is not that of the one that did."""
+        condition: Condition
+        if absent:
+            path, condition = self._path(), IfAbsent()
+        else:
+            path, before = self._existing()
+            condition = IfMatch(quoted(before.etag))
+        racers = [self._prepare(operation, path, condition) for _ in range(RACERS)]
+
+        def run(racer: _Racer) -> str | None:
+            try:
+                racer.send()
+            except CommitError:
+                return None
+            return racer.nonce
+
+        winners = [nonce for nonce in executor.map(run, racers) if nonce is not None]
+        info = self._store.begin_head(path)().info
+        if len(winners) == 1 and (None if info is None else info.nonce) not in (winners[0], None):
+            return 2
+        return len(winners)
+
+    # -- expiry --------------------------------------------------------------------------------------
+
+    def _fence(self) -> Iterator[Row]:
+        path = self._path()
+        now = self._store.begin_head(path)().store_time
+        if not self._store.capabilities.fences or now is None:
+            yield Row(
+                kind=Kind.FENCE,
+                check="accept",
+                expected="done",
+                got="the client cannot ask for it" if now is not None else "the store tells no time",
+                ok=False,
+            )
+            return
+        for check, date, expected in (("accept", now, "done"), ("refuse", now - 60, "RequestExpired")):
+            fence = Fence(date, 30)
+            got, _ = self._try(path, partial(self._store.put, path, b"", fence=fence))
+            yield Row(kind=Kind.FENCE, check=check, expected=expected, got=got, ok=got == expected)
+
+    # -- scratch objects -----------------------------------------------------------------------------
+
+    def _path(self) -> str:
+        return self._root + self._words()
+
+    def _existing(self) -> tuple[str, ObjectInfo]:
+        path = self._path()
+        self._store.put(path, self._words().encode(), metadata={NONCE: self._words()})
+        return path, self._store.head(path)
+
+    def _prepare(self, operation: Operation, path: str, condition: Condition) -> _Racer:
+        """Return a request that is ready to be sent."""
+        nonce = self._words()
+        metadata, body = {NONCE: nonce}, nonce.encode()
+        store = self._store
+        if operation is Operation.PUT:
+            return _Racer(nonce, lambda: store.put(path, body, condition=condition, metadata=metadata))
+        if operation is Operation.COPY:
+            source = self._path()
+            store.put(source, body, metadata=metadata)
+            return _Racer(nonce, lambda: store.copy(source, path, condition=condition))
+        if operation is Operation.PUBLISH:
+            staged = store.stage(path, body, metadata=metadata)
+            return _Racer(nonce, lambda: store.publish(staged, condition=condition))
+        assert isinstance(condition, IfMatch)
+        return _Racer(nonce, lambda: store.delete(path, condition=condition))
+
+    def _try(self, path: str, send: Callable[[], object]) -> tuple[str, ObjectInfo | None]:
+        try:
+            send()
+            got = "done"
+        except (AccessDenied, BucketNotFound, Unavailable):
+            raise
+        except CommitError as error:
+            got = type(error).__name__
+        return got, self._store.begin_head(path)().info
+
+    def _clean_up(self) -> None:
+        with suppress(CommitError):
+            for upload in list(self._store.list_staged(self._root)):
+                self._store.abort(upload)
+            self._store.delete_many([info.path for info in self._store.list(self._root)])

@@ -1,0 +1,122 @@
+"""What a store was seen to enforce, as a record that can be kept.
+
+Imports the ground floor and the `ObjectStore` port.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable
+
+from attrs import asdict, evolve, field, frozen
+
+from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.stores.api import Condition, IfAbsent, Operation
+
+__all__ = ["FORMAT", "Kind", "Row", "Verdict"]
+
+#: Format of a verdict as JSON.
+FORMAT = 1
+
+
+class Kind(enum.Enum):
+    """A kind of request whose conditions are measured."""
+
+    PUT_IF_ABSENT = "put-if-absent"
+    PUT_IF_MATCH = "put-if-match"
+    COPY_IF_ABSENT = "copy-if-absent"
+    PUBLISH_IF_ABSENT = "publish-if-absent"
+    PUBLISH_IF_MATCH = "publish-if-match"
+    DELETE_IF_MATCH = "delete-if-match"
+    FENCE = "fence"
+
+    @classmethod
+    def of(cls, operation: Operation, condition: Condition) -> Kind | None:
+        """Return the kind of a request, or None if it is never measured."""
+        suffix = "absent" if isinstance(condition, IfAbsent) else "match"
+        name = f"{operation.value}-if-{suffix}"
+        return next((kind for kind in cls if kind.value == name), None)
+
+    @property
+    def checks(self) -> frozenset[str]:
+        """The checks that all have to come out right before the kind is relied on."""
+        if self is Kind.FENCE:
+            return frozenset({"accept", "refuse"})
+        if self.value.endswith("absent"):
+            return frozenset({"accept", "refuse", "race"})
+        return frozenset({"accept", "refuse", "refuse missing", "race"})
+
+
+@frozen(kw_only=True)
+class Row:
+    """One thing that was tried.
+
+    Attributes:
+        kind: what kind of request.
+        check: ``accept``: the condition holds; ``refuse``: it does not; ``refuse missing``: there is no
+            object to match; ``race``: many at once, of which one may win; ``accept bare``: the etag
+            without its quotes.
+        expected: what should come of it, in words.
+        got: what came of it.
+        ok: whether that is as it should be.
+    """
+
+    kind: Kind = field(converter=Kind)
+    check: str
+    expected: str
+    got: str
+    ok: bool
+
+
+def _tuple(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(rows)
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What was measured of one store. A store may change with its next release: measure again then.
+
+    Attributes:
+        url: of the store that was probed, without credentials.
+        rows: what was tried.
+
+    >>> row = Row(kind="fence", check="refuse", expected="RequestExpired", got="stored", ok=False)
+    >>> verdict = Verdict(url="s3://bucket", rows=[row])
+    >>> Verdict.from_json(verdict.to_json()) == verdict, verdict.proves(Kind.FENCE)
+    (True, False)
+    """
+
+    url: str
+    rows: tuple[Row, ...] = field(converter=_tuple)
+
+    def measured(self, kind: Kind) -> bool:
+        """Tell whether there is anything of that kind in the verdict."""
+        return any(row.kind is kind for row in self.rows)
+
+    def proves(self, kind: Kind) -> bool:
+        """Tell whether all the checks of that kind were made and came out right."""
+        passed = {row.check for row in self.rows if row.kind is kind and row.ok}
+        return kind.checks <= passed
+
+    def with_rows(self, rows: tuple[Row, ...]) -> Verdict:
+        """Return the verdict with these rows added."""
+        return evolve(self, rows=self.rows + rows)
+
+    def to_json(self) -> str:
+        """Return the verdict as a JSON object."""
+        rows = [{**asdict(row), "kind": row.kind.value} for row in self.rows]
+        return json.dumps({"format": FORMAT, "url": self.url, "rows": rows}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Verdict:
+        """Return the verdict that `to_json` made. Raises `CorruptRecord` and `FormatTooNew`."""
+        try:
+            value = json.loads(text)
+            if value["format"] > FORMAT:
+                raise FormatTooNew(
+                    f"the verdict has format {value['format']}; this library reads {FORMAT}"
+                )
+            return cls(url=value["url"], rows=[Row(**row) for row in value["rows"]])
+        except (ValueError, TypeError, LookupError) as error:
+            raise CorruptRecord(f"this is no verdict: {error}") from error
