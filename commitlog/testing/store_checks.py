@@ -1,0 +1,294 @@
+"""The contract of the `ObjectStore` port, as one function that any store can be passed to.
+
+Needs no test framework: a broken rule raises `AssertionError` that says which. Imports the port.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import partial
+
+from commitlog.errors import ConfigurationError, InvalidPath, NotFound
+from commitlog.stores.api import NONCE, Body, ObjectStore, Staged, same_etag
+from commitlog.testing.store_condition_checks import CONDITION_CHECKS
+from commitlog.testing.store_list_checks import LIST_CHECKS
+from commitlog.testing.store_run import Conditions, Run, assert_raises
+from commitlog.testing.store_stage_checks import STAGE_CHECKS
+
+__all__ = ["check_object_store"]
+
+
+def check_object_store(
+    store: ObjectStore,
+    *,
+    byte_order: bool = True,
+    conditions: Conditions | None = None,
+    races: Conditions | None = None,
+    fences: bool | None = None,
+    nested: bool = True,
+    fresh_etags: bool = True,
+    threads: int = 8,
+    keys: int = 5,
+) -> None:
+    """Check that `store` keeps the rules of the port. Raises `AssertionError` if it does not.
+
+    The store may be in use: only objects and uploads below a new random prefix are made, and they are
+    removed at the end, also after a failure. What a server is known not to do is left out by the
+    arguments; the defaults are the whole contract.
+
+    Args:
+        store: what to check.
+        byte_order: listings come in the byte order of UTF-8. If False, in any order that is kept.
+        conditions: the conditions that are honoured; all that `store.capabilities` lists by default.
+        races: those of `conditions` that are honoured by racing requests; all of them by default.
+        fences: an expired fence is refused; by default, if `store.capabilities` says that it takes one.
+        nested: ``a`` and ``a/b`` can both be objects.
+        fresh_etags: writing the same bytes again changes the etag. S3's etags depend on content.
+        threads: how many racers there are.
+        keys: how many objects each kind of race is for.
+
+    >>> from commitlog.stores.memory import MemoryStore
+    >>> check_object_store(MemoryStore(), keys=1)
+    """
+    honoured = store.capabilities.conditions if conditions is None else conditions
+    run = Run(
+        store=store,
+        byte_order=byte_order,
+        conditions=honoured,
+        races=honoured if races is None else races,
+        fences=store.capabilities.fences if fences is None else fences,
+        nested=nested,
+        fresh_etags=fresh_etags,
+        threads=threads,
+        keys=keys,
+    )
+    try:
+        for check in (*_OBJECT_CHECKS, *CONDITION_CHECKS, *LIST_CHECKS, *STAGE_CHECKS):
+            check(run)
+    finally:
+        for upload in store.list_staged(run.prefix):
+            store.abort(upload)
+        errors = store.delete_many([info.path for info in store.list(run.prefix)])
+    assert not errors, f"the objects of this run could not be deleted: {errors}"
+    left = [info.path for info in store.list(run.prefix)]
+    assert not left, f"delete_many reported no error, but left {left}"
+    uploads = list(store.list_staged(run.prefix))
+    assert not uploads, f"aborted uploads are still there: {uploads}"
+
+
+_NAMES = (
+    "plain",
+    "deep/er/than/that",
+    "with space",
+    "ü/日本語/🦆",
+    "a+b&c=d%20e~(f)",
+    "-._!*'",
+    "x" * 200,
+)
+_DATA = bytes(range(256)) * 4096
+
+
+def _check_bodies(run: Run) -> None:
+    bodies: tuple[tuple[Body, bytes], ...] = (
+        (b"", b""),
+        (b"\x00", b"\x00"),
+        (bytearray(b"array"), b"array"),
+        (memoryview(_DATA)[1:-1], _DATA[1:-1]),
+        (memoryview(b"12345678").cast("I"), b"12345678"),
+        (io.BytesIO(_DATA), _DATA),
+        (_positioned(b"skipped, kept", 9), b"kept"),
+        (io.BytesIO(), b""),
+    )
+    for number, (body, data) in enumerate(bodies):
+        path = run.path(f"body-{number}")
+        result = run.store.put(path, body)
+        assert result.path == path, f"put to {path!r} tells of {result.path!r}"
+        run.assert_holds(path, data, f"a put of {data[:20]!r}")
+        assert same_etag(run.store.head(path).etag, result.etag), "put and head differ in the etag"
+
+
+def _positioned(data: bytes, position: int) -> io.BytesIO:
+    file = io.BytesIO(data)
+    file.seek(position)
+    return file
+
+
+def _check_names(run: Run) -> None:
+    for name in _NAMES:
+        run.store.put(run.path(name), name.encode())
+    for name in _NAMES:
+        run.assert_holds(run.path(name), name.encode(), "a put")
+        assert run.store.key(run.path(name)).endswith(run.path(name)), "a key does not end in its path"
+    if run.nested:
+        run.store.put(run.path("both"), b"1")
+        run.store.put(run.path("both/of/them"), b"2")
+        run.assert_holds(run.path("both"), b"1", "a put below the object")
+        run.assert_holds(run.path("both/of/them"), b"2", "a put below an object")
+
+
+def _check_bad_paths(run: Run) -> None:
+    store, good = run.store, run.path("good")
+    for bad in ("", "/x", "a//b", "a/", "./a", "a/../b", "..", "a\x00b", "a\nb", "\ud800", "é" * 513):
+        staged = Staged(path=bad, upload_id="0" * 32, size=0, nonce="n")
+        calls: tuple[Callable[[], object], ...] = (
+            partial(store.key, bad),
+            partial(store.head, bad),
+            partial(store.get, bad),
+            partial(store.put, bad, b""),
+            partial(store.copy, bad, good),
+            partial(store.copy, good, bad),
+            partial(store.delete, bad),
+            partial(store.delete_many, [bad]),
+            partial(store.begin_stage, bad),
+            partial(store.publish, staged),
+        )
+        for call in calls:
+            assert_raises(InvalidPath, f"path {bad[:20]!r}", call)
+    for bad in ("/x", "a//", "../", "a\x00"):
+        assert_raises(InvalidPath, f"prefix {bad!r}", store.list_page, bad)
+
+
+def _check_metadata(run: Run) -> None:
+    path, given = run.path("metadata"), {"made-by": "a check, 100%", "empty-not": "x", NONCE: "n1"}
+    run.store.put(path, b"1", metadata=given)
+    assert dict(run.store.head(path).metadata) == given, "head gives other metadata than put was given"
+    assert dict(run.store.get(path).metadata) == given, "get gives other metadata than put was given"
+    assert run.store.head(path).nonce == "n1", "the nonce is not found again"
+    (listed,) = run.store.list(path)
+    assert not listed.metadata, "a listing must leave metadata empty"
+    run.store.put(path, b"2", metadata={"other": "1"})
+    assert dict(run.store.head(path).metadata) == {"other": "1"}, "metadata of a replaced object stayed"
+    run.store.put(path, b"3")
+    assert not run.store.head(path).metadata, "an object has metadata that it was not given"
+    for wrong in (
+        {"Upper": "x"},
+        {"": "x"},
+        {"ü": "x"},
+        {"a": "ü"},
+        {"a": "1\r\nb: 2"},
+        {"a": "x" * 2048},
+    ):
+        assert_raises(
+            ConfigurationError, f"metadata {str(wrong)[:40]}", run.store.put, path, b"4", metadata=wrong
+        )
+    run.assert_holds(path, b"3", "puts with impossible metadata")
+
+
+def _check_overwrite(run: Run) -> None:
+    path = run.path("overwritten")
+    etags = [run.store.put(path, data).etag for data in (b"1", b"22", b"22")]
+    run.assert_holds(path, b"22", "two overwrites")
+    assert not same_etag(etags[0], etags[1]), "other bytes have the same etag"
+    if run.fresh_etags:
+        assert not same_etag(etags[1], etags[2]), "the same bytes written again have the same etag"
+
+
+def _check_ranges(run: Run) -> None:
+    path, data = run.path("range"), b"0123456789"
+    run.store.put(path, data)
+    run.store.put(run.path("range-of-nothing"), b"")
+    ranges: tuple[tuple[int, int | None], ...] = (
+        *((0, 1), (0, 10), (3, 7), (9, 10), (9, None), (4, None)),
+        *((5, 5), (0, 0), (8, 20), (10, None), (10, 12), (11, None), (50, 60)),
+    )
+    for start, end in ranges:
+        found = run.store.get(path, start=start, end=end)
+        assert found.data == data[start:end], f"range [{start}, {end}) gives {found.data!r}"
+        assert found.size == len(data), f"the size with a range is that of the object, not {found.size}"
+    for start, end in ((0, None), (0, 5), (3, None)):
+        found = run.store.get(run.path("range-of-nothing"), start=start, end=end)
+        assert (found.data, found.size) == (b"", 0), "a range of an empty object is empty"
+    for start, end in ((-1, None), (5, 4), (0, -1)):
+        assert_raises(
+            ConfigurationError,
+            f"range [{start}, {end})",
+            run.store.get,
+            path,
+            start=start,
+            end=end,
+        )
+
+
+def _check_missing(run: Run) -> None:
+    missing, target = run.path("missing"), run.path("target-of-missing")
+    assert_raises(NotFound, "head of a missing object", run.store.head, missing)
+    assert_raises(NotFound, "get of a missing object", run.store.get, missing)
+    assert_raises(NotFound, "range of a missing object", run.store.get, missing, start=3)
+    assert_raises(NotFound, "copy of a missing object", run.store.copy, missing, target)
+    run.assert_holds(target, None, "a copy of a missing object")
+    run.store.delete(missing)
+    run.store.put(run.path("directory/object"), b"")
+    assert_raises(NotFound, "head of a directory", run.store.head, run.path("directory"))
+    run.store.delete(run.path("directory"))
+    run.store.delete(run.path("directory/object/below"))
+    run.assert_holds(run.path("directory/object"), b"", "deletes above and below it")
+
+
+def _check_begin_head(run: Run) -> None:
+    path = run.path("head")
+    before = run.store.begin_head(path)()
+    result = run.store.put(path, b"x")
+    one, two = run.store.begin_head(path), run.store.begin_head(run.path("no-head"))
+    absent, present = two(), one()
+    assert before.info is None and absent.info is None, "a head saw an object that was not there"
+    assert present.info is not None, "a head did not see a put that had returned"
+    assert same_etag(present.info.etag, result.etag), "a head saw another etag than put returned"
+    for seen in (before, present):
+        if seen.store_time is not None:
+            assert isinstance(seen.store_time, int), "store_time is in whole seconds"
+            lag = abs(seen.store_time - present.info.last_modified)
+            assert lag < 3600, f"store_time and last_modified are {lag} s apart"
+
+
+def _check_copy(run: Run) -> None:
+    source, target = run.path("copy/source"), run.path("copied/target")
+    run.store.put(source, b"copied", metadata={NONCE: "n", "kind": "x"})
+    for _ in range(2):
+        result = run.store.copy(source, target)
+        run.assert_holds(target, b"copied", "a copy")
+        run.assert_holds(source, b"copied", "a copy from it")
+        info = run.store.head(target)
+        assert result.path == target, f"a copy to {target!r} tells of {result.path!r}"
+        assert same_etag(info.etag, result.etag), "copy and head differ in the etag"
+        assert dict(info.metadata) == {NONCE: "n", "kind": "x"}, "a copy lost metadata"
+        run.store.put(target, b"to be replaced")
+    run.store.delete(source)
+    run.assert_holds(target, b"to be replaced", "the delete of what it was copied from")
+
+
+def _check_delete(run: Run) -> None:
+    path = run.path("deleted/deep/down")
+    for data in (b"1", b"2"):
+        run.store.put(path, data)
+        run.store.delete(path)
+        run.assert_holds(path, None, "a delete")
+
+
+def _check_delete_many(run: Run) -> None:
+    assert not run.store.delete_many([]), "deleting nothing failed"
+    there = [run.path(f"many/{number}/{number}") for number in range(12)]
+    for path in there:
+        run.store.put(path, b"")
+    kept = there.pop()
+    missing = [run.path(f"never/{number}") for number in range(1000)]
+    errors = run.store.delete_many([*missing, *there, *there])
+    assert not errors, f"deleting objects, some missing, gave errors: {errors}"
+    for path in there:
+        run.assert_holds(path, None, "delete_many")
+    run.assert_holds(kept, b"", "delete_many of others")
+
+
+_OBJECT_CHECKS: tuple[Callable[[Run], None], ...] = (
+    _check_bodies,
+    _check_names,
+    _check_bad_paths,
+    _check_metadata,
+    _check_overwrite,
+    _check_ranges,
+    _check_missing,
+    _check_begin_head,
+    _check_copy,
+    _check_delete,
+    _check_delete_many,
+)

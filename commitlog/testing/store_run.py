@@ -1,0 +1,150 @@
+"""What the checks of the `ObjectStore` contract share: one run of them, and its assertions.
+
+Imports the port.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeAlias, TypeVar
+
+from attrs import field, frozen
+
+from commitlog.errors import CommitError, Conflict, Unavailable
+from commitlog.stores.api import (
+    Condition,
+    Fence,
+    IfAbsent,
+    IfMatch,
+    ObjectStore,
+    Operation,
+    PutResult,
+    same_etag,
+)
+
+__all__ = ["Conditions", "Run", "assert_raises", "race"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+#: For each operation, kinds of condition: as in `Capabilities.conditions`.
+Conditions: TypeAlias = Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
+
+#: How often a racer tries again where the store said that it did nothing.
+_TRIES = 50
+
+
+@frozen(kw_only=True)
+class Run:
+    """One run of the checks: the store, what it is known to do, and paths of the run's own."""
+
+    store: ObjectStore
+    byte_order: bool
+    conditions: Conditions
+    races: Conditions
+    fences: bool
+    nested: bool
+    fresh_etags: bool
+    threads: int
+    keys: int
+    prefix: str = field(factory=lambda: f"check-{uuid.uuid4().hex[:12]}/")
+
+    def path(self, name: str) -> str:
+        """Return a path of this run."""
+        return self.prefix + name
+
+    def honours(self, operation: Operation, kind: type[IfAbsent] | type[IfMatch]) -> bool:
+        """Tell whether the store is to honour such a condition."""
+        return kind in self.conditions.get(operation, frozenset())
+
+    def fence(self, seconds: int) -> Fence:
+        """Return a fence that expires that many seconds from now; for a negative number, it has."""
+        now = self.store.begin_head(self.path("clock"))().store_time
+        assert now is not None, "a store that takes fences must tell its time with a HEAD"
+        return Fence(now + min(seconds, 0) - 1, max(seconds, 1))
+
+    def write(
+        self,
+        operation: Operation,
+        path: str,
+        data: bytes,
+        *,
+        condition: Condition | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """Write `data` to `path` by a put, by the copy of a new object, or by publishing an upload."""
+        if operation is Operation.PUT:
+            return self.store.put(path, data, condition=condition, fence=fence)
+        if operation is Operation.COPY:
+            source = self.path(f"source-{uuid.uuid4().hex}")
+            self.store.put(source, data)
+            return self.store.copy(source, path, condition=condition, fence=fence)
+        staged = self.store.stage(path, data)
+        try:
+            return self.store.publish(staged, condition=condition, fence=fence)
+        except CommitError:
+            self.store.abort(staged)
+            raise
+
+    def assert_holds(self, path: str, data: bytes | None, after: str) -> None:
+        """Assert that `path` holds `data` now, or nothing if it is None; by HEAD, GET and list."""
+        info = self.store.begin_head(path)().info
+        listed = [found for found in self.store.list(path) if found.path == path]
+        if data is None:
+            assert info is None, f"after {after}: there is an object at {path!r}: {info}"
+            assert not listed, f"after {after}: {path!r} is listed, but not there"
+            return
+        assert info is not None, f"after {after}: nothing at {path!r}"
+        found = self.store.get(path)
+        assert found.data == data, (
+            f"after {after}: {path!r} holds {found.data[:40]!r}, not {data[:40]!r}"
+        )
+        assert len(listed) == 1, f"after {after}: {path!r} is listed {len(listed)} times"
+        for one in (info, found, listed[0]):
+            assert one.path == path, f"asked for {path!r} and was told of {one.path!r}"
+            assert one.size == len(data), f"after {after}: size {one.size}, not {len(data)}"
+            assert same_etag(one.etag, info.etag), f"two etags of {path!r}: {one.etag} and {info.etag}"
+            assert one.last_modified > 0, f"{path!r} was last modified at {one.last_modified}"
+
+
+def assert_raises(
+    kind: type[CommitError],
+    because: str,
+    call: Callable[P, object],
+    *args: P.args,
+    **keywords: P.kwargs,
+) -> None:
+    """Assert that the call raises `kind`."""
+    try:
+        result = call(*args, **keywords)
+    except kind:
+        return
+    except CommitError as error:
+        raise AssertionError(f"{because}: {kind.__name__} was due, not {error!r}") from error
+    raise AssertionError(f"{because}: {kind.__name__} was due, not {result!r}")
+
+
+def race(calls: Sequence[Callable[[], T]]) -> list[T | CommitError]:
+    """Start all calls at once, each in a thread; return what each one gave or which error it raised.
+
+    A call that ends in `Conflict` or `Unavailable`, which did nothing, is made again.
+    """
+    barrier = threading.Barrier(len(calls), timeout=60.0)
+
+    def racer(call: Callable[[], T]) -> T | CommitError:
+        barrier.wait()
+        last: CommitError = Unavailable("never tried")
+        for _ in range(_TRIES):
+            try:
+                return call()
+            except (Conflict, Unavailable) as error:
+                last = error
+            except CommitError as error:
+                return error
+        return last
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(racer, calls))
