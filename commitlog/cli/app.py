@@ -1,0 +1,79 @@
+"""The command group: its options, its commands, and every error turned into an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import IO, Any
+
+import click
+
+from commitlog.cli.demo import demo
+from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.locks import locks
+from commitlog.cli.move import cp, mv
+from commitlog.cli.outputs import log, recover
+from commitlog.cli.probe import probe
+from commitlog.cli.read import cat, get, ls, stat
+from commitlog.cli.table import table
+from commitlog.cli.write import put, rm
+
+__all__ = ["main"]
+
+
+class _Failure(click.ClickException):
+    """An error as the operator sees it: one line on stderr and a status."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(message_of(error))
+        self.exit_code = int(status_of(error))  # type: ignore[misc] # click's ClassVar is a default
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        self._usage = context.get_usage() if context is not None else ""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self._usage:
+            click.echo(self._usage, file=file or sys.stderr)
+        click.echo(f"commitlog: {self.message}", file=file or sys.stderr)
+
+
+class _App(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except click.exceptions.Exit:
+            raise
+        except BrokenPipeError:
+            # What is still buffered must not complain again when the interpreter flushes it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(Exit.BROKEN_PIPE)
+        except (Exception, KeyboardInterrupt) as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            raise _Failure(error) from error
+
+
+@click.group(
+    cls=_App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.option("--debug", is_flag=True, envvar="COMMITLOG_DEBUG", help="Print the traceback of an error.")
+@click.version_option(package_name="commitlog-store", prog_name="commitlog")
+def main(debug: bool) -> None:
+    """Conditional writes and atomic job output on object stores.
+
+    URLs are s3://bucket/key, file:///dir/key, or the path of a local file.
+
+    \b
+    Exit status:
+      0  done
+      1  failed; what failed did not happen
+      2  wrong usage, URL or setting; nothing was done
+      3  the precondition does not hold, or the job is committed already
+      4  the outcome is unknown: it may have happened; clean nothing up
+    """
+
+
+for _command in (put, get, cat, ls, stat, cp, mv, rm, probe, table, locks, log, recover, demo):
+    main.add_command(_command)

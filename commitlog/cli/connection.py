@@ -1,0 +1,132 @@
+"""The options by which every command reaches its store and its table.
+
+Each may come from the environment instead (``COMMITLOG_…``). What a URL says of itself in its query
+goes before both, so that one command can reach two services. Imports connect, tables and urls.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+import click
+from attrs import evolve, fields, frozen
+
+from commitlog.cli.places import Place, refuse_secrets, split, split_directory
+from commitlog.commit import ConditionalStore, connect
+from commitlog.urls import Url, parse_table_url
+
+__all__ = ["Connection", "object_options", "store_options", "table_options"]
+
+R = TypeVar("R")
+_Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@frozen(kw_only=True)
+class Connection:
+    """How to reach services: the options of one command.
+
+    Attributes:
+        endpoint_url: of the service that the command's URL names, where the URL does not give one.
+        region: likewise.
+        profile: of the shared AWS configuration, likewise.
+        addressing_style: ``path``, ``virtual`` or ``auto``; S3 alone.
+        table: URL of the table that leases are kept in.
+        commit: strategy, as `commitlog.connect` takes it.
+        root: root of a local store that nothing has been written to yet.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    addressing_style: str | None = None
+    table: str | None = None
+    commit: str = "auto"
+    root: str | None = None
+
+    def place(self, url: str, *, prefix: bool = False) -> Place:
+        """Cut an object's URL in two; see `commitlog.cli.places.split`."""
+        return split(url, root=self.root, prefix=prefix)
+
+    def directory(self, url: str) -> Place:
+        """Return the place of a whole store or output; see `commitlog.cli.places.split_directory`."""
+        return split_directory(url, root=self.root)
+
+    def table_url(self, url: str) -> Url:
+        """Return the URL of a table, with these options where it has none of its own."""
+        parsed = parse_table_url(url)
+        refuse_secrets(parsed)
+        return self._completed(parsed)
+
+    def open(self, store: Url) -> ConditionalStore:
+        """Open the store; nothing is sent before it is used.
+
+        The table goes by its own URL and the environment: it may be another service's.
+        """
+        table = None if self.table is None else parse_table_url(self.table)
+        if table is not None:
+            refuse_secrets(table)
+        return connect(self._completed(store), commit=self.commit, table=table)
+
+    def _completed(self, url: Url) -> Url:
+        mine: dict[str, str | None] = {
+            "endpoint_url": self.endpoint_url,
+            "region": self.region,
+            "profile": self.profile,
+        }
+        if url.scheme == "s3":
+            mine["addressing_style"] = self.addressing_style
+        elif url.scheme != "dynamodb":
+            return url
+        return evolve(url, options=evolve(url, options={}).with_options({**mine, **url.options}).options)
+
+
+def _option(name: str, help: str, **settings: Any) -> _Decorator:
+    variable = "COMMITLOG_" + name.upper().replace("-", "_")
+    return click.option(f"--{name}", envvar=variable, show_envvar=True, help=help, **settings)
+
+
+_SERVICE: tuple[_Decorator, ...] = (
+    _option("endpoint-url", "Endpoint of the service, if it is not AWS.", metavar="URL"),
+    _option("region", "Region of the service."),
+    _option("profile", "Profile of the shared AWS configuration, for credentials."),
+)
+_STORE: tuple[_Decorator, ...] = (
+    *_SERVICE,
+    _option(
+        "addressing-style",
+        "Whether the bucket is named in the path or in the host name.",
+        type=click.Choice(["path", "virtual", "auto"]),
+    ),
+    _option("table", "Table of leases: dynamodb://NAME or sqlite:///FILE.", metavar="URL"),
+    _option("commit", "auto, native, lease or dynamo:TABLE[:TIMEOUT_MS].", default="auto"),
+)
+_OBJECT: tuple[_Decorator, ...] = (
+    *_STORE,
+    _option("root", "Root of a local store that holds no .commitlog yet.", metavar="DIR"),
+)
+
+
+def _gathering(options: tuple[_Decorator, ...]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def gathered(**arguments: Any) -> R:
+            given = {name: arguments.pop(name) for name in _NAMES.intersection(arguments)}
+            return command(Connection(**given), **arguments)
+
+        decorated: Callable[..., Any] = gathered
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+_NAMES = frozenset(attribute.name for attribute in fields(Connection))
+
+#: Give a command what it needs to reach one object, a whole store, or a table. The options arrive
+#: gathered in a `Connection`, as the command's first argument.
+object_options = _gathering(_OBJECT)
+store_options = _gathering(_STORE)
+table_options = _gathering(_SERVICE)

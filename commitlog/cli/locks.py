@@ -1,0 +1,155 @@
+"""The command ``locks``: who holds a lease, since when, and when it can be taken over.
+
+A lease record holds neither a start nor an end. What is shown is derived, and as honest as wall clocks:
+a record's ``ttl`` is the moment at which it was written plus the TTL setting of its writer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from attrs import frozen
+
+from commitlog.cli.connection import Connection, table_options
+from commitlog.cli.exits import Exit, message_of
+from commitlog.cli.show import duration, json_option, print_columns, print_json
+from commitlog.clock import SystemClock
+from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
+from commitlog.commit.settings import LeaseSettings
+from commitlog.errors import CorruptRecord
+from commitlog.tables.open import open_table
+
+__all__ = ["Holding", "locks"]
+
+_DEFAULTS = LeaseSettings()
+
+
+@frozen(kw_only=True)
+class Holding:
+    """A lease as seen from here and now.
+
+    Attributes:
+        record: as it is stored.
+        age: seconds since it was written, as far as the wall clocks agree and the TTL setting is known.
+        wait: seconds after which somebody who begins to wait now may take it over, at most.
+    """
+
+    record: LeaseRecord
+    age: float
+    wait: float
+
+    @classmethod
+    def of(cls, record: LeaseRecord, *, now: float, ttl: float, skew_rate: float) -> Holding:
+        """Derive age and wait from `record`, at epoch second `now`, under the writers' settings.
+
+        >>> record = LeaseRecord(path="a", etag="*", generation=0, timeout=20_000, ttl=1_003_600)
+        >>> holding = Holding.of(record, now=1_000_025, ttl=3600, skew_rate=3)
+        >>> holding.age, holding.wait, holding.state
+        (25, 60.0, 'overdue')
+        """
+        return cls(record=record, age=now - (record.ttl - ttl), wait=record.timeout / 1000 * skew_rate)
+
+    @property
+    def state(self) -> str:
+        """``held``, ``overdue`` (older than its timeout, and not released) or ``released``."""
+        if self.record.released:
+            return "released"
+        return "overdue" if self.age > self.record.timeout / 1000 else "held"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is printed for scripts."""
+        record = self.record
+        return {
+            "path": record.path,
+            "etag": record.etag,
+            "generation": record.generation,
+            "owner": record.owner,
+            "state": self.state,
+            "timeout": record.timeout / 1000,
+            "age": round(self.age, 3),
+            "reclaimable_within": self.wait,
+            "ttl": record.ttl,
+        }
+
+    def to_row(self) -> tuple[str, ...]:
+        """Return it as it is printed for people."""
+        record = self.record
+        reclaimable = "at once" if record.released else f"within {duration(self.wait)}"
+        replaces = "nothing" if record.etag == CREATE else record.etag
+        owner = record.owner or "unknown"
+        return (
+            record.path,
+            replaces,
+            f"{record.generation}",
+            self.state,
+            owner,
+            duration(self.age),
+            reclaimable,
+        )
+
+
+@click.command()
+@click.argument("url", metavar="TABLE", envvar="COMMITLOG_TABLE")
+@click.option("--prefix", default="", help="Only keys that begin so (whole keys, without the bucket).")
+@click.option("--all", "everything", is_flag=True, help="Show released leases as well.")
+@click.option(
+    "--ttl",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.ttl,
+    show_default=True,
+    help="The writers' TTL setting in seconds, which ages are derived from.",
+)
+@click.option(
+    "--skew-rate",
+    type=click.FloatRange(min=1),
+    default=_DEFAULTS.max_clock_skew_rate,
+    show_default=True,
+    help="The waiters' max_clock_skew_rate.",
+)
+@json_option
+@table_options
+def locks(
+    connection: Connection,
+    url: str,
+    prefix: str,
+    everything: bool,
+    ttl: float,
+    skew_rate: float,
+    json: bool,
+) -> None:
+    """Show the leases in TABLE (default: $COMMITLOG_TABLE) that are not released.
+
+    A record stores no start. AGE is the time since it was written, derived from its "ttl" attribute
+    and the TTL setting of the writers (--ttl), and only as right as both machines' wall clocks. STATE is
+    "held", or "overdue" once that age exceeds the lease's timeout: its holder died, or could not learn
+    the outcome of its write, or clocks disagree. Nothing in the protocol depends on these two columns.
+
+    RECLAIMABLE is what the protocol promises: whoever begins to wait now may take the lease over
+    after the holder's timeout x max_clock_skew_rate (--skew-rate) on a clock of its own; one who began
+    earlier, earlier. Nobody has to break a lease by hand.
+
+    The whole table is scanned.
+    """
+    now = SystemClock().epoch()
+    rows: list[tuple[str, ...]] = [
+        ("PATH", "REPLACES", "GENERATION", "STATE", "OWNER", "AGE", "RECLAIMABLE")
+    ]
+    status = Exit.DONE
+    for item in open_table(connection.table_url(url), LEASE_SCHEMA).scan():
+        try:
+            record = LeaseRecord.from_item(item)
+        except CorruptRecord as error:
+            click.echo(f"commitlog: {message_of(error)}", err=True)
+            status = Exit.FAILED
+            continue
+        if not record.path.startswith(prefix) or (record.released and not everything):
+            continue
+        holding = Holding.of(record, now=now, ttl=ttl, skew_rate=skew_rate)
+        if json:
+            print_json(holding.to_json())
+        else:
+            rows.append(holding.to_row())
+    if len(rows) > 1:
+        print_columns(rows, right=[2, 5])
+    click.get_current_context().exit(status)

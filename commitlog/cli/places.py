@@ -1,0 +1,145 @@
+"""What a URL on the command line points at: a store, and a path in it.
+
+A library store is opened at a root; a command names one object by one URL. This is the one place
+that cuts it in two. Imports errors, paths and urls.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote, unquote
+
+from attrs import frozen
+
+from commitlog.errors import ConfigurationError, InvalidPath
+from commitlog.paths import check_path, check_prefix
+from commitlog.urls import SECRET_OPTIONS, Url, parse_store_url
+
+__all__ = ["MARK", "Place", "refuse_secrets", "split", "split_directory"]
+
+#: The directory that a local store keeps in its root.
+MARK = ".commitlog"
+
+
+@frozen(kw_only=True)
+class Place:
+    """One object, or the prefix of some.
+
+    Attributes:
+        store: URL of the store that holds it, opened at its root.
+        path: path or prefix within that store.
+    """
+
+    store: Url
+    path: str
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of an object of the same store, without options."""
+        return f"{self.store.scheme}://{quote(self.store.name)}/{quote(path)}"
+
+    @property
+    def url(self) -> str:
+        """The URL of the place itself, without options."""
+        return self.url_of(self.path)
+
+
+def split(url: str, *, root: str | None = None, prefix: bool = False) -> Place:
+    """Cut `url` into the URL of a store and a path in it.
+
+    A bucket is a store's root, and so is a memory name. For a local file it is the nearest directory
+    above that holds ``.commitlog/``; failing that `root`; failing that the file's parent directory.
+
+    Args:
+        url: ``s3://bucket/key``, ``file:///dir/key``, ``memory://name/key`` or a local path.
+        root: root of a local store that nothing has been written to yet.
+        prefix: `url` names all objects below it, and may be the root itself.
+
+    Raises:
+        ConfigurationError: not a URL of a store, or it bears credentials, or `root` is not above the
+            file, or would be a second root of a store that is there.
+        InvalidPath: the path is none that an object can have.
+
+    >>> split("s3://bucket/a/b%20c?region=eu-west-1")
+    Place(store=Url(scheme='s3', name='bucket', prefix=''), path='a/b c')
+    >>> split("s3://bucket", prefix=True).path
+    ''
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() == "file":
+        return _split_local(unquote(rest) if separator else url, root, prefix=prefix)
+    place, mark, query = rest.partition("?")
+    name, _, path = place.partition("/")
+    store = parse_store_url(f"{scheme}://{name}{mark}{query}")
+    refuse_secrets(store)
+    path = unquote(path)
+    return Place(store=store, path=check_prefix(path) if prefix else _check_object(path, url))
+
+
+def split_directory(url: str, *, root: str | None = None) -> Place:
+    """Return the place of a whole store or output.
+
+    On S3 the store is opened at `url` itself, so that nothing above it is ever touched; a local
+    directory may be part of a larger store, as `split` finds out.
+
+    >>> place = split_directory("s3://bucket/out/")
+    >>> str(place.store), place.path
+    ('s3://bucket/out', '')
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() == "file":
+        return split(url, root=root, prefix=True)
+    store = parse_store_url(url)
+    refuse_secrets(store)
+    return Place(store=store, path="")
+
+
+def refuse_secrets(url: Url) -> None:
+    """Raise `ConfigurationError` if `url` bears credentials: everyone on the machine could read them."""
+    secret = sorted(SECRET_OPTIONS.intersection(url.options))
+    if secret:
+        raise ConfigurationError(
+            f"the URL gives {secret[0]}: the command line takes credentials from the environment "
+            "or a profile only"
+        )
+
+
+def _check_object(path: str, url: str) -> str:
+    if not path or path.endswith("/"):
+        raise InvalidPath(f"{url.partition('?')[0]!r} names no object: put a key behind it")
+    return check_path(path)
+
+
+def _split_local(name: str, root: str | None, *, prefix: bool) -> Place:
+    if not name:
+        raise ConfigurationError("the path of a local file is empty")
+    if name.endswith("/") and not prefix:
+        raise InvalidPath(f"{name!r} names a directory, not an object")
+    path = os.path.abspath(os.path.expanduser(name))
+    # A directory that is listed may be the root itself; a file never is.
+    lowest = path if prefix and os.path.isdir(path) else os.path.dirname(path)
+    found = _marked(lowest)
+    if root is not None:
+        root = os.path.abspath(os.path.expanduser(root))
+        if found not in (None, root):
+            raise ConfigurationError(
+                f"{path!r} belongs to the store at {found!r}: opened at another root it would have "
+                "two versions and two leases; leave --root out"
+            )
+    top = found or root or lowest
+    relative = "" if path == top else os.path.relpath(path, top)
+    if relative.split(os.sep, 1)[0] == os.pardir:
+        raise ConfigurationError(f"--root {top!r} is not above {path!r}")
+    if relative and prefix and (os.path.isdir(path) or name.endswith("/")):
+        relative += "/"
+    store = Url(scheme="file", name=top)
+    return Place(store=store, path=check_prefix(relative) if prefix else check_path(relative))
+
+
+def _marked(directory: str) -> str | None:
+    while True:
+        if os.path.isdir(os.path.join(directory, MARK)):
+            return directory
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return None
+        directory = parent

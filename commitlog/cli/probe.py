@@ -1,0 +1,72 @@
+"""The command ``probe``: what a store does with preconditions, measured."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import click
+
+from commitlog.cli.connection import Connection, store_options
+from commitlog.cli.show import json_option, print_columns, print_json
+from commitlog.commit.probe import RACERS
+from commitlog.commit.probe import probe as measure
+from commitlog.commit.verdict import Kind, Verdict
+
+__all__ = ["probe"]
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--only",
+    "kinds",
+    type=click.Choice([kind.value for kind in Kind]),
+    multiple=True,
+    help="Measure this alone; may be given several times.",
+)
+@json_option
+@store_options
+def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) -> None:
+    """Measure which preconditions the store at URL enforces, and print what came of each try.
+
+    A race is many writers at once, of whom one may win. "fence" is the expiry of a request, which guards
+    leases: a store that checks no signatures does not enforce it. What is "proven" is done by the store
+    itself under --commit auto; everything else needs a table.
+
+    Scratch objects are written below URL, under .commitlog-probe-…/, and removed again. A race that went
+    well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
+    """
+    store = connection.open(connection.directory(url).store).store
+    with ThreadPoolExecutor(RACERS) as executor:
+        wanted = [Kind(kind) for kind in kinds] or list(Kind)
+        verdict = measure(store, kinds=wanted, executor=executor)
+    if json:
+        _print_json(verdict)
+    else:
+        _print_table(verdict)
+
+
+def _print_json(verdict: Verdict) -> None:
+    for row in verdict.rows:
+        print_json(
+            {
+                "url": verdict.url,
+                "kind": row.kind.value,
+                "check": row.check,
+                "expected": row.expected,
+                "got": row.got,
+                "ok": row.ok,
+                "proven": verdict.proves(row.kind),
+            }
+        )
+
+
+def _print_table(verdict: Verdict) -> None:
+    kinds = list(dict.fromkeys(row.kind for row in verdict.rows))
+    tries = [
+        (row.kind.value, row.check, "yes" if row.ok else "NO", row.expected, row.got)
+        for row in verdict.rows
+    ]
+    print_columns([("KIND", "CHECK", "OK", "EXPECTED", "GOT"), *tries])
+    click.echo()
+    print_columns([(kind.value, "proven" if verdict.proves(kind) else "not proven") for kind in kinds])

@@ -1,0 +1,138 @@
+"""Commands that read: ``get``, ``cat``, ``ls``, ``stat``."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import click
+
+from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.show import json_option, moment, object_record, print_columns, print_json
+from commitlog.cli.streams import open_object, shown
+from commitlog.commit import ConditionalStore
+from commitlog.errors import AlreadyExists
+from commitlog.stores.api import ObjectInfo
+
+__all__ = ["cat", "get", "ls", "stat"]
+
+
+@click.command()
+@click.argument("url")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
+@click.option("--if-absent", is_flag=True, help="Only if FILE does not exist.")
+@object_options
+def get(connection: Connection, url: str, file: str, if_match: str | None, if_absent: bool) -> None:
+    """Download the object URL to FILE, or to standard output if FILE is "-".
+
+    FILE appears once it is complete. It is read in pieces, all of one version: if the object is
+    replaced meanwhile, the command ends with status 3 and FILE is as it was.
+    """
+    if file == "-":
+        _send(connection, url, if_match, sys.stdout.buffer)
+        return
+    partial = f"{file}.{secrets.token_hex(4)}.part"
+    try:
+        with open(partial, "xb") as target:
+            _send(connection, url, if_match, target)
+        if if_absent:
+            os.link(partial, file)
+        else:
+            os.replace(partial, file)
+    except FileExistsError:
+        raise AlreadyExists(f"{file!r} exists already") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+
+
+@click.command()
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
+@object_options
+def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> None:
+    """Write objects to standard output, one after the other."""
+    for url in urls:
+        _send(connection, url, if_match, sys.stdout.buffer)
+
+
+def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> None:
+    place = connection.place(url)
+    info, body = open_object(connection.open(place.store), place.path, etag=etag)
+    with shown(body, info.size, "reading") as source:
+        # Small pieces, so that a reader that goes away is noticed.
+        shutil.copyfileobj(source, target, 64 * 1024)
+    target.flush()
+
+
+@click.command()
+@click.argument("url")
+@click.option("-l", "--long", is_flag=True, help="Show size, time of modification and etag as well.")
+@click.option("-r", "--recursive", is_flag=True, help="List everything below, not one level.")
+@click.option("--limit", type=click.IntRange(min=1), help="Print at most so many lines.")
+@json_option
+@object_options
+def ls(
+    connection: Connection, url: str, long: bool, recursive: bool, limit: int | None, json: bool
+) -> None:
+    """List the objects whose URL begins with URL, one level unless --recursive.
+
+    URL is a prefix of keys, as everywhere on object stores: end it with "/" to list a directory.
+    """
+    place = connection.place(url, prefix=True)
+    objects = connection.open(place.store)
+    delimiter = "" if recursive else "/"
+    for entry in itertools.islice(_entries(objects, place.path, delimiter), limit):
+        if isinstance(entry, str):
+            if json:
+                print_json({"type": "prefix", "url": place.url_of(entry), "path": entry})
+            else:
+                click.echo(f"{'-':>14}  {place.url_of(entry)}" if long else place.url_of(entry))
+        elif json:
+            print_json({"type": "object", **object_record(place, entry)})
+        elif long:
+            when = moment(entry.last_modified)
+            click.echo(f"{entry.size:>14}  {place.url_of(entry.path)}  {when}  {entry.etag}")
+        else:
+            click.echo(place.url_of(entry.path))
+
+
+def _entries(objects: ConditionalStore, prefix: str, delimiter: str) -> Iterator[str | ObjectInfo]:
+    token: str | None = None
+    while True:
+        page = objects.list_page(prefix, delimiter=delimiter, token=token)
+        yield from page.prefixes
+        yield from page.objects
+        token = page.next_token
+        if token is None:
+            return
+
+
+@click.command()
+@click.argument("url")
+@json_option
+@object_options
+def stat(connection: Connection, url: str, json: bool) -> None:
+    """Show what is known of the object URL: size, etag, version, time of modification, metadata."""
+    place = connection.place(url)
+    info = connection.open(place.store).head(place.path)
+    if json:
+        print_json({**object_record(place, info), "metadata": dict(info.metadata)})
+        return
+    print_columns(
+        [
+            ("url", place.url),
+            ("size", f"{info.size}"),
+            ("etag", info.etag),
+            ("version", info.version or "-"),
+            ("modified", moment(info.last_modified)),
+            *((f"metadata {name}", value) for name, value in sorted(info.metadata.items())),
+        ]
+    )

@@ -1,0 +1,107 @@
+"""How results are printed: lines for people, one JSON object a line for scripts.
+
+JSON keys are part of the interface and do not change. Imports the records it prints.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json as _json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from commitlog.cli.places import Place
+from commitlog.stores.api import ObjectInfo, PutResult
+
+__all__ = [
+    "duration",
+    "json_option",
+    "moment",
+    "object_record",
+    "print_columns",
+    "print_json",
+    "print_result",
+]
+
+R = TypeVar("R")
+
+
+def json_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the flag ``--json``, as its argument `json`."""
+    return click.option("--json", is_flag=True, help="Print one JSON object a line.")(command)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """Print `record` as one line of JSON."""
+    click.echo(_json.dumps(record))
+
+
+def print_columns(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+    """Print `rows` with their cells aligned, those of the columns `right` to the right.
+
+    >>> print_columns([("size", "path"), ("7", "a")], right=[0])
+    size  path
+       7  a
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    flush_right = set(right)
+    for row in cells:
+        padded = [
+            cell.rjust(width) if index in flush_right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(padded).rstrip())
+
+
+def object_record(place: Place, info: ObjectInfo) -> dict[str, Any]:
+    """Return what `info` says, as it is printed."""
+    return {
+        "url": place.url_of(info.path),
+        "path": info.path,
+        "size": info.size,
+        "etag": info.etag,
+        "version": info.version,
+        "last_modified": info.last_modified,
+    }
+
+
+def print_result(place: Place, result: PutResult, *, json: bool) -> None:
+    """Print what a write answered: its etag, or all of it as JSON."""
+    if json:
+        print_json(
+            {"url": place.url, "path": result.path, "etag": result.etag, "version": result.version}
+        )
+    else:
+        click.echo(result.etag)
+
+
+def moment(epoch: float) -> str:
+    """Return an epoch second as people read it, in UTC.
+
+    >>> moment(1_800_000_000.7)
+    '2027-01-15T08:00:00Z'
+    """
+    return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time as people read it.
+
+    >>> duration(0.25), duration(59.4), duration(754), duration(7_380), duration(266_400)
+    ('0.2 s', '59.4 s', '12 min 34 s', '2 h 3 min', '3 d 2 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"

@@ -1,0 +1,65 @@
+"""Commands on the table of leases: ``table create``, ``table info``."""
+
+from __future__ import annotations
+
+import click
+
+from commitlog.cli.connection import Connection, table_options
+from commitlog.cli.show import json_option, moment, print_columns, print_json
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.tables.open import open_table
+
+__all__ = ["table"]
+
+
+@click.group()
+def table() -> None:
+    """Create or describe a table of leases: dynamodb://NAME or sqlite:///FILE."""
+
+
+@table.command()
+@click.argument("url")
+@json_option
+@table_options
+def create(connection: Connection, url: str, json: bool) -> None:
+    """Create the table URL with its keys and TTL; do nothing if it is there and fits."""
+    place = connection.table_url(url)
+    created = open_table(place, LEASE_SCHEMA).create()
+    if json:
+        print_json({"url": str(place), "created": created})
+    else:
+        click.echo(f"{place} {'created' if created else 'was there and fits'}")
+
+
+@table.command()
+@click.argument("url")
+@json_option
+@table_options
+def info(connection: Connection, url: str, json: bool) -> None:
+    """Show the keys, TTL, format and size of the table URL."""
+    known = open_table(connection.table_url(url), LEASE_SCHEMA).describe()
+    schema = known.schema
+    if json:
+        print_json(
+            {
+                "url": known.url,
+                "hash_key": schema.hash_key,
+                "range_key": schema.range_key,
+                "ttl_attribute": schema.ttl_attribute,
+                "format": known.format,
+                "created": known.created,
+                "item_count": known.item_count,
+            }
+        )
+        return
+    print_columns(
+        [
+            ("url", known.url),
+            ("hash key", schema.hash_key),
+            ("range key", schema.range_key or "-"),
+            ("ttl attribute", schema.ttl_attribute or "-"),
+            ("format", "-" if known.format is None else f"{known.format}"),
+            ("created", "-" if known.created is None else moment(known.created)),
+            ("items", "-" if known.item_count is None else f"{known.item_count}"),
+        ]
+    )

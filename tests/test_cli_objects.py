@@ -1,0 +1,291 @@
+"""The commands on objects, as a script sees them: statuses, streams, JSON, bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import commitlog
+from commitlog.cli import main
+from commitlog.cli.streams import PIECE
+from commitlog.commit import ConditionalStore
+
+BINARY = bytes(range(256)) + b"\r\n\xff\xfe\x00"
+
+
+def run(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Result:
+    """Run the command line in this process."""
+    return CliRunner(env=env).invoke(main, list(words), input=stdin, catch_exceptions=False)
+
+
+@pytest.fixture(params=["local", "memory"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a directory in an empty store."""
+    if request.param == "local":
+        (tmp_path / "lake").mkdir()
+        yield f"file://{tmp_path}/lake"
+        return
+    name = f"memory://{tmp_path.name}-{os.urandom(4).hex()}"
+    # The name means the same store for as long as somebody holds it.
+    store = commitlog.connect(name)
+    yield name
+    store.close()
+
+
+def etag_of(result: Result) -> str:
+    """Return the etag that a write printed."""
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def test_bytes_come_back_as_they_were(base: str, tmp_path: Path) -> None:
+    """What put reads from a file or from stdin, cat and get give back byte for byte."""
+    source = tmp_path / "source.bin"
+    source.write_bytes(BINARY)
+    etag_of(run("put", str(source), f"{base}/a"))
+    etag_of(run("put", "-", f"{base}/b", stdin=BINARY))
+    assert run("cat", f"{base}/a", f"{base}/b").stdout_bytes == 2 * BINARY
+    assert run("get", f"{base}/a", "-").stdout_bytes == BINARY
+    target = tmp_path / "target.bin"
+    assert run("get", f"{base}/b", str(target)).exit_code == 0
+    assert target.read_bytes() == BINARY
+
+
+def test_put_if_absent_has_a_status_of_its_own(base: str) -> None:
+    """A create that finds something ends with 3, says so on stderr alone, and changes nothing."""
+    etag_of(run("put", "-", f"{base}/a", "--if-absent", stdin=b"1"))
+    second = run("put", "-", f"{base}/a", "--if-absent", stdin=b"2")
+    assert second.exit_code == 3
+    assert second.stdout == ""
+    assert second.stderr.startswith("commitlog: ")
+    assert "Traceback" not in second.stderr
+    assert run("cat", f"{base}/a").stdout == "1"
+
+
+def test_put_if_match_takes_the_printed_etag(base: str) -> None:
+    """The etag that a put prints is what the next one matches; an old one ends with 3."""
+    first = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    etag_of(run("put", "-", f"{base}/a", "--if-match", first, stdin=b"2"))
+    assert run("put", "-", f"{base}/a", "--if-match", first, stdin=b"3").exit_code == 3
+    assert run("cat", f"{base}/a").stdout == "2"
+
+
+def test_rm_if_match(base: str) -> None:
+    """A stale etag removes nothing; the right one removes; without one, a missing object is fine."""
+    first = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    second = etag_of(run("put", "-", f"{base}/a", stdin=b"2"))
+    assert run("rm", f"{base}/a", "--if-match", first).exit_code == 3
+    assert run("rm", f"{base}/a", "--if-match", second).exit_code == 0
+    assert run("rm", f"{base}/a").exit_code == 0
+    assert run("cat", f"{base}/a").exit_code == 1
+
+
+def test_rm_tries_every_url(base: str) -> None:
+    """One object that cannot be removed keeps no other from it, and the worst status is returned."""
+    etag = etag_of(run("put", "-", f"{base}/b", stdin=b"1"))
+    done = run("rm", f"{base}/a", f"{base}/b", "--if-match", etag)
+    assert done.exit_code == 3
+    assert f"{base}/a" in done.stderr
+    assert run("stat", f"{base}/b").exit_code == 1
+
+
+def test_cp_and_mv_within_a_store(base: str) -> None:
+    """Copies and moves obey --if-absent; a move leaves no source."""
+    etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    etag_of(run("cp", f"{base}/a", f"{base}/b", "--if-absent"))
+    assert run("cp", f"{base}/a", f"{base}/b", "--if-absent").exit_code == 3
+    assert run("mv", f"{base}/a", f"{base}/b", "--if-absent").exit_code == 3
+    etag_of(run("mv", f"{base}/a", f"{base}/c", "--if-absent"))
+    etag_of(run("mv", f"{base}/c", f"{base}/d"))
+    urls = run("ls", f"{base}/").stdout.split()
+    assert urls == [f"{base}/b", f"{base}/d"]
+    assert run("cat", f"{base}/d").stdout == "1"
+
+
+def test_cp_if_match_replaces_what_was_seen(base: str) -> None:
+    """A copy over an object with the right etag goes through, and with another one does not."""
+    etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    seen = etag_of(run("put", "-", f"{base}/b", stdin=b"2"))
+    etag_of(run("cp", f"{base}/a", f"{base}/b", "--if-match", seen))
+    assert run("cp", f"{base}/a", f"{base}/b", "--if-match", seen).exit_code == 3
+    assert run("cat", f"{base}/b").stdout == "1"
+
+
+def test_cp_and_mv_between_stores_stream(base: str, tmp_path: Path) -> None:
+    """What goes to another store arrives byte for byte, in pieces, under the same conditions."""
+    (tmp_path / "other").mkdir()
+    body = os.urandom(1024) * (PIECE // 1024) + b"tail"
+    etag_of(run("put", "-", f"{base}/a", stdin=body))
+    target = f"{tmp_path}/other/a"
+    etag_of(run("cp", f"{base}/a", target, "--if-absent"))
+    assert run("cp", f"{base}/a", target, "--if-absent").exit_code == 3
+    assert Path(target).read_bytes() == body
+    etag_of(run("mv", f"{base}/a", f"{tmp_path}/other/b"))
+    assert run("stat", f"{base}/a").exit_code == 1
+    assert Path(tmp_path, "other", "b").read_bytes() == body
+
+
+def test_source_and_target_must_differ(base: str) -> None:
+    """An object is neither copied nor moved onto itself."""
+    etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    assert run("cp", f"{base}/a", f"{base}/a").exit_code == 2
+    assert run("mv", f"{base}/a", f"{base}/a").exit_code == 2
+    assert run("cat", f"{base}/a").stdout == "1"
+
+
+def test_get_never_leaves_half_a_file(base: str, tmp_path: Path) -> None:
+    """A get that fails leaves the file as it was, and nothing beside it."""
+    target = tmp_path / "target"
+    target.write_text("old")
+    etag = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
+    assert run("get", f"{base}/missing", str(target)).exit_code == 1
+    assert run("get", f"{base}/a", str(target), "--if-match", "other").exit_code == 3
+    assert run("get", f"{base}/a", str(target), "--if-absent").exit_code == 3
+    assert target.read_text() == "old"
+    assert run("get", f"{base}/a", str(target), "--if-match", etag).exit_code == 0
+    assert target.read_text() == "1"
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_reading_notices_a_replacement(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that is replaced between two pieces is not served as a mixture: status 3."""
+    etag_of(run("put", "-", f"{base}/a", stdin=b"x" * (PIECE + 1)))
+    read = ConditionalStore.get
+
+    def get(self: ConditionalStore, path: str, **span: int) -> object:
+        piece = read(self, path, **span)
+        self.put(path, b"y" * (PIECE + 1))
+        return piece
+
+    monkeypatch.setattr(ConditionalStore, "get", get)
+    done = run("cat", f"{base}/a")
+    assert done.exit_code == 3
+    assert b"y" not in done.stdout_bytes
+    assert "replaced while it was read" in done.stderr
+
+
+def test_ls_shows_one_level_or_all(base: str) -> None:
+    """A listing stops at the next slash, or goes all the way down; directories end in a slash."""
+    for path in ("a", "dir/b", "dir/deep/c"):
+        etag_of(run("put", "-", f"{base}/{path}", "--root", base.removeprefix("file://"), stdin=b"1"))
+    assert sorted(run("ls", f"{base}/").stdout.split()) == [f"{base}/a", f"{base}/dir/"]
+    assert run("ls", f"{base}/dir/").stdout.split() == [f"{base}/dir/deep/", f"{base}/dir/b"]
+    assert run("ls", "-r", f"{base}/").stdout.split() == [
+        f"{base}/{path}" for path in ("a", "dir/b", "dir/deep/c")
+    ]
+    assert run("ls", "-r", f"{base}/", "--limit", "1").stdout.split() == [f"{base}/a"]
+
+
+def test_json_keys_are_stable(base: str) -> None:
+    """Scripts find the keys that were promised, in one object a line."""
+    put = json.loads(run("put", "-", f"{base}/dir", "--json", stdin=b"12").stdout)
+    assert set(put) == {"url", "path", "etag", "version"}
+    stat = json.loads(run("stat", f"{base}/dir", "--json").stdout)
+    assert set(stat) == {"url", "path", "size", "etag", "version", "last_modified", "metadata"}
+    assert (stat["url"], stat["size"], stat["etag"]) == (f"{base}/dir", 2, put["etag"])
+    [line] = run("ls", f"{base}/", "--json").stdout.splitlines()
+    listed = json.loads(line)
+    assert set(listed) == {"type", "url", "path", "size", "etag", "version", "last_modified"}
+    assert listed["type"] == "object"
+    copied = json.loads(run("cp", f"{base}/dir", f"{base}/c", "--json").stdout)
+    assert copied["url"] == f"{base}/c"
+
+
+def test_stat_and_long_listing_are_for_people(base: str) -> None:
+    """Size, etag and time are shown in words."""
+    etag = etag_of(run("put", "-", f"{base}/a", stdin=b"12"))
+    shown = run("stat", f"{base}/a").stdout
+    assert etag in shown and "size" in shown and "modified" in shown
+    assert etag in run("ls", "-l", f"{base}/").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["put", "-", "{base}/"],
+        ["put", "-", "{base}/../a"],
+        ["put", "-", "ftp://host/a"],
+        ["put", "-", "{base}/a", "--if-absent", "--if-match", "x"],
+        ["cp", "{base}/a"],
+        ["cat", "{base}/a", "--no-such-option"],
+        ["no-such-command"],
+        ["put", "-", "s3://bucket/a?secret_access_key=hunter2"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2(base: str, words: list[str]) -> None:
+    """What is wrong with the call itself is told apart from what went wrong."""
+    if base.startswith("file") and "{base}/../a" in words:
+        pytest.skip("a local path is resolved first, as every program does")
+    done = run(*(word.format(base=base) for word in words))
+    assert done.exit_code == 2
+    assert "hunter2" not in done.output
+
+
+def test_missing_object_and_missing_file_are_failures(base: str, tmp_path: Path) -> None:
+    """A source that is not there ends a command with a message and no traceback."""
+    assert run("cat", f"{base}/a").exit_code == 1
+    assert run("cp", f"{base}/a", f"{base}/b").exit_code == 1
+    done = run("put", f"{tmp_path}/missing", f"{base}/a")
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_debug_shows_where(base: str) -> None:
+    """With --debug, the traceback comes with the message, and the status stays."""
+    done = run("--debug", "cat", f"{base}/a")
+    assert done.exit_code == 1
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("commitlog: ")
+
+
+def test_options_come_from_the_environment(tmp_path: Path) -> None:
+    """COMMITLOG_… stands in for an option that is not given."""
+    env = {"COMMITLOG_ROOT": f"{tmp_path}"}
+    etag_of(run("put", "-", f"{tmp_path}/dir/a", stdin=b"1", env=env))
+    assert (tmp_path / ".commitlog").is_dir()
+    assert not (tmp_path / "dir" / ".commitlog").exists()
+
+
+def commitlog_process(*words: str, **settings: object) -> subprocess.Popen[bytes]:
+    """Start the command as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "commitlog", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **settings,  # type: ignore[call-overload]
+    )
+
+
+def test_reader_that_goes_away_is_no_accident(tmp_path: Path) -> None:
+    """When the reader of stdout leaves early, the command ends as if by SIGPIPE, without a word."""
+    (tmp_path / "a").write_bytes(b"x" * 4_000_000)
+    process = commitlog_process("cat", f"{tmp_path}/a")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    complaint = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 141
+    assert complaint == b""
+
+
+def test_process_reads_stdin_and_writes_stdout(tmp_path: Path) -> None:
+    """As a process, the command passes bytes through pipes unchanged, and says nothing else."""
+    read, write = os.pipe()
+    with open(write, "wb") as sink:
+        sink.write(BINARY)
+    with open(read, "rb") as source:
+        process = commitlog_process("put", "-", f"{tmp_path}/a", stdin=source)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert len(out.split()) == 1
+    out, err = commitlog_process("cat", f"{tmp_path}/a").communicate(timeout=60)
+    assert (out, err) == (BINARY, b"")

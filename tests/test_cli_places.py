@@ -1,0 +1,102 @@
+"""What a URL on the command line points at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitlog.cli.places import split
+from commitlog.errors import ConfigurationError, InvalidPath
+
+
+def test_bucket_is_root() -> None:
+    """An S3 URL is cut behind the bucket, and its query stays with the store."""
+    place = split("s3://bucket/dir/key?endpoint_url=http://127.0.0.1:1&region=eu-west-1")
+    assert str(place.store) == "s3://bucket?endpoint_url=http://127.0.0.1:1&region=eu-west-1"
+    assert place.path == "dir/key"
+    assert place.url == "s3://bucket/dir/key"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).filter(
+        lambda text: all(part not in ("", ".", "..") for part in text.split("/"))
+    )
+)
+def test_printed_url_leads_back(path: str) -> None:
+    """The URL printed for an object, given to a command, names the same object."""
+    place = split("s3://bucket/x")
+    assert split(place.url_of(path)).path == path
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "s3://bucket/dir/", "memory://name"])
+def test_object_needs_a_key(url: str) -> None:
+    """A bucket or a directory is refused where an object is wanted."""
+    with pytest.raises(InvalidPath, match="names no object"):
+        split(url)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket//a", "s3://bucket/a//b", "s3://bucket/a/../b"])
+def test_odd_keys_are_refused_not_repaired(url: str) -> None:
+    """Keys with empty or dotted segments are refused, as the library does."""
+    with pytest.raises(InvalidPath):
+        split(url)
+
+
+def test_secrets_in_urls_are_refused_without_being_shown() -> None:
+    """A URL with credentials is refused, and the message does not repeat them."""
+    with pytest.raises(ConfigurationError, match="from the environment") as caught:
+        split("s3://bucket/key?secret_access_key=hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_nearest_marked_directory_is_the_root(tmp_path: Path) -> None:
+    """The root of a local file is the nearest directory above it that holds .commitlog."""
+    (tmp_path / ".commitlog").mkdir()
+    (tmp_path / "lake" / ".commitlog").mkdir(parents=True)
+    for url in (f"{tmp_path}/lake/dir/key", f"file://{tmp_path}/lake/dir/key"):
+        place = split(url)
+        assert (place.store.name, place.path) == (f"{tmp_path}/lake", "dir/key")
+
+
+def test_root_option_names_a_new_root(tmp_path: Path) -> None:
+    """Where nothing is marked yet, --root says where the store begins."""
+    place = split(f"{tmp_path}/lake/dir/key", root=f"{tmp_path}/lake")
+    assert (place.store.name, place.path) == (f"{tmp_path}/lake", "dir/key")
+
+
+def test_parent_is_the_last_resort(tmp_path: Path) -> None:
+    """Without a mark and without --root, the file's directory is the root."""
+    place = split(f"{tmp_path}/lake/key")
+    assert (place.store.name, place.path) == (f"{tmp_path}/lake", "key")
+
+
+def test_second_root_is_refused(tmp_path: Path) -> None:
+    """A --root that contradicts the mark on disk is refused rather than ignored."""
+    (tmp_path / ".commitlog").mkdir()
+    with pytest.raises(ConfigurationError, match="leave --root out"):
+        split(f"{tmp_path}/lake/key", root=f"{tmp_path}/lake")
+
+
+def test_root_must_be_above(tmp_path: Path) -> None:
+    """A --root beside the file is refused."""
+    with pytest.raises(ConfigurationError, match="not above"):
+        split(f"{tmp_path}/lake/key", root=f"{tmp_path}/other")
+
+
+def test_relative_paths_start_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path without a leading slash is relative to the working directory."""
+    monkeypatch.chdir(tmp_path)
+    assert split("key").store.name == os.fspath(tmp_path)
+
+
+def test_listed_directory_may_be_the_root(tmp_path: Path) -> None:
+    """A directory to be listed is a root if it is marked, and a prefix ending in / below one."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / ".commitlog").mkdir()
+    assert split(f"{tmp_path}", prefix=True).path == ""
+    assert split(f"{tmp_path}/dir", prefix=True).path == "dir/"
+    assert split(f"{tmp_path}/di", prefix=True).path == "di"
