@@ -28,6 +28,7 @@ def check_object_store(
     fences: bool | None = None,
     nested: bool = True,
     fresh_etags: bool = True,
+    forgets_uploads: bool = True,
     threads: int = 8,
     keys: int = 5,
 ) -> None:
@@ -45,6 +46,8 @@ def check_object_store(
         fences: an expired fence is refused; by default, if `store.capabilities` says that it takes one.
         nested: ``a`` and ``a/b`` can both be objects.
         fresh_etags: writing the same bytes again changes the etag. S3's etags depend on content.
+        forgets_uploads: publishing an upload again is `NotFound`. Some servers remember it for a while
+            and answer as they did the first time.
         threads: how many racers there are.
         keys: how many objects each kind of race is for.
 
@@ -60,6 +63,7 @@ def check_object_store(
         fences=store.capabilities.fences if fences is None else fences,
         nested=nested,
         fresh_etags=fresh_etags,
+        forgets_uploads=forgets_uploads,
         threads=threads,
         keys=keys,
     )

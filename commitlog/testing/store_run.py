@@ -48,6 +48,7 @@ class Run:
     fences: bool
     nested: bool
     fresh_etags: bool
+    forgets_uploads: bool
     threads: int
     keys: int
     prefix: str = field(factory=lambda: f"check-{uuid.uuid4().hex[:12]}/")
