@@ -108,25 +108,31 @@ _OBJECT: tuple[_Decorator, ...] = (
 )
 
 
-def _gathering(options: tuple[_Decorator, ...]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    def decorate(command: Callable[..., R]) -> Callable[..., R]:
-        @functools.wraps(command)
-        def gathered(**arguments: Any) -> R:
-            given = {name: arguments.pop(name) for name in _NAMES.intersection(arguments)}
-            return command(Connection(**given), **arguments)
-
-        decorated: Callable[..., Any] = gathered
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
-
-    return decorate
-
-
 _NAMES = frozenset(attribute.name for attribute in fields(Connection))
 
-#: Give a command what it needs to reach one object, a whole store, or a table. The options arrive
-#: gathered in a `Connection`, as the command's first argument.
-object_options = _gathering(_OBJECT)
-store_options = _gathering(_STORE)
-table_options = _gathering(_SERVICE)
+
+def object_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the options to reach one object, gathered in its first argument, a `Connection`."""
+    return _gathered(command, _OBJECT)
+
+
+def store_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Likewise, to reach a whole store."""
+    return _gathered(command, _STORE)
+
+
+def table_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Likewise, to reach a table."""
+    return _gathered(command, _SERVICE)
+
+
+def _gathered(command: Callable[..., R], options: tuple[_Decorator, ...]) -> Callable[..., R]:
+    @functools.wraps(command)
+    def gathered(**arguments: Any) -> R:
+        given = {name: arguments.pop(name) for name in _NAMES.intersection(arguments)}
+        return command(Connection(**given), **arguments)
+
+    decorated: Callable[..., Any] = gathered
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

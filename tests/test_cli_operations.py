@@ -1,0 +1,208 @@
+"""The commands for operators: tables, leases, logs of outputs, recovery, the probe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import commitlog
+from commitlog.cli import main
+from commitlog.clock import SystemClock
+from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.outputs import Output
+from commitlog.tables.open import open_table
+
+
+def run(*words: str) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, list(words), catch_exceptions=False)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    """Return the JSON objects that a command printed, one a line."""
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """The URL of an empty table of leases."""
+    url = f"sqlite://{tmp_path}/leases.db"
+    assert run("table", "create", url).exit_code == 0
+    return url
+
+
+def record(path: str, *, age: float, timeout: int = 20_000, etag: str = "*") -> LeaseRecord:
+    """Return a lease that was written `age` seconds ago by a writer with the default settings."""
+    ttl = int(SystemClock().epoch() - age) + 3600
+    return LeaseRecord(path=path, etag=etag, generation=3, timeout=timeout, ttl=ttl, owner="w1")
+
+
+def write(table: str, *records: LeaseRecord) -> None:
+    """Put lease records into the table."""
+    opened = open_table(table, LEASE_SCHEMA)
+    for each in records:
+        opened.put(each.to_item())
+    opened.close()
+
+
+def test_table_is_created_once(tmp_path: Path) -> None:
+    """Creating a table that is there and fits is no error, and says so."""
+    url = f"sqlite://{tmp_path}/t.db"
+    assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": True}]
+    assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": False}]
+    assert "was there" in run("table", "create", url).stdout
+
+
+def test_table_info_shows_keys(table: str) -> None:
+    """The keys, TTL attribute and format of a table can be read by people and scripts."""
+    [info] = lines(run("table", "info", table, "--json"))
+    keys = {"url", "hash_key", "range_key", "ttl_attribute", "format", "created", "item_count"}
+    assert set(info) == keys
+    assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("path", "etag", "ttl")
+    assert "hash key" in run("table", "info", table).stdout
+
+
+def test_missing_table_says_how_to_make_it(tmp_path: Path) -> None:
+    """A table that is not there is a failure whose message names the command that makes one."""
+    done = run("table", "info", f"sqlite://{tmp_path}/none.db")
+    assert done.exit_code == 1
+    assert "commitlog table create" in done.stderr
+
+
+def test_locks_shows_what_is_not_released(table: str) -> None:
+    """Held and overdue leases are shown, released ones only when asked for."""
+    write(table, record("a", age=5), record("b", age=50, etag='"e"'), record("c", age=5, timeout=0))
+    shown = {row["path"]: row for row in lines(run("locks", table, "--json"))}
+    assert set(shown) == {"a", "b"}
+    assert (shown["a"]["state"], shown["b"]["state"]) == ("held", "overdue")
+    assert shown["b"]["etag"] == '"e"'
+    assert shown["a"]["owner"] == "w1"
+    everything = {row["path"]: row for row in lines(run("locks", table, "--all", "--json"))}
+    assert everything["c"]["state"] == "released"
+    assert everything["c"]["reclaimable_within"] == 0
+
+
+def test_locks_derives_age_and_wait(table: str) -> None:
+    """Age comes from ttl and the TTL setting, the longest wait from timeout and skew rate."""
+    write(table, record("a", age=5))
+    [row] = lines(run("locks", table, "--json"))
+    assert row["age"] == pytest.approx(5, abs=2)
+    assert row["reclaimable_within"] == 60
+    [row] = lines(run("locks", table, "--json", "--ttl", "3500", "--skew-rate", "2"))
+    assert row["age"] == pytest.approx(-95, abs=2)
+    assert row["reclaimable_within"] == 40
+
+
+def test_locks_for_people(table: str) -> None:
+    """The table for people says who, how old, and within which time; an empty one prints nothing."""
+    assert run("locks", table).stdout == ""
+    write(table, record("dir/a", age=5), record("other", age=5))
+    shown = run("locks", table, "--prefix", "dir/").stdout
+    assert "dir/a" in shown and "within 1 min 0 s" in shown and "w1" in shown
+    assert "other" not in shown
+
+
+def test_locks_survives_a_corrupt_record(table: str) -> None:
+    """A record that cannot be read is reported on stderr; the others are shown; the status is 1."""
+    write(table, record("a", age=5))
+    open_table(table, LEASE_SCHEMA).put({"path": "x", "etag": "*", "generation": "seven"})
+    done = run("locks", table, "--json")
+    assert done.exit_code == 1
+    assert "'x'" in done.stderr
+    assert json.loads(done.stdout)["path"] == "a"
+
+
+def test_locks_shows_records_of_other_clients(table: str) -> None:
+    """A record without an owner, as object_store writes it, is shown with owner null."""
+    item = {**record("a", age=5).to_item()}
+    del item["owner"]
+    open_table(table, LEASE_SCHEMA).put(item)
+    [row] = lines(run("locks", table, "--json"))
+    assert row["owner"] is None
+    assert "unknown" in run("locks", table).stdout
+
+
+# -- outputs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    """A local output with one committed job, and one that died after it had staged a file."""
+    url = f"{tmp_path}/out"
+    output = Output(commitlog.connect(url))
+    job = output.begin("daily")
+    output.commit(job, [output.stage(job, job.file_name(0, suffix=".txt"), b"12345", rows=2)])
+    dead = output.begin("dead")
+    output.stage(dead, dead.file_name(0, suffix=".txt"), b"never")
+    return url
+
+
+def test_log_shows_commits(out: str) -> None:
+    """The log has a line for each commit, with its job, files, rows and bytes."""
+    [row] = lines(run("log", out, "--json"))
+    keys = {"version", "kind", "time", "job", "attempt", "mode", "files", "rows", "bytes"}
+    assert set(row) == keys
+    assert (row["version"], row["kind"], row["job"]) == (1, "commit", "daily")
+    assert (row["files"], row["rows"], row["bytes"]) == (1, 2, 5)
+    assert "daily" in run("log", out).stdout
+    assert run("log", out, "--after", "1").stdout == ""
+
+
+def test_log_lists_files(out: str) -> None:
+    """With --files, each file that was committed is named, as it is on disk."""
+    [name] = run("log", out, "--files").stdout.split()
+    assert Path(out, name).read_bytes() == b"12345"
+    [row] = lines(run("log", out, "--files", "--json"))
+    assert set(row) == {"version", "job", "path", "size", "rows", "partition"}
+
+
+def test_log_of_a_directory_inside_a_store(tmp_path: Path) -> None:
+    """An output below the root of a larger local store is found there."""
+    store = commitlog.connect(str(tmp_path))
+    store.put("x", b"")
+    output = Output(store, "deep/out")
+    job = output.begin("daily")
+    output.commit(job, [output.stage(job, job.file_name(0), b"1")])
+    [row] = lines(run("log", f"{tmp_path}/deep/out", "--json"))
+    assert row["job"] == "daily"
+
+
+def test_recover_leaves_the_living_alone(out: str) -> None:
+    """A job that was active a moment ago is not taken for dead by default."""
+    [report] = lines(run("recover", out, "--json"))
+    assert report["aborted"] == {}
+    assert len(report["live"]) == 1
+    assert "left alone" in run("recover", out).stdout
+
+
+def test_recover_rules_out_the_dead(out: str) -> None:
+    """A job that is older than asked for is ruled out, its upload dropped, and the log says so."""
+    [report] = lines(run("recover", out, "--older-than", "0s", "--json"))
+    assert set(report) == {"completed", "aborted", "uploads", "live"}
+    assert (len(report["aborted"]), report["uploads"], report["live"]) == (1, 1, [])
+    assert [row["kind"] for row in lines(run("log", out, "--json"))] == ["commit", "abort"]
+    assert "ruled out" in run("log", out).stdout
+    assert run("recover", out, "--older-than", "0s").stdout == "nothing to recover\n"
+
+
+def test_durations_are_checked(out: str) -> None:
+    """What is no duration is wrong usage."""
+    assert run("recover", out, "--older-than", "soon").exit_code == 2
+
+
+# -- probe ---------------------------------------------------------------------------------------------
+
+
+def test_probe_of_a_local_directory(tmp_path: Path) -> None:
+    """A local directory is seen to enforce all conditions, and is left as empty as it was."""
+    only = ("--only", "put-if-absent", "--only", "delete-if-match")
+    rows = lines(run("probe", str(tmp_path), "--json", *only))
+    assert {row["kind"] for row in rows} == {"put-if-absent", "delete-if-match"}
+    assert all(set(row) == {"url", "kind", "check", "expected", "got", "ok", "proven"} for row in rows)
+    assert all(row["ok"] and row["proven"] for row in rows)
+    assert "proven" in run("probe", str(tmp_path), *only).stdout
+    assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]
