@@ -7,17 +7,21 @@ Imports botocore, and of the project errors and urls.
 
 from __future__ import annotations
 
+import io
 import os
-import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import botocore.session
 from attrs import field, frozen, validators
+from botocore import UNSIGNED
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from botocore.utils import get_environ_proxies
+from urllib3 import HTTPResponse
 
 from commitlog.errors import AccessDenied, CommitError, ConfigurationError
 from commitlog.urls import Url, check_endpoint
@@ -109,14 +113,13 @@ def _open(profile: str | None) -> Any:
 
 
 class AwsSession:
-    """One set of options, resolved. Thread-safe.
+    """One set of options, resolved. Of its methods `credentials` alone is thread-safe.
 
-    Raises `ConfigurationError` if the profile is unknown, or if nothing says which region is meant.
+    Raises `ConfigurationError` if the profile is unknown.
     """
 
     def __init__(self, options: AwsOptions) -> None:
         self.options = options
-        self._lock = threading.Lock()
         self._botocore = _open(options.profile)
         if options.access_key_id is not None:
             self._botocore.set_credentials(
@@ -147,34 +150,26 @@ class AwsSession:
             raise AccessDenied(f"AWS credentials could not be obtained: {error}") from error
         return current
 
-    def client(self, service: str, **config: Any) -> Any:
-        """Return a botocore client of `service` that never retries by itself.
-
-        For calls that are neither hot nor mutations of data: its errors are botocore's own.
-        """
-        return self._client(service, {}, **config)
-
     def endpoint(self, service: str, *, bucket: str | None = None) -> str:
         """Return the URL under which `service`, or a bucket of it, is reached, no slash at its end.
 
-        botocore decides: partitions, dual stack, FIPS, virtual addressing.
+        botocore decides: partitions, dual stack, FIPS, virtual addressing. Nothing is sent. Raises
+        `ConfigurationError` if AWS itself is meant and nothing says which region.
         """
-        # Finding a place takes no credentials, and must not fail for want of them.
-        nobody = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
         try:
-            client = self._client(service, nobody, signature_version="s3v4" if bucket else None)
+            client = self._client(service)
             url: str = client.meta.endpoint_url
             if not self._region_given and "amazonaws." in (urlsplit(url).hostname or ""):
                 raise ConfigurationError(
                     "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
                 )
             if bucket is not None:
-                url = client.generate_presigned_url("head_bucket", Params={"Bucket": bucket})
+                url = _where_a_request_goes(client, bucket)
+        except CommitError:
+            raise
         except (BotoCoreError, ValueError) as error:
-            if isinstance(error, CommitError):
-                raise
             raise ConfigurationError(f"AWS configuration: {error}") from error
-        return url.partition("?")[0].rstrip("/")
+        return url.rstrip("/")
 
     def verify(self) -> bool | str:
         """Return what TLS certificates are checked against: True, False or the path of a CA bundle."""
@@ -188,21 +183,31 @@ class AwsSession:
         proxies: Mapping[str, str] = get_environ_proxies(url)
         return proxies.get(urlsplit(url).scheme)
 
-    def _client(self, service: str, keywords: Mapping[str, str], **config: Any) -> Any:
-        options = self.options
-        if options.addressing_style != "auto":
-            config["s3"] = {"addressing_style": options.addressing_style}
-        with self._lock:  # botocore: sessions are not thread-safe, clients are
-            return self._botocore.create_client(
-                service,
-                region_name=self.region,
-                endpoint_url=options.endpoint_url,
-                verify=self.verify(),
-                config=Config(
-                    connect_timeout=options.connect_timeout,
-                    read_timeout=options.read_timeout,
-                    retries={"total_max_attempts": 1},
-                    **config,
-                ),
-                **keywords,
-            )
+    def _client(self, service: str) -> Any:
+        # Finding a place takes no credentials, and must not fail for want of them.
+        config: dict[str, Any] = {"signature_version": UNSIGNED}
+        if self.options.addressing_style != "auto":
+            config["s3"] = {"addressing_style": self.options.addressing_style}
+        return self._botocore.create_client(
+            service,
+            region_name=self.region,
+            endpoint_url=self.options.endpoint_url,
+            config=Config(**config),
+        )
+
+
+def _where_a_request_goes(client: Any, bucket: str) -> str:
+    """Return the URL of a HeadBucket, caught on its way out.
+
+    A presigned URL would be easier to have, but names the host of another region.
+    """
+    seen: list[str] = []
+
+    def catch(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        seen.append(request.url)
+        nothing = HTTPResponse(io.BytesIO(), preload_content=False)
+        return AWSResponse(request.url, 200, HTTPHeaders(), nothing)
+
+    client.meta.events.register("before-send.s3.HeadBucket", catch)
+    client.head_bucket(Bucket=bucket)
+    return seen[0]

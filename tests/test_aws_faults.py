@@ -1,0 +1,53 @@
+"""What error codes say of the request."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlog.aws import common_fault, first_line
+from commitlog.errors import (
+    AccessDenied,
+    CommitError,
+    ConfigurationError,
+    NotSupported,
+    OutcomeUnknown,
+    Unavailable,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (403, "AccessDenied", AccessDenied),
+        (400, "ExpiredToken", AccessDenied),
+        (400, "UnrecognizedClientException", AccessDenied),
+        (403, "RequestTimeTooSkewed", AccessDenied),
+        (403, "", AccessDenied),
+        (503, "SlowDown", Unavailable),
+        (400, "ProvisionedThroughputExceededException", Unavailable),
+        (429, "", Unavailable),
+        (307, "TemporaryRedirect", Unavailable),
+        (301, "PermanentRedirect", ConfigurationError),
+        (400, "AuthorizationHeaderMalformed", ConfigurationError),
+        (501, "NotImplemented", NotSupported),
+        (405, "", NotSupported),
+        (503, "ServiceUnavailable", OutcomeUnknown),
+        (500, "InternalError", OutcomeUnknown),
+        (200, "InternalError", OutcomeUnknown),
+        (502, "", OutcomeUnknown),
+        (400, "InvalidArgument", CommitError),
+        (403, "SomethingElse", CommitError),
+    ],
+)
+def test_a_code_says_whether_anything_happened(status: int, code: str, kind: type[CommitError]) -> None:
+    """A refusal proves that nothing did; a server's own trouble proves nothing."""
+    error = common_fault("PUT of 'a'", status, code, "why")
+    assert type(error) is kind
+    assert all(part in str(error) for part in ("PUT of 'a'", str(status), code, "why"))
+
+
+def test_only_the_first_line_of_a_message_is_shown() -> None:
+    """Services repeat the signed request, and with it the session token, below their first line."""
+    message = "The signature does not match.\n\nThe Canonical String was\nx-amz-security-token:hush"
+    assert first_line(message) == "The signature does not match"
+    assert "hush" not in str(common_fault("PutItem", 400, "InvalidSignatureException", message))

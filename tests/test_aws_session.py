@@ -1,0 +1,187 @@
+"""Options, credentials and places, as botocore resolves them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import botocore.credentials
+import pytest
+from botocore.exceptions import CredentialRetrievalError
+
+from commitlog.aws import AwsOptions, AwsSession
+from commitlog.errors import AccessDenied, ConfigurationError
+from commitlog.urls import parse_store_url, parse_table_url
+
+KEYS = {"access_key_id": "AKIA", "secret_access_key": "hush"}
+
+
+def test_a_url_says_everything() -> None:
+    """All options of a URL's query arrive, `verify` as what it means."""
+    url = parse_store_url(
+        "s3://bucket?endpoint_url=https://host:1&region=eu-west-1&profile=p&addressing_style=path"
+        "&verify=false&access_key_id=AKIA&secret_access_key=hush&session_token=word"
+    )
+    assert AwsOptions.from_url(url) == AwsOptions(
+        endpoint_url="https://host:1",
+        region="eu-west-1",
+        profile="p",
+        addressing_style="path",
+        verify=False,
+        session_token="word",
+        **KEYS,
+    )
+    assert AwsOptions.from_url(parse_table_url("dynamodb://table")) == AwsOptions()
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither key nor token is in the repr."""
+    shown = repr(AwsOptions(session_token="word", **KEYS))
+    assert not any(secret in shown for secret in ("AKIA", "hush", "word"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"access_key_id": "AKIA"},
+        {"secret_access_key": "hush"},
+        {"session_token": "word"},
+        {"addressing_style": "dns"},
+        {"endpoint_url": "ftp://host"},
+        {"endpoint_url": "http://user:password@host"},
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
+    """Half a pair of keys, or an endpoint that is none, is found before anything is sent."""
+    with pytest.raises(ConfigurationError):
+        AwsOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "options", "url"),
+    [
+        ("bucket", {"region": "eu-west-1"}, "https://bucket.s3.eu-west-1.amazonaws.com"),
+        ("bucket", {"region": "cn-north-1"}, "https://bucket.s3.cn-north-1.amazonaws.com.cn"),
+        ("a.bucket", {"region": "eu-west-1"}, "https://s3.eu-west-1.amazonaws.com/a.bucket"),
+        (
+            "bucket",
+            {"region": "eu-west-1", "addressing_style": "path"},
+            "https://s3.eu-west-1.amazonaws.com/bucket",
+        ),
+        ("bucket", {"endpoint_url": "http://127.0.0.1:9"}, "http://127.0.0.1:9/bucket"),
+        ("bucket", {"endpoint_url": "http://host:9/base/"}, "http://host:9/base/bucket"),
+        (
+            "bucket",
+            {"endpoint_url": "http://host:9", "addressing_style": "virtual"},
+            "http://bucket.host:9",
+        ),
+    ],
+    ids=str,
+)
+def test_a_bucket_is_where_botocore_says(bucket: str, options: dict[str, str], url: str) -> None:
+    """Partition, addressing style and endpoint decide; no credentials are needed for it."""
+    session = AwsSession(AwsOptions(**options))  # type: ignore[arg-type]
+    assert session.endpoint("s3", bucket=bucket) == url
+
+
+def test_a_table_is_where_botocore_says() -> None:
+    """A service without buckets has one place for each region."""
+    session = AwsSession(AwsOptions(region="eu-west-1"))
+    assert session.endpoint("dynamodb") == "https://dynamodb.eu-west-1.amazonaws.com"
+
+
+def test_aws_itself_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a region the error says what to set; a server of one's own needs none."""
+    for service in ("s3", "dynamodb"):
+        with pytest.raises(ConfigurationError, match="AWS_DEFAULT_REGION"):
+            AwsSession(AwsOptions()).endpoint(service)
+    own = AwsSession(AwsOptions(endpoint_url="http://host"))
+    assert (own.endpoint("s3"), own.region) == ("http://host", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert AwsSession(AwsOptions()).region == "eu-west-1"
+
+
+def test_an_endpoint_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What botocore reads from its environment needs no option of ours."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://host:9")
+    assert AwsSession(AwsOptions()).endpoint("s3", bucket="bucket") == "http://host:9/bucket"
+
+
+def test_a_profile_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Region, keys and CA bundle of a profile are used; one that is not there is an error."""
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile p]\nregion = eu-west-3\naws_access_key_id = AKIB\naws_secret_access_key = psst\n"
+        "ca_bundle = /bundle.pem\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    session = AwsSession(AwsOptions(profile="p"))
+    assert (session.region, session.verify()) == ("eu-west-3", "/bundle.pem")
+    assert (session.credentials().access_key, session.credentials().secret_key) == ("AKIB", "psst")
+    with pytest.raises(ConfigurationError, match="no-such"):
+        AwsSession(AwsOptions(profile="no-such"))
+
+
+def test_options_come_before_what_is_found() -> None:
+    """Keys that were given are used, token included."""
+    credentials = AwsSession(AwsOptions(session_token="word", **KEYS)).credentials()
+    assert (credentials.access_key, credentials.secret_key, credentials.token) == (
+        "AKIA",
+        "hush",
+        "word",
+    )
+
+
+def test_missing_credentials_are_missed_when_they_are_needed() -> None:
+    """A session can be made without; using it says what to set."""
+    session = AwsSession(AwsOptions(region="eu-west-1"))
+    with pytest.raises(ConfigurationError, match="AWS_ACCESS_KEY_ID"):
+        session.credentials()
+
+
+def test_credentials_that_cannot_be_refreshed_are_denied_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role that gives no credentials is no configuration error: the same call may work later."""
+
+    def fail(_self: object) -> None:
+        raise CredentialRetrievalError(provider="role", error_msg="no")
+
+    monkeypatch.setattr(botocore.credentials.Credentials, "get_frozen_credentials", fail)
+    with pytest.raises(AccessDenied, match="role"):
+        AwsSession(AwsOptions(**KEYS)).credentials()
+
+
+@pytest.mark.parametrize(
+    ("option", "environment", "expected"),
+    [
+        (True, {}, True),
+        (False, {"AWS_CA_BUNDLE": "/a"}, False),
+        ("/own", {"AWS_CA_BUNDLE": "/a"}, "/own"),
+        (True, {"AWS_CA_BUNDLE": "/a", "REQUESTS_CA_BUNDLE": "/r"}, "/a"),
+        (True, {"REQUESTS_CA_BUNDLE": "/r"}, "/r"),
+    ],
+    ids=str,
+)
+def test_certificates_are_checked_as_botocore_would(
+    monkeypatch: pytest.MonkeyPatch,
+    option: bool | str,
+    environment: dict[str, str],
+    expected: bool | str,
+) -> None:
+    """The option comes first, then AWS_CA_BUNDLE, then REQUESTS_CA_BUNDLE."""
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert AwsSession(AwsOptions(verify=option)).verify() == expected
+
+
+def test_the_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy is for the scheme it is set for, and not for hosts that are excepted."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    session = AwsSession(AwsOptions())
+    assert session.proxy("https://host") == "http://proxy:1"
+    assert session.proxy("http://host") is None
+    assert session.proxy("https://127.0.0.1:9000") is None
