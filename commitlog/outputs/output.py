@@ -140,7 +140,8 @@ class Output:
             AlreadyExists: the mode is ``error``, and there is data of other jobs.
         """
         attempt = self._tag + self._ids()[:24]
-        job = Job(job_id=job_id or attempt, attempt=attempt, mode=mode, schema=schema)
+        name = attempt if job_id is None else job_id
+        job = Job(job_id=name, attempt=attempt, mode=mode, schema=schema)
         # A job id made just now is in no record, so those that are known to be complete tell nothing
         # new, except that the output is not empty.
         base = self._publisher.watermark() if job_id is None else 0
@@ -194,7 +195,9 @@ class Output:
             files: the uploads to be published; what else the attempt staged is dropped. May be empty.
 
         Raises:
-            ConfigurationError: a file is not this job's, or two have one path. Nothing was sent.
+            ConfigurationError: two files have one path, or an earlier call for the same attempt named
+                other files. Nothing was added by this call.
+            InvalidPath: a file is not this job's. Nothing was sent.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
             AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
@@ -211,11 +214,12 @@ class Output:
         if record is None:
             self._prepare(pending)
             record = self._log.commit(job, pending.data_files(), after=end)
-            self._publisher.complete(record, pending)
-        else:
-            self._publisher.complete(record)
+        if record.files != pending.data_files():
+            raise _other_files(pending)
+        self._publisher.publish(record, pending)
         # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
         try:
+            self._publisher.forget(record)
             self._publisher.roll_forward(until=record.version)
             self._publisher.drop(self._publisher.uploads(job.attempt))
         except CommitError as error:
@@ -331,10 +335,14 @@ class Output:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
             if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
-                raise ConfigurationError(
-                    f"attempt {pending.attempt} of job {pending.job_id!r} is being committed with other"
-                    " files; begin another attempt"
-                ) from None
+                raise _other_files(pending) from None
+
+
+def _other_files(pending: PendingJob) -> ConfigurationError:
+    return ConfigurationError(
+        f"attempt {pending.attempt} of job {pending.job_id!r} was committed with other files, or is about"
+        " to be; nothing was added by this call. Begin another attempt"
+    )
 
 
 def _check_files(job: Job, pending: PendingJob) -> None:

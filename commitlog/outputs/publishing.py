@@ -84,20 +84,27 @@ class Publisher:
         success, _ = self._success()
         return 0 if success is None else success.version
 
-    def complete(self, record: CommitRecord, pending: PendingJob | None = None) -> bool:
-        """Make every file of `record` visible, then drop its pending entry.
+    def complete(self, record: CommitRecord) -> bool:
+        """Make every file of `record` visible; return False if that had been done before.
 
-        Returns False if that had been done before. Raises `PublishIncomplete`.
-
-        Args:
-            record: a committed job.
-            pending: its pending entry, if the caller has it at hand.
+        Raises `PublishIncomplete`.
         """
-        if pending is None:
-            try:
-                pending = PendingJob.from_document(self._pending.get(record.attempt))
-            except NotFound:
-                return False
+        try:
+            pending = PendingJob.from_document(self._pending.get(record.attempt))
+        except NotFound:
+            return False
+        # An entry that names other files was left by a call that came after all this was done.
+        todo = pending.data_files() == record.files
+        if todo:
+            self.publish(record, pending)
+        self.forget(record)
+        return todo
+
+    def publish(self, record: CommitRecord, pending: PendingJob) -> None:
+        """Make every file of `record` visible, of which `pending` is the entry.
+
+        Raises `PublishIncomplete`.
+        """
         errors = self._each(self._publish, pending.uploads(self._root))
         if errors:
             raise PublishIncomplete(
@@ -107,8 +114,10 @@ class Publisher:
                 job_id=record.job_id,
                 version=record.version,
             ) from errors[0]
-        self._pending.remove(record.attempt)
-        return True
+
+    def forget(self, record: CommitRecord) -> None:
+        """Remove the pending entry of `record`, all of whose files were seen published."""
+        self._persist(partial(self._pending.remove, record.attempt))
 
     def roll_forward(self, until: int | None = None) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
