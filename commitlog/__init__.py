@@ -7,43 +7,23 @@ Did my write, my job or my rename happen: yes, no, or (rarely, and said out loud
 >>> store.put_if_absent("a", b"first").path
 'a'
 
-Names are imported when they are first used, so importing the package costs nothing, and neither boto3
-nor Spark is needed before an URL or a call asks for it.
+Importing the package imports no client of any service, and neither Spark nor Arrow: those come with
+the URL, or the call, that asks for them.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
 from commitlog import errors
+from commitlog.commit import ConditionalStore, DynamoCommit, LeaseSettings, SqliteCommit, Verdict
+from commitlog.connect import connect
 from commitlog.errors import *  # noqa: F403 - the whole tree is public
-
-if TYPE_CHECKING:
-    from commitlog.commit import ConditionalStore, DynamoCommit, SqliteCommit, Verdict, connect
-    from commitlog.oplog import OperationLog
-    from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
-
-    __version__: str
-
-_HOMES = {
-    "ConditionalStore": "commitlog.commit",
-    "DynamoCommit": "commitlog.commit",
-    "ObjectData": "commitlog.stores.api",
-    "ObjectInfo": "commitlog.stores.api",
-    "OperationLog": "commitlog.oplog",
-    "Page": "commitlog.stores.api",
-    "PutResult": "commitlog.stores.api",
-    "SqliteCommit": "commitlog.commit",
-    "Staged": "commitlog.stores.api",
-    "StagedInfo": "commitlog.stores.api",
-    "Verdict": "commitlog.commit",
-    "connect": "commitlog.commit",
-}
+from commitlog.oplog import OperationLog
+from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
 
 __all__ = [
     "ConditionalStore",
     "DynamoCommit",
+    "LeaseSettings",
     "ObjectData",
     "ObjectInfo",
     "OperationLog",
@@ -58,16 +38,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "__version__":
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # reading it takes longer than all of the above
         from importlib.metadata import version
 
         return version("commitlog-store")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'commitlog' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    raise AttributeError(f"module 'commitlog' has no attribute {name!r}")

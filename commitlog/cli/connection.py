@@ -14,7 +14,8 @@ import click
 from attrs import evolve, fields, frozen
 
 from commitlog.cli.places import Place, refuse_secrets, split, split_directory
-from commitlog.commit import ConditionalStore, connect
+from commitlog.commit import ConditionalStore
+from commitlog.connect import connect
 from commitlog.urls import Url, parse_table_url
 
 __all__ = ["Connection", "object_options", "store_options", "table_options"]

@@ -1,7 +1,6 @@
-"""One object, all or nothing: `connect` and `ConditionalStore`."""
+"""One object, all or nothing: `ConditionalStore`."""
 
 from commitlog.commit.conditional import ConditionalStore
-from commitlog.commit.open import connect
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
 from commitlog.commit.verdict import Verdict
 
@@ -11,5 +10,4 @@ __all__ = [
     "LeaseSettings",
     "SqliteCommit",
     "Verdict",
-    "connect",
 ]

@@ -6,9 +6,7 @@ Imports the ground floor, the ports, and its siblings.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import chain
 from types import MappingProxyType, TracebackType
@@ -19,7 +17,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.commit.leased import LeaseCommitter
 from commitlog.commit.mutation import Mutation, contradiction, holds, quoted
 from commitlog.commit.native import NativeCommitter
-from commitlog.commit.probe import RACERS, Mapper
+from commitlog.commit.probe import Mapper
 from commitlog.commit.settings import LeaseSettings
 from commitlog.commit.strategy import Evidence, Strategy
 from commitlog.commit.verdict import Kind, Verdict
@@ -42,6 +40,7 @@ from commitlog.stores.api import (
     chunks,
 )
 from commitlog.tables.api import Table
+from commitlog.words import random_word
 
 __all__ = ["ConditionalStore", "Mode"]
 
@@ -54,10 +53,6 @@ STAGE_ABOVE = 8 * 1024 * 1024
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
-
-
-def _threads() -> AbstractContextManager[Mapper]:
-    return ThreadPoolExecutor(RACERS)
 
 
 class ConditionalStore:
@@ -74,7 +69,8 @@ class ConditionalStore:
         clock: own clock.
         backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
         words: makes a word that nobody else ever makes: nonces and lease owners.
-        executor: opens what a probe runs its races on.
+        executor: opens what a probe runs its races on. Without one a server's conditions are never taken
+            for proven; `commitlog.connect` gives one.
         finish: takes the releases of leases, see `LeaseCommitter`.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
@@ -107,8 +103,8 @@ class ConditionalStore:
         verdict: Verdict | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
-        words: Callable[[], str] = lambda: uuid.uuid4().hex,
-        executor: Callable[[], AbstractContextManager[Mapper]] = _threads,
+        words: Callable[[], str] = random_word,
+        executor: Callable[[], AbstractContextManager[Mapper]] | None = None,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
     ) -> None:
         if mode not in ("auto", "native", "lease"):

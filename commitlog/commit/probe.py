@@ -6,7 +6,6 @@ Imports the ground floor, the `ObjectStore` port and its siblings.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -34,6 +33,7 @@ from commitlog.stores.api import (
     ObjectStore,
     Operation,
 )
+from commitlog.words import random_word
 
 __all__ = ["PREFIX", "RACERS", "Mapper", "probe"]
 
@@ -70,7 +70,7 @@ def probe(
     *,
     kinds: Iterable[Kind] = tuple(Kind),
     executor: Mapper | None = None,
-    words: Callable[[], str] = lambda: uuid.uuid4().hex,
+    words: Callable[[], str] = random_word,
 ) -> Verdict:
     """Try out what the store does with conditions and with expired requests.
 

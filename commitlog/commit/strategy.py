@@ -6,7 +6,7 @@ Imports the ground floor, the `ObjectStore` port and its siblings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from commitlog.commit.mutation import Committer
 from commitlog.commit.probe import Mapper, probe
@@ -23,7 +23,7 @@ class Evidence:
     Args:
         store: the store.
         verdict: what was measured before, or None.
-        executor: opens what races are run on, see `probe`.
+        executor: opens what races are run on, see `probe`; without it nothing is ever proven.
         words: makes words that nobody else ever makes.
     """
 
@@ -32,7 +32,7 @@ class Evidence:
         store: ObjectStore,
         verdict: Verdict | None,
         *,
-        executor: Callable[[], AbstractContextManager[Mapper]],
+        executor: Callable[[], AbstractContextManager[Mapper]] | None,
         words: Callable[[], str],
     ) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Evidence:
         Two threads that ask first at the same time both measure, each on paths of its own.
         """
         if not self.verdict.measured(kind):
-            with self._executor() as executor:
+            with nullcontext() if self._executor is None else self._executor() as executor:
                 found = probe(self._store, kinds=[kind], executor=executor, words=self._words)
             self.verdict = self.verdict.with_rows(found.rows)
         return self.verdict.proves(kind)

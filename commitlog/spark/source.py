@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from commitlog.commit import connect
+from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, NotFound, NotSupported
 from commitlog.outputs import DataFile, Job, Output, Snapshot, StagedFile
 from commitlog.spark.options import ReadOptions, WriteOptions

@@ -1,7 +1,7 @@
 """`connect`: from a URL to a `ConditionalStore`.
 
-The edge of this level: it alone opens stores and tables, and implementations are imported by
-`open_store` and `open_table` only when a URL asks for them.
+The edge above the rules of `commitlog.commit`: it opens stores and tables, and brings the threads.
+Implementations are imported by `open_store` and `open_table` when a URL asks for them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore, Mode
+from commitlog.commit.probe import RACERS
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit, parse_dynamo
 from commitlog.commit.verdict import Verdict
@@ -95,6 +97,7 @@ def connect(
         verdict=verdict,
         clock=clock,
         backoff=backoff,
+        executor=_threads,
         finish=_Later() if remote else _now,
     )
 
@@ -120,6 +123,10 @@ def _leases(
         commit = parse_dynamo(commit)
         shared = {k: v for k, v in place.options.items() if k != "addressing_style"}
     return "lease", parse_table_url(commit.url).with_options({**shared, **commit.options}), commit
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(RACERS, thread_name_prefix="commitlog-probe")
 
 
 def _now(pending: Pending[None]) -> None:
