@@ -52,7 +52,7 @@ from commitlog.tables.rules import (
     token_of_key,
     wrong_schema,
 )
-from commitlog.tables.sqlite_connection import Connection, open_file, translated
+from commitlog.tables.sqlite_connection import Connection, created, open_file, translated
 from commitlog.urls import Url
 
 __all__ = ["SqliteTable"]
@@ -112,10 +112,7 @@ class SqliteTable(Table):
             raise ConfigurationError(
                 f"there is no directory {directory}: create it, or correct {self.url}"
             )
-        with (
-            translated(self._path),
-            closing(open_file(self._path, "rwc", busy_timeout=self._busy_timeout)) as connection,
-        ):
+        with created(self._path, busy_timeout=self._busy_timeout) as connection:
             self._use_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
             if _tables(connection):
@@ -330,6 +327,8 @@ def _encode(item: Item) -> str:
 def _decode(text: str) -> dict[str, Value]:
     try:
         wire = json.loads(text)
+        if not isinstance(wire, dict):
+            raise ValueError("not an object")
     except ValueError as error:
-        raise CorruptRecord(f"a stored item is no JSON: {error}") from error
+        raise CorruptRecord(f"a stored item is no JSON of an item: {error}") from error
     return unmarshal(wire)

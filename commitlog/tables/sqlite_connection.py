@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -27,7 +27,7 @@ from commitlog.errors import (
 )
 from commitlog.tables.rules import table_not_found
 
-__all__ = ["Connection", "open_file", "translated"]
+__all__ = ["Connection", "created", "open_file", "translated"]
 
 
 class Connection:
@@ -136,9 +136,24 @@ def open_file(path: str, mode: str, *, busy_timeout: float) -> sqlite3.Connectio
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn errors of SQLite into those of the project. Nothing was committed when they come."""
+    """Turn errors of SQLite into those of the project. Nothing was committed when they come.
+
+    That the file cannot be opened is taken to mean that it is missing, if it is.
+    """
     try:
         yield
+    except sqlite3.Error as error:
+        if _primary(error) == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
+            raise table_not_found(f"sqlite://{quote(path)}") from error
+        raise _meaning(path, error) from error
+
+
+@contextmanager
+def created(path: str, *, busy_timeout: float) -> Iterator[sqlite3.Connection]:
+    """Open `path`, creating it if it is missing; errors of SQLite become those of the project."""
+    try:
+        with closing(open_file(path, "rwc", busy_timeout=busy_timeout)) as connection:
+            yield connection
     except sqlite3.Error as error:
         raise _meaning(path, error) from error
 
@@ -159,8 +174,6 @@ def _meaning(path: str, error: sqlite3.Error) -> CommitError:
     code = _primary(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _busy(path)
-    if code == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
-        return table_not_found(f"sqlite://{quote(path)}")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return AccessDenied(
             f"{path}: {error}. It must be a file that can be written, in a directory that can be written"
