@@ -15,12 +15,16 @@ from attrs import evolve, fields, frozen
 
 from commitlog.cli.places import Place, refuse_secrets, split, split_directory
 from commitlog.commit import ConditionalStore
+from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
+from commitlog.tables.api import Table
+from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_table_url
 
 __all__ = ["Connection", "object_options", "store_options", "table_options"]
 
 R = TypeVar("R")
+C = TypeVar("C", ConditionalStore, Table)
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -54,11 +58,11 @@ class Connection:
         """Return the place of a whole store or output; see `commitlog.cli.places.split_directory`."""
         return split_directory(url, root=self.root)
 
-    def table_url(self, url: str) -> Url:
-        """Return the URL of a table, with these options where it has none of its own."""
+    def leases(self, url: str) -> Table:
+        """Open a table of leases; nothing is sent before it is used."""
         parsed = parse_table_url(url)
         refuse_secrets(parsed)
-        return self._completed(parsed)
+        return _closed_at_end(open_table(self._completed(parsed), LEASE_SCHEMA))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open the store; nothing is sent before it is used.
@@ -68,7 +72,8 @@ class Connection:
         table = None if self.table is None else parse_table_url(self.table)
         if table is not None:
             refuse_secrets(table)
-        return connect(self._completed(store), commit=self.commit, table=table)
+        opened = connect(self._completed(store), commit=self.commit, table=table)
+        return _closed_at_end(opened)
 
     def _completed(self, url: Url) -> Url:
         mine: dict[str, str | None] = {
@@ -81,6 +86,11 @@ class Connection:
         elif url.scheme != "dynamodb":
             return url
         return evolve(url, options=evolve(url, options={}).with_options({**mine, **url.options}).options)
+
+
+def _closed_at_end(opened: C) -> C:
+    click.get_current_context().call_on_close(opened.close)
+    return opened
 
 
 def _option(name: str, help: str, **settings: Any) -> _Decorator:

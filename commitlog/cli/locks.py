@@ -15,10 +15,9 @@ from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exits import Exit, message_of
 from commitlog.cli.show import duration, json_option, print_columns, print_json
 from commitlog.clock import SystemClock
-from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
+from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CorruptRecord
-from commitlog.tables.open import open_table
 
 __all__ = ["Holding", "locks"]
 
@@ -136,7 +135,7 @@ def locks(
         ("PATH", "REPLACES", "GENERATION", "STATE", "OWNER", "AGE", "RECLAIMABLE")
     ]
     status = Exit.DONE
-    for item in open_table(connection.table_url(url), LEASE_SCHEMA).scan():
+    for item in connection.leases(url).scan():
         try:
             record = LeaseRecord.from_item(item)
         except CorruptRecord as error:

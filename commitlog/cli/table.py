@@ -6,8 +6,6 @@ import click
 
 from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.show import json_option, moment, print_columns, print_json
-from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.tables.open import open_table
 
 __all__ = ["table"]
 
@@ -23,12 +21,12 @@ def table() -> None:
 @table_options
 def create(connection: Connection, url: str, json: bool) -> None:
     """Create the table URL with its keys and TTL; do nothing if it is there and fits."""
-    place = connection.table_url(url)
-    created = open_table(place, LEASE_SCHEMA).create()
+    leases = connection.leases(url)
+    created = leases.create()
     if json:
-        print_json({"url": str(place), "created": created})
+        print_json({"url": leases.url, "created": created})
     else:
-        click.echo(f"{place} {'created' if created else 'was there and fits'}")
+        click.echo(f"{leases.url} {'created' if created else 'was there and fits'}")
 
 
 @table.command()
@@ -37,7 +35,7 @@ def create(connection: Connection, url: str, json: bool) -> None:
 @table_options
 def info(connection: Connection, url: str, json: bool) -> None:
     """Show the keys, TTL, format and size of the table URL."""
-    known = open_table(connection.table_url(url), LEASE_SCHEMA).describe()
+    known = connection.leases(url).describe()
     schema = known.schema
     if json:
         print_json(
