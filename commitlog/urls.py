@@ -25,6 +25,8 @@ SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token
 SERVICE_OPTIONS = frozenset({"endpoint_url", "region", "profile", "addressing_style", "verify"})
 
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+# Ours are known without the slashes too: else "s3:bucket?…" would be the name of a directory.
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?):", re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
@@ -58,13 +60,25 @@ class Url:
         return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
 
     def with_options(self, options: Mapping[str, str | None]) -> Url:
-        """Return the URL with `options` in place of its own, where they are not None."""
+        """Return the URL with `options` in place of its own, where they are not None.
+
+        Raises `ConfigurationError` for an option that no service has.
+        """
         given = {name: value for name, value in options.items() if value is not None}
+        _only(given, SERVICE_OPTIONS | SECRET_OPTIONS, self.scheme)
+        if "endpoint_url" in given:
+            check_endpoint(given["endpoint_url"])
         return evolve(self, options={**self.options, **given})
 
 
 def parse_store_url(url: str) -> Url:
     """Parse ``s3://bucket/prefix``, ``file:///dir``, ``memory://name`` or the path of a directory.
+
+    ``s3a://`` is taken for ``s3://``, and ``file:/dir``, which Hadoop and Spark write, for ``file:///dir``.
+
+    Raises:
+        ConfigurationError: it is none of these, or has an option that is not known.
+        InvalidPath: no object can be stored under such a prefix.
 
     >>> str(parse_store_url("s3://bucket/a b/?region=eu-west-1&secret_access_key=x"))
     's3://bucket/a%20b?region=eu-west-1'
@@ -74,21 +88,23 @@ def parse_store_url(url: str) -> Url:
     Traceback (most recent call last):
     commitlog.errors.ConfigurationError: store URL 'ftp://…': scheme must be s3, file or memory
     """
-    if "://" not in url:
-        return _directory("file", url)
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a store URL is a str, not {type(url).__name__}")
+    if not _SCHEME.match(url):
+        return _directory("file", os.path.expanduser(_printable("file", url)))
     scheme, rest, options = _split(url, "store")
     if scheme == "file":
         _only(options, frozenset(), "file")
-        return _directory("file", rest)
+        return _absolute("file", rest)
     if scheme not in ("s3", "s3a", "memory"):
         raise ConfigurationError(f"store URL '{scheme}://…': scheme must be s3, file or memory")
     name, _, prefix = rest.partition("/")
-    prefix = prefix.strip("/")
+    prefix = prefix.removesuffix("/")
     if prefix:
         check_prefix(prefix + "/")
     if scheme == "memory":
         _only(options, frozenset(), "memory")
-        return Url(scheme="memory", name=name, prefix=prefix)
+        return Url(scheme="memory", name=_printable("memory", name), prefix=prefix)
     if not _BUCKET.fullmatch(name):
         raise ConfigurationError(f"store URL 's3://{name}': not the name of a bucket")
     _only(options, SERVICE_OPTIONS | SECRET_OPTIONS, "s3")
@@ -103,14 +119,16 @@ def parse_table_url(url: str) -> Url:
     >>> parse_table_url("sqlite:///data/commits.db").name
     '/data/commits.db'
     """
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a table URL is a str, not {type(url).__name__}")
     scheme, rest, options = _split(url, "table")
     if scheme == "sqlite":
         _only(options, frozenset(), "sqlite")
-        return _directory("sqlite", rest)
+        return _absolute("sqlite", rest)
     name = rest.strip("/")
     if scheme == "memory":
         _only(options, frozenset(), "memory")
-        return Url(scheme="memory", name=name)
+        return Url(scheme="memory", name=_printable("memory", name))
     if scheme not in ("dynamodb", "dynamo"):
         raise ConfigurationError(f"table URL '{scheme}://…': scheme must be dynamodb, sqlite or memory")
     if not _TABLE.fullmatch(name):
@@ -120,32 +138,45 @@ def parse_table_url(url: str) -> Url:
 
 
 def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        raise ConfigurationError(f"{what} URL has no '://'")
-    if "@" in rest.split("/", 1)[0].split("?", 1)[0]:
-        raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
+    found = _SCHEME.match(url)
+    if found is None:
+        raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in 'memory://name'")
+    scheme, rest = found[1].lower(), url[found.end() :]
+    if rest.startswith("//"):
+        rest = rest[2:]
+    elif scheme != "file":
+        raise ConfigurationError(f"{what} URL: write '{scheme}://', with two slashes")
     # urlsplit would cut a key at '#', which is a legal character of a key.
     place, _, query = rest.partition("?")
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        place = unquote(place, errors="strict")
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
-        raise ConfigurationError(f"{what} URL '{scheme}://…': its query is not name=value") from None
+        raise ConfigurationError(
+            f"{what} URL '{scheme}://…': percent-encode UTF-8, and write its query as name=value"
+        ) from None
+    if "@" in place.split("/", 1)[0]:
+        raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
     options = dict(pairs)
     if len(options) != len(pairs):
         raise ConfigurationError(f"{what} URL '{scheme}://…' gives an option twice")
     endpoint = options.get("endpoint_url")
     if endpoint is not None:
         check_endpoint(endpoint)
-    return scheme.lower(), unquote(place), options
+    return scheme, place, options
 
 
 def check_endpoint(endpoint: str) -> str:
     """Return `endpoint` if it is an http or https URL without credentials, query or fragment."""
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(endpoint)
+        right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        right = False
+    # urlsplit drops line ends and tabs without a word
+    if not right or not endpoint.isprintable() or " " in endpoint:
         raise ConfigurationError("endpoint_url must be http://host[:port] or https://host[:port]")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if "@" in parts.netloc or "?" in endpoint or "#" in endpoint:
         raise ConfigurationError("endpoint_url must not bear credentials, a query or a fragment")
     return endpoint
 
@@ -157,9 +188,21 @@ def _only(options: Mapping[str, str], known: frozenset[str], scheme: str) -> Non
         raise ConfigurationError(f"{scheme} URL: unknown option {unknown[0]!r}; known: {allowed}")
 
 
+def _absolute(scheme: str, path: str) -> Url:
+    if not path.startswith("/"):
+        raise ConfigurationError(f"{scheme} URL: write {scheme}:///absolute/path")
+    return _directory(scheme, path)
+
+
 def _directory(scheme: str, path: str) -> Url:
     if not path:
         raise ConfigurationError(f"{scheme} URL: the path is empty")
-    if scheme != "file" and not path.startswith("/"):
-        raise ConfigurationError(f"{scheme} URL: write {scheme}:///absolute/path")
-    return Url(scheme=scheme, name=os.path.abspath(os.path.expanduser(path)))
+    # POSIX lets a path begin with just two slashes mean something else; Linux does not
+    name = "/" + os.path.abspath(_printable(scheme, path)).lstrip("/")
+    return Url(scheme=scheme, name=name)
+
+
+def _printable(scheme: str, name: str) -> str:
+    if any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+        raise ConfigurationError(f"{scheme} URL: the name has control characters or is not Unicode")
+    return name
