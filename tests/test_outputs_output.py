@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from outputs_kit import audit, stage_some, visible
 
-from commitlog.commit import ConditionalStore, connect
+from commitlog.commit import ConditionalStore
 from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.connect import connect
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -37,14 +36,11 @@ from commitlog.errors import (
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries
 from commitlog.paths import join
+from commitlog.words import random_word
 
 __all__ = ["Decision", "Operation", "OperationLog"]
 
 _log = logging.getLogger(__name__)
-
-
-def _random_word() -> str:
-    return secrets.token_hex(8)
 
 
 class Decision(enum.Enum):
@@ -96,7 +92,7 @@ class OperationLog:
         *,
         clock: Clock | None = None,
         settle: float = 86_400.0,
-        ids: Callable[[], str] = _random_word,
+        ids: Callable[[], str] = random_word,
     ) -> None:
         if settle <= 0:
             raise ConfigurationError(f"settle is {settle} seconds; it must be more than 0")

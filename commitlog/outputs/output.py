@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
 from itertools import chain
 
 from attrs import evolve
@@ -41,7 +39,7 @@ from commitlog.errors import (
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import Job, Mode, StagedFile
 from commitlog.outputs.log import CommitLog, already_committed
-from commitlog.outputs.publishing import Publisher
+from commitlog.outputs.publishing import Executor, Publisher
 from commitlog.outputs.records import (
     CommitRecord,
     DataFile,
@@ -53,14 +51,11 @@ from commitlog.outputs.records import (
 from commitlog.outputs.recovery import recover
 from commitlog.paths import check_prefix, join
 from commitlog.stores.api import Body, StageWriter
+from commitlog.words import random_word
 
 __all__ = ["Output"]
 
 _log = logging.getLogger(__name__)
-
-
-def _random_word() -> str:
-    return secrets.token_hex(16)
 
 
 class Output:
@@ -70,7 +65,8 @@ class Output:
         store: where. Its conditional writes carry all guarantees.
         path: the directory, relative to the store's root; "" for the root itself.
         clock: dates the records, and what to wait on between retries. The system clock by default.
-        executor: publishes and drops uploads side by side; not shut down here. None: one by one.
+        executor: publishes and drops uploads side by side, such as a `ThreadPoolExecutor`; not shut
+            down here. None: one by one.
         backoff: how often publishing is retried before it is left to others.
         ids: makes attempts; each call must return a new word of at least 24 hexadecimal digits.
 
@@ -90,7 +86,7 @@ class Output:
         clock: Clock | None = None,
         executor: Executor | None = None,
         backoff: Backoff | None = None,
-        ids: Callable[[], str] = _random_word,
+        ids: Callable[[], str] = random_word,
     ) -> None:
         self.store = store
         self.path = check_prefix(path).rstrip("/")
@@ -340,8 +336,8 @@ class Output:
 
 def _other_files(pending: PendingJob) -> ConfigurationError:
     return ConfigurationError(
-        f"attempt {pending.attempt} of job {pending.job_id!r} was committed with other files, or is about"
-        " to be; nothing was added by this call. Begin another attempt"
+        f"attempt {pending.attempt} of job {pending.job_id!r} was committed with other files, or is"
+        " about to be; nothing was added by this call. Begin another attempt"
     )
 
 

@@ -15,9 +15,8 @@ Imports the ground floor, the operation log's entries, the log and the records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
@@ -41,9 +40,17 @@ from commitlog.outputs.records import CommitRecord, PendingJob, Success, success
 from commitlog.paths import join
 from commitlog.stores.api import Staged, StagedInfo
 
-__all__ = ["Publisher"]
+__all__ = ["Executor", "Publisher"]
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Executor(Protocol):
+    """What runs requests side by side: a `concurrent.futures.Executor`, as far as it is needed here."""
+
+    def map(self, work: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
+        """Call `work` with each of `items`, and yield the results in order."""
 
 
 class Publisher:
