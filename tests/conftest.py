@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +41,17 @@ def _slowness(item: pytest.Item) -> int:
     if item.get_closest_marker("spark"):
         return 2
     return 1 if item.get_closest_marker("servers") else 0
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a thread running. (One that leaves a file open fails by its warning.)"""
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    for thread in left:
+        thread.join(timeout=5)
+    assert not [thread.name for thread in left if thread.is_alive()]
 
 
 @pytest.fixture(scope="session")
