@@ -10,11 +10,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from attrs import asdict, frozen
 
+from commitlog.demo.crash import Death, MortalSource
 from commitlog.demo.inputs import Input
+from commitlog.demo.quiet import quiet_session
+from commitlog.spark import CommitlogDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Task", "commit", "run"]
 
@@ -72,7 +78,7 @@ def run(task: Task, log: IO[bytes]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def commit(spark: Any, task: Task, source: str = "commitlog") -> None:
+def commit(spark: SparkSession, task: Task, source: str = "commitlog") -> None:
     """Clean the rows of `task` and commit them."""
     rows = task.input.read(spark)
     rows = rows.where(task.input.late if task.late else f"({task.input.late}) is not true")
@@ -87,32 +93,18 @@ def commit(spark: Any, task: Task, source: str = "commitlog") -> None:
 def main() -> int:
     """Do the task on stdin; return the exit status."""
     task = Task.from_json(sys.stdin.read())
-    from commitlog.spark import session
-
-    source = "commitlog"
     if task.death is not None:
-        from commitlog.demo.crash import Death, MortalSource
-
         Death(*task.death).arm()
-    spark = session("local[2]", QUIET)
-    if task.death is not None:
-        spark.dataSource.register(MortalSource)
-        source = MortalSource.name()
+    spark = quiet_session()
+    source = CommitlogDataSource if task.death is None else MortalSource
+    spark.dataSource.register(source)
     try:
-        commit(spark, task, source)
+        commit(spark, task, source.name())
     except Exception as error:
         known = _ERROR.search(str(error))
         print(known[1] if known else f"{type(error).__name__}: {error}")
         return 1
     return 0
-
-
-#: Settings of the drivers of the demo.
-QUIET = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
-}
 
 
 if __name__ == "__main__":

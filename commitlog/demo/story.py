@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import evolve
 
-from commitlog.demo.driver import QUIET, Task, commit, run
+from commitlog.demo.driver import Task, commit, run
 from commitlog.demo.inputs import Input
+from commitlog.demo.quiet import quiet_session
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
-from commitlog.spark import session
 from commitlog.spark.options import ReadOptions
 from commitlog.spark.source import open_output
 
@@ -72,8 +71,7 @@ class Story:
             if next(output.records(), None) is not None:
                 raise ConfigurationError(f"{self._url} has a log already: name a new directory")
         expected = self._count()
-        with _stderr_to(self._log):
-            spark = session("local[2]", QUIET)
+        spark = quiet_session(self._log)
         try:
             self._commit(spark)
             self._refuse()
@@ -225,17 +223,3 @@ def _as_text(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     return rows.select(f.to_json(f.struct(*sorted(rows.columns))).alias("row"))
-
-
-@contextmanager
-def _stderr_to(log: IO[bytes]) -> Iterator[None]:
-    """Let processes that are started meanwhile write their diagnostics to `log`, for good."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        os.dup2(log.fileno(), 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)

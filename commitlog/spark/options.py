@@ -1,15 +1,17 @@
 """The options of the data source, checked before anything is touched.
 
-Imports errors, urls, and the names of modes and codecs.
+Imports connect, and the names of modes and codecs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from attrs import field, frozen
 
+from commitlog.commit import ConditionalStore
+from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Mode
 from commitlog.spark.parquet import COMPRESSIONS
@@ -17,18 +19,24 @@ from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
-_SERVICE = SERVICE_OPTIONS | SECRET_OPTIONS
-_TABLE = {f"table.{name}": name for name in sorted(_SERVICE - {"addressing_style"})}
+_SERVICE = sorted(SERVICE_OPTIONS | SECRET_OPTIONS)
+_OF_TABLE = [name for name in _SERVICE if name != "addressing_style"]
 
-# Spark lowers the names of options; the values are how the documentation spells them.
-_READ = {name: name for name in ("path", "commit", "table", *sorted(_SERVICE), *_TABLE)}
-_WRITE = {
-    **_READ,
-    "jobid": "jobId",
-    "ifexists": "ifExists",
-    "compression": "compression",
-    "partitionby": "partitionBy",
-}
+
+def _camel(name: str) -> str:
+    """Return the spelling that the documentation uses.
+
+    Spark's own pattern for what to hide (spark.redaction.regex) matches accessKeyId, not access_key_id.
+
+    >>> _camel("table.access_key_id")
+    'table.accessKeyId'
+    """
+    head, *words = name.split("_")
+    return head + "".join(word.capitalize() for word in words)
+
+
+_READ = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
+_WRITE = (*_READ, "jobId", "ifExists", "compression", "partitionBy")
 
 
 @frozen(kw_only=True)
@@ -39,16 +47,24 @@ class ReadOptions:
         url: of the directory that is the output.
         connection: further arguments of `commitlog.connect`. There may be credentials among them, so
             they are never shown.
+        table: URL of the table that leases are kept in, or None.
+        table_options: what completes that URL; never shown either.
     """
 
     url: str
-    connection: Mapping[str, Any] = field(repr=False)
+    connection: Mapping[str, str] = field(repr=False)
+    table: str | None
+    table_options: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        given = _known(options, _READ)
-        return cls(url=_url(given), connection=_connection(given))
+        return cls(**_place(_Given(options, _READ)))
+
+    def open(self) -> ConditionalStore:
+        """Open the store. Nothing is sent before it is used."""
+        table = self.table and parse_table_url(self.table).with_options(self.table_options)
+        return connect(self.url, table=table, **cast(dict[str, Any], self.connection))
 
 
 @frozen(kw_only=True)
@@ -70,65 +86,67 @@ class WriteOptions(ReadOptions):
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        given = _known(options, _WRITE)
-        names = given.get("partitionby", "").split(",")
+        given = _Given(options, _WRITE)
+        names = (given.get("partitionBy") or "").split(",")
         return cls(
-            url=_url(given),
-            connection=_connection(given),
-            job_id=given.get("jobid"),
-            if_exists=cast(Mode, _choice(given, "ifexists", get_args(Mode))),
-            compression=_choice(given, "compression", tuple(COMPRESSIONS)),
+            **_place(given),
+            job_id=given.get("jobId"),
+            if_exists=cast(Mode, given.choice("ifExists", get_args(Mode))),
+            compression=given.choice("compression", tuple(COMPRESSIONS)),
             partition_by=tuple(name.strip() for name in names if name.strip()),
         )
 
 
-def _known(options: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    given = {name.lower(): value for name, value in options.items()}
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ConfigurationError(
-            f"unknown option {unknown[0]!r}; known: {', '.join(sorted(known.values(), key=str.lower))}"
-        )
-    return given
+class _Given:
+    """Options by their documented names. Spark lowers them, and underscores do not count."""
+
+    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
+        spelled = {name.lower(): name for name in known}
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            documented = spelled.get(name.lower().replace("_", ""))
+            if documented is None:
+                raise ConfigurationError(f"unknown option {name!r}; known: {', '.join(sorted(known))}")
+            self._values[documented] = value
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        value = self._values.get(name, allowed[0]).lower()
+        if value not in allowed:
+            raise ConfigurationError(f"option {name} is {value!r}; known: {', '.join(allowed)}")
+        return value
+
+    def some(self, names: Iterable[str], prefix: str = "") -> dict[str, str]:
+        """Return the values of those of `names` that are given with `prefix`."""
+        values = {name: self._values.get(_camel(prefix + name)) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-def _choice(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    value = given.get(name, allowed[0]).lower()
-    if value not in allowed:
-        raise ConfigurationError(f"option {_WRITE[name]} is {value!r}; known: {', '.join(allowed)}")
-    return value
-
-
-def _url(given: Mapping[str, str]) -> str:
-    url = given.get("path")
+def _place(given: _Given) -> dict[str, Any]:
+    """Return the attributes of `ReadOptions`."""
+    url, table = given.get("path"), given.get("table")
+    of_table = given.some(_OF_TABLE, "table.")
     if not url:
         raise ConfigurationError("no place given: name the output's URL in save(…) or load(…)")
     parsed = parse_store_url(url)
     _without_secrets("path", parsed)
     if parsed.scheme == "memory":
         raise ConfigurationError("a memory:// store is gone with its process, and Spark has many")
-    return url
-
-
-def _connection(given: Mapping[str, str]) -> dict[str, str | Url]:
-    found: dict[str, str | Url] = {
-        name: given[name] for name in ("commit", *sorted(_SERVICE)) if name in given
-    }
-    of_table = {name: given[option] for option, name in _TABLE.items() if option in given}
-    if "table" in given:
-        table = parse_table_url(given["table"])
-        _without_secrets("table", table)
-        found["table"] = table.with_options(of_table)
+    if table is not None:
+        _without_secrets("table", parse_table_url(table))
     elif of_table:
-        raise ConfigurationError(f"options {', '.join(_TABLE)} go with option table, which is missing")
-    return found
+        raise ConfigurationError("options table.… go with option table, which is missing")
+    connection = given.some(["commit", *_SERVICE])
+    return {"url": url, "connection": connection, "table": table, "table_options": of_table}
 
 
 def _without_secrets(option: str, url: Url) -> None:
     # Spark shows the values of these options in plans and in its event log.
     leaked = sorted(SECRET_OPTIONS & set(url.options))
     if leaked:
-        name = leaked[0] if option == "path" else f"{option}.{leaked[0]}"
+        name = _camel(leaked[0] if option == "path" else f"{option}.{leaked[0]}")
         raise ConfigurationError(
             f"the URL of option {option} must not bear {leaked[0]}, for Spark prints it:"
             f" give it as option {name}"

@@ -4,7 +4,7 @@ Spark makes the writer in one process, runs the tasks in others, and commits or 
 What they share is what the writer pickles: the options and the `Job`. Each process opens the output
 anew.
 
-Imports outputs, connect and the rest of this package; pyspark and pyarrow from outside.
+Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, NotFound, NotSupported
 from commitlog.outputs import DataFile, Job, Output, Snapshot, StagedFile
 from commitlog.spark.options import ReadOptions, WriteOptions
@@ -49,7 +48,7 @@ PUBLISHERS = 16
 
 def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
     """Open the output that `options` name. Nothing is sent before it is used."""
-    return Output(connect(options.url, **options.connection), executor=executor)
+    return Output(options.open(), executor=executor)
 
 
 class CommitlogDataSource(DataSource):

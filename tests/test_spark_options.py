@@ -1,0 +1,120 @@
+"""The options of the data source."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from commitlog.errors import ConfigurationError
+from commitlog.spark.options import ReadOptions, WriteOptions
+
+SECRETS = {
+    "accesskeyid": "AKIDHIDDEN",
+    "secretaccesskey": "KEYHIDDEN",
+    "sessiontoken": "TOKENHIDDEN",
+    "table": "dynamodb://commits",
+    "table.secretaccesskey": "TABLEHIDDEN",
+}
+
+
+def test_defaults() -> None:
+    """A URL alone means: append, snappy, no partitions, and a job id of the library's own."""
+    options = WriteOptions.parse({"path": "s3://bucket/out"})
+    assert options == WriteOptions(
+        url="s3://bucket/out",
+        connection={},
+        table=None,
+        table_options={},
+        job_id=None,
+        if_exists="append",
+        compression="snappy",
+        partition_by=(),
+    )
+
+
+def test_names_lowered_and_with_underscores() -> None:
+    """Spark lowers the names of options, and people write them as in Python; both are understood."""
+    options = WriteOptions.parse(
+        {
+            "path": "s3://bucket/out",
+            "jobid": "daily",
+            "if_exists": "ERROR",
+            "Compression": "zstd",
+            "partitionby": "year, month",
+            "endpoint_url": "http://127.0.0.1:1",
+            "accesskeyid": "a",
+        }
+    )
+    assert options.job_id == "daily"
+    assert options.if_exists == "error"
+    assert options.compression == "zstd"
+    assert options.partition_by == ("year", "month")
+    assert options.connection == {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a"}
+
+
+def test_options_of_the_table_go_to_the_table() -> None:
+    """Options table.… complete the URL of the table, so that credentials need not be in a URL."""
+    given = {
+        "path": "s3://bucket/out",
+        "table": "dynamodb://commits?region=eu-west-1",
+        "table.profile": "ops",
+    }
+    options = ReadOptions.parse(given)
+    assert options.table == "dynamodb://commits?region=eu-west-1"
+    assert options.table_options == {"profile": "ops"}
+    assert options.connection == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no place given"),
+        ({"path": "s3://b-1/x", "jobbid": "a"}, "unknown option 'jobbid'; known: .*jobId"),
+        ({"path": "s3://b-1/x", "compression": "lzo"}, "compression is 'lzo'; known: snappy, zstd"),
+        ({"path": "s3://b-1/x", "ifexists": "ignore"}, "ifExists is 'ignore'; known: append, error"),
+        ({"path": "s3://b-1/x", "table.region": "r"}, "go with option table"),
+        ({"path": "memory://x"}, "memory:// store is gone"),
+        ({"path": "ftp://x"}, "scheme must be"),
+    ],
+)
+def test_refusals(given: dict[str, str], message: str) -> None:
+    """What makes no sense is refused with a message that says what would."""
+    with pytest.raises(ConfigurationError, match=message):
+        WriteOptions.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"path": "s3://b-1/x?secret_access_key=HIDDEN"}, "as option secretAccessKey$"),
+        (
+            {"path": "s3://b-1/x", "table": "dynamodb://commits?session_token=HIDDEN"},
+            r"as option table\.sessionToken$",
+        ),
+    ],
+)
+def test_credentials_in_urls_are_refused(given: dict[str, str], message: str) -> None:
+    """Spark prints URLs in plans, so credentials in them are refused, without repeating them."""
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        WriteOptions.parse(given)
+    assert "HIDDEN" not in str(caught.value)
+
+
+def test_reading_takes_no_options_of_writing() -> None:
+    """An option that would do nothing is refused rather than ignored."""
+    with pytest.raises(ConfigurationError, match="unknown option 'jobid'"):
+        ReadOptions.parse({"path": "s3://bucket/out", "jobid": "daily"})
+
+
+def test_credentials_travel_and_are_never_shown() -> None:
+    """Pickled options keep the credentials; neither their text nor that of an error shows them."""
+    options = WriteOptions.parse({"path": "s3://bucket/out", **SECRETS})
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert copy.connection["secret_access_key"] == "KEYHIDDEN"
+    assert copy.table_options["secret_access_key"] == "TABLEHIDDEN"
+    assert "HIDDEN" not in repr(copy)
+    with pytest.raises(ConfigurationError) as caught:
+        WriteOptions.parse({"path": "s3://bucket/out", **SECRETS, "nope": "1"})
+    assert "HIDDEN" not in str(caught.value)
