@@ -197,12 +197,25 @@ def test_durations_are_checked(out: str) -> None:
 # -- probe ---------------------------------------------------------------------------------------------
 
 
+ONLY = ("--only", "put-if-absent", "--only", "delete-if-match")
+
+
 def test_probe_of_a_local_directory(tmp_path: Path) -> None:
     """A local directory is seen to enforce all conditions, and is left as empty as it was."""
-    only = ("--only", "put-if-absent", "--only", "delete-if-match")
-    rows = lines(run("probe", str(tmp_path), "--json", *only))
-    assert {row["kind"] for row in rows} == {"put-if-absent", "delete-if-match"}
-    assert all(set(row) == {"url", "kind", "check", "expected", "got", "ok", "proven"} for row in rows)
-    assert all(row["ok"] and row["proven"] for row in rows)
-    assert "proven" in run("probe", str(tmp_path), *only).stdout
+    [verdict] = lines(run("probe", str(tmp_path), "--json", *ONLY))
+    assert set(verdict) == {"format", "url", "rows", "proven"}
+    assert verdict["proven"] == ["put-if-absent", "delete-if-match"]
+    assert "proven" in run("probe", str(tmp_path), *ONLY).stdout
     assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]
+
+
+def test_kept_verdict_is_taken(tmp_path: Path) -> None:
+    """What probe printed is what --verdict takes; anything else is refused with a message."""
+    kept = tmp_path / "verdict.json"
+    kept.write_text(run("probe", str(tmp_path), "--json", *ONLY).stdout)
+    (tmp_path / "a").write_bytes(b"1")
+    assert run("stat", f"{tmp_path}/a", "--verdict", str(kept)).exit_code == 0
+    kept.write_text("{}")
+    done = run("stat", f"{tmp_path}/a", "--verdict", str(kept))
+    assert done.exit_code == 1
+    assert done.stderr.startswith("commitlog: ")

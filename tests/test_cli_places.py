@@ -57,7 +57,11 @@ def test_nearest_marked_directory_is_the_root(tmp_path: Path) -> None:
     """The root of a local file is the nearest directory above it that holds .commitlog."""
     (tmp_path / ".commitlog").mkdir()
     (tmp_path / "lake" / ".commitlog").mkdir(parents=True)
-    for url in (f"{tmp_path}/lake/dir/key", f"file://{tmp_path}/lake/dir/key"):
+    for url in (
+        f"{tmp_path}/lake/dir/key",
+        f"file://{tmp_path}/lake/dir/key",
+        f"file:{tmp_path}/lake/dir/key",
+    ):
         place = split(url)
         assert (place.store.name, place.path) == (f"{tmp_path}/lake", "dir/key")
 
@@ -100,3 +104,9 @@ def test_listed_directory_may_be_the_root(tmp_path: Path) -> None:
     assert split(f"{tmp_path}", prefix=True).path == ""
     assert split(f"{tmp_path}/dir", prefix=True).path == "dir/"
     assert split(f"{tmp_path}/di", prefix=True).path == "di"
+
+
+def test_undecodable_url_is_refused() -> None:
+    """A percent-encoding that is no UTF-8 is refused, rather than read as another key."""
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        split("s3://bucket/%ff")

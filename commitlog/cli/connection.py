@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
 from attrs import evolve, fields, frozen
 
 from commitlog.cli.places import Place, refuse_secrets, split, split_directory
-from commitlog.commit import ConditionalStore
+from commitlog.commit import ConditionalStore, Verdict
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.tables.api import Table
@@ -39,6 +40,7 @@ class Connection:
         addressing_style: ``path``, ``virtual`` or ``auto``; S3 alone.
         table: URL of the table that leases are kept in.
         commit: strategy, as `commitlog.connect` takes it.
+        verdict: file with what a probe of the store found, as ``commitlog probe --json`` prints it.
         root: root of a local store that nothing has been written to yet.
     """
 
@@ -48,6 +50,7 @@ class Connection:
     addressing_style: str | None = None
     table: str | None = None
     commit: str = "auto"
+    verdict: str | None = None
     root: str | None = None
 
     def place(self, url: str, *, prefix: bool = False) -> Place:
@@ -72,8 +75,10 @@ class Connection:
         table = None if self.table is None else parse_table_url(self.table)
         if table is not None:
             refuse_secrets(table)
-        opened = connect(self._completed(store), commit=self.commit, table=table)
-        return _closed_at_end(opened)
+        verdict = None if self.verdict is None else Verdict.from_json(Path(self.verdict).read_text())
+        return _closed_at_end(
+            connect(self._completed(store), commit=self.commit, table=table, verdict=verdict)
+        )
 
     def _completed(self, url: Url) -> Url:
         mine: dict[str, str | None] = {
@@ -112,6 +117,7 @@ _STORE: tuple[_Decorator, ...] = (
     ),
     _option("table", "Table of leases: dynamodb://NAME or sqlite:///FILE.", metavar="URL"),
     _option("commit", "auto, native, lease or dynamo:TABLE[:TIMEOUT_MS].", default="auto"),
+    _option("verdict", "What the store honours, as probe --json printed it.", metavar="FILE"),
 )
 _OBJECT: tuple[_Decorator, ...] = (
     *_STORE,

@@ -64,14 +64,15 @@ def split(url: str, *, root: str | None = None, prefix: bool = False) -> Place:
     >>> split("s3://bucket", prefix=True).path
     ''
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme.lower() == "file":
-        return _split_local(unquote(rest) if separator else url, root, prefix=prefix)
+    local = _local_path(url)
+    if local is not None:
+        return _split_local(local, root, prefix=prefix)
+    scheme, _, rest = url.partition("://")
     place, mark, query = rest.partition("?")
     name, _, path = place.partition("/")
     store = parse_store_url(f"{scheme}://{name}{mark}{query}")
     refuse_secrets(store)
-    path = unquote(path)
+    path = _decoded(path)
     return Place(store=store, path=check_prefix(path) if prefix else _check_object(path, url))
 
 
@@ -85,8 +86,7 @@ def split_directory(url: str, *, root: str | None = None) -> Place:
     >>> str(place.store), place.path
     ('s3://bucket/out', '')
     """
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme.lower() == "file":
+    if _local_path(url) is not None:
         return split(url, root=root, prefix=True)
     store = parse_store_url(url)
     refuse_secrets(store)
@@ -101,6 +101,20 @@ def refuse_secrets(url: Url) -> None:
             f"the URL gives {secret[0]}: the command line takes credentials from the environment "
             "or a profile only"
         )
+
+
+def _local_path(url: str) -> str | None:
+    """Return the path that a URL of a local file, or just a path, names; None for any other URL."""
+    if url[:5].lower() == "file:":
+        return _decoded(url[5:].removeprefix("//"))
+    return None if "://" in url else url
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise ConfigurationError("the URL has a percent-encoding that is not UTF-8") from None
 
 
 def _check_object(path: str, url: str) -> str:

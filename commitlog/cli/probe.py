@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from json import loads
 
 import click
 
@@ -33,6 +34,9 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     leases: a store that checks no signatures does not enforce it. What is "proven" is done by the store
     itself under --commit auto; everything else needs a table.
 
+    With --json, the verdict is printed as one object. Keep it in a file, and give it to other commands
+    as --verdict FILE, or they measure anew what they depend on.
+
     Scratch objects are written below URL, under .commitlog-probe-…/, and removed again. A race that went
     well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
     """
@@ -41,24 +45,10 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
         wanted = [Kind(kind) for kind in kinds] or list(Kind)
         verdict = measure(store, kinds=wanted, executor=executor)
     if json:
-        _print_json(verdict)
+        proven = [kind.value for kind in Kind if verdict.proves(kind)]
+        print_json({**loads(verdict.to_json()), "proven": proven})
     else:
         _print_table(verdict)
-
-
-def _print_json(verdict: Verdict) -> None:
-    for row in verdict.rows:
-        print_json(
-            {
-                "url": verdict.url,
-                "kind": row.kind.value,
-                "check": row.check,
-                "expected": row.expected,
-                "got": row.got,
-                "ok": row.ok,
-                "proven": verdict.proves(row.kind),
-            }
-        )
 
 
 def _print_table(verdict: Verdict) -> None:

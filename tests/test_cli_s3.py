@@ -1,0 +1,137 @@
+"""The command line against S3 and DynamoDB: environment, endpoints, leases, and no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from attrs import frozen
+from click.testing import CliRunner, Result
+
+from commitlog.cli import main
+from commitlog.testing.servers import Ministack
+
+pytestmark = pytest.mark.servers
+
+
+@frozen
+class Shell:
+    """The command line with a server's credentials in its environment, as an operator has it."""
+
+    server: Ministack
+    bucket: str
+    table: str
+
+    def run(self, *words: str, stdin: bytes = b"") -> Result:
+        """Run a command; whatever it prints, a secret is not in it."""
+        env = {
+            "AWS_ACCESS_KEY_ID": self.server.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.server.secret_access_key,
+            "COMMITLOG_ENDPOINT_URL": self.server.endpoint_url,
+            "COMMITLOG_REGION": self.server.region,
+        }
+        done = CliRunner(env=env).invoke(main, list(words), input=stdin)
+        assert self.server.secret_access_key not in done.output
+        assert "Signature" not in done.output
+        return done
+
+
+@pytest.fixture(scope="module")
+def shell(ministack: Ministack) -> Shell:
+    """A bucket, and a table of leases on the same endpoint."""
+    place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
+    table = f"dynamodb://{ministack.new_table_name()}?{place}"
+    shell = Shell(ministack, f"s3://{ministack.new_bucket()}", table)
+    created = shell.run("table", "create", table)
+    assert created.exit_code == 0, created.output
+    return shell
+
+
+@pytest.mark.parametrize("strategy", ["native", "lease"])
+def test_conditions_hold(shell: Shell, strategy: str) -> None:
+    """Natively and by lease, a second create and a stale update end with status 3."""
+    how = ["--commit", strategy] + (["--table", shell.table] if strategy == "lease" else [])
+    url = f"{shell.bucket}/{strategy}/ü b.bin"
+    body = bytes(range(256))
+    first = shell.run("put", "-", url, "--if-absent", *how, stdin=body)
+    assert first.exit_code == 0, first.output
+    assert shell.run("put", "-", url, "--if-absent", *how, stdin=b"2").exit_code == 3
+    assert shell.run("cat", url).stdout_bytes == body
+    etag = first.stdout.strip()
+    assert shell.run("put", "-", url, "--if-match", etag, *how, stdin=b"3").exit_code == 0
+    assert shell.run("put", "-", url, "--if-match", etag, *how, stdin=b"4").exit_code == 3
+    assert shell.run("cat", url).stdout == "3"
+
+
+def test_leases_are_shown_and_released(shell: Shell) -> None:
+    """A conditional write by lease leaves a released record, named by its whole key."""
+    url = f"{shell.bucket}/dir/seen"
+    put = shell.run("put", "-", url, "--if-absent", "--commit", "lease", "--table", shell.table)
+    assert put.exit_code == 0, put.output
+    rows = [
+        json.loads(line)
+        for line in shell.run("locks", shell.table, "--all", "--json").stdout.split("\n")
+        if line
+    ]
+    assert [row["state"] for row in rows if row["path"] == "dir/seen"] == ["released"]
+    assert "dir/seen" not in shell.run("locks", shell.table).stdout
+
+
+def test_copy_and_move_by_lease(shell: Shell) -> None:
+    """A store that ignores the precondition of a copy is not trusted with it: the lease decides."""
+    how = ["--commit", "lease", "--table", shell.table]
+    assert shell.run("put", "-", f"{shell.bucket}/mv/a", stdin=b"1").exit_code == 0
+    assert shell.run("put", "-", f"{shell.bucket}/mv/b", stdin=b"2").exit_code == 0
+    assert (
+        shell.run("cp", f"{shell.bucket}/mv/a", f"{shell.bucket}/mv/b", "--if-absent", *how).exit_code
+        == 3
+    )
+    assert (
+        shell.run("mv", f"{shell.bucket}/mv/a", f"{shell.bucket}/mv/c", "--if-absent", *how).exit_code
+        == 0
+    )
+    listed = shell.run("ls", f"{shell.bucket}/mv/").stdout.split()
+    assert listed == [f"{shell.bucket}/mv/b", f"{shell.bucket}/mv/c"]
+
+
+def test_probe_tells_what_is_ignored(shell: Shell) -> None:
+    """The probe finds that this server ignores the precondition of a copy, and leaves nothing behind."""
+    done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
+    assert json.loads(done.stdout)["proven"] == []
+    assert shell.run("ls", "-r", f"{shell.bucket}/scratch").stdout == ""
+
+
+def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
+    """What is missing is named, with status 1 and without a traceback."""
+    bucket = shell.run("stat", "s3://no-such-bucket-here/a")
+    assert bucket.exit_code == 1
+    table = shell.run("table", "info", "dynamodb://no-such-table")
+    assert table.exit_code == 1
+    assert "commitlog table create" in table.stderr
+    assert "Traceback" not in bucket.output + table.output
+
+
+def test_unreachable_endpoint_is_a_failure(shell: Shell) -> None:
+    """A service that cannot be reached ends a read with status 1."""
+    done = shell.run("stat", f"{shell.bucket}/a?endpoint_url=http://127.0.0.1:9")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("commitlog: ")
+
+
+def test_debug_output_bears_no_secret(shell: Shell) -> None:
+    """Not even a traceback shows a credential or a signature."""
+    done = shell.run(
+        "--debug",
+        "put",
+        "-",
+        "s3://no-such-bucket-here/a",
+        "--commit",
+        "lease",
+        "--table",
+        shell.table,
+        "--if-absent",
+    )
+    assert done.exit_code in (1, 4)
+    assert "Traceback" in done.stderr
+    assert os.environ.get("AWS_SECRET_ACCESS_KEY") is None

@@ -1,0 +1,107 @@
+"""The documentation: its examples run, its links lead somewhere, and what it names exists."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from commitlog.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGES.md", *(ROOT / "docs").rglob("*.md")])
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _without_code(text: str) -> str:
+    return _FENCE.sub("", text)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of the page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", _without_code(page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in page.read_text()], ids=_name)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example that begins with a prompt does what the page says, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert result.attempted
+    assert not result.failed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file that is there, and a heading that is in it."""
+    for link in _LINK.findall(_without_code(page.read_text())):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        if anchor:
+            assert anchor in _anchors(file), link
+
+
+def _command_lines() -> Iterator[tuple[str, str]]:
+    """Yield every use of the command in the pages: in code spans, and at prompts."""
+    for page in PAGES:
+        text = page.read_text()
+        for language, block in _FENCE.findall(text):
+            if language == "console":
+                yield from ((_name(page), line) for line in block.replace("\\\n", " ").splitlines())
+        for span in re.findall(r"`([^`\n]+)`", _without_code(text)):
+            yield _name(page), f"$ {span}"
+
+
+def _uses() -> list[tuple[str, list[str]]]:
+    return [
+        (page, line[len("$ commitlog ") :].split())
+        for page, line in _command_lines()
+        if line.startswith("$ commitlog ")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), _uses(), ids=lambda value: " ".join(value) if isinstance(value, list) else value
+)
+def test_commands_exist(page: str, words: list[str]) -> None:
+    """Every command and option that the pages show is one that the program has."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, f"{page}: commitlog {' '.join(words)}"
+        command, words = found, words[1:]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    used = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert used <= known, f"{page}: {used - known}"
+
+
+def test_options_named_alone_exist() -> None:
+    """Every option that operations.md names by itself is one that some command has."""
+    known = {"--help", "--version"} | set(_options(main))
+    text = (ROOT / "docs/operations.md").read_text()
+    spans = " ".join(re.findall(r"`(--[^`\n]+)`", _without_code(text)))
+    assert set(_OPTION.findall(spans)) <= known
+
+
+def _options(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from parameter.opts
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from _options(child)
