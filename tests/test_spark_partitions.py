@@ -1,0 +1,99 @@
+"""Columns as directories."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
+from commitlog.paths import check_path
+from commitlog.spark.partitions import (
+    check_partitioning,
+    column_of,
+    directory_of,
+    partition_of,
+    split_batch,
+)
+
+ROWS = pa.record_batch(
+    {
+        "n": pa.array([1, None, 1, -2, None], pa.int16()),
+        "day": pa.array([datetime.date(2013, 1, 1)] * 5),
+        "flag": [True, False, None, True, False],
+        "text": ["ü", "a/b", "ü", None, "a/b"],
+        "row": pa.array(range(5), pa.int64()),
+    }
+)
+NAMES = ["n", "day", "flag", "text"]
+
+
+def test_rows_split_and_joined_are_the_same_rows() -> None:
+    """Every row is in one part; its partition's values, read back as text, are those it had."""
+    seen = []
+    for values, rows in split_batch(ROWS, NAMES):
+        assert rows.schema.names == ["row"]
+        partition = partition_of(NAMES, values)
+        columns = {
+            n: column_of(partition, ROWS.schema.field(n), rows.num_rows).to_pylist() for n in NAMES
+        }
+        for index, row in enumerate(rows.column("row").to_pylist()):
+            seen.append({**{name: columns[name][index] for name in NAMES}, "row": row})
+    assert sorted(seen, key=lambda row: row["row"]) == ROWS.to_pylist()
+
+
+def test_rows_of_a_part_keep_their_order() -> None:
+    """Rows that were sorted stay so within their directory."""
+    batch = pa.record_batch({"k": [0, 1] * 500, "v": list(range(1000))})
+    for (key,), rows in split_batch(batch, ["k"]):
+        assert rows.column("v").to_pylist() == list(range(key, 1000, 2))
+
+
+def test_an_empty_batch_has_no_parts() -> None:
+    """No rows, no directory."""
+    assert list(split_batch(ROWS.slice(0, 0), NAMES)) == []
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_any_text_makes_a_path(text: str) -> None:
+    """Whatever a value spells, its directory is one segment that a store accepts."""
+    directory = directory_of(partition_of(["k"], [text]))
+    assert directory.count("/") == 1
+    if len(directory) < 300:
+        assert check_path(directory + "f")
+
+
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_text_that_readers_take_for_null_is_refused(value: str) -> None:
+    """What a directory cannot tell from null is refused, so nothing comes back as another value."""
+    with pytest.raises(NotSupported, match="no directory can tell from null"):
+        partition_of(["k"], [value])
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "message"),
+    [
+        (["x"], ConfigurationError, "names 'x'; the columns are n, day"),
+        (["n", "n"], ConfigurationError, "twice"),
+        ([*NAMES, "row"], ConfigurationError, "nothing is left"),
+        (["price"], NotSupported, "'price' is of type double"),
+    ],
+)
+def test_columns_that_cannot_be_directories(
+    names: list[str], error: type[Exception], message: str
+) -> None:
+    """What cannot work is refused before a task runs."""
+    schema = ROWS.schema if names != ["price"] else ROWS.schema.append(pa.field("price", pa.float64()))
+    with pytest.raises(error, match=message):
+        check_partitioning(schema, names)
+
+
+def test_values_that_do_not_fit_their_column() -> None:
+    """A record that contradicts the schema is reported as corrupt, not as a value."""
+    with pytest.raises(CorruptRecord, match="'abc' is no int16"):
+        column_of({"n": "abc"}, pa.field("n", pa.int16()), 1)
+    with pytest.raises(CorruptRecord, match="neither in the file nor in its path"):
+        column_of({}, pa.field("n", pa.int16()), 1)
