@@ -8,7 +8,6 @@ the ground floor.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -24,13 +23,11 @@ from attrs import evolve, frozen
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AccessDenied,
-    AlreadyExists,
     CommitError,
     ConfigurationError,
     InvalidPath,
     NotFound,
     OutcomeUnknown,
-    PreconditionFailed,
     RequestExpired,
     Unavailable,
 )
@@ -55,12 +52,14 @@ from commitlog.stores.api import (
     StagedInfo,
     StageWriter,
     chunks,
-    same_etag,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.local_base import Base, find_base, make_base
-from commitlog.stores.local_index import Row, Transaction, Upload
+from commitlog.stores.local_bytes import copy_all, read_range, write_all
+from commitlog.stores.local_change import Change, changed, no_upload
+from commitlog.stores.local_index import Row, Upload, etag_of
 from commitlog.stores.local_tree import RESERVED, Entry, Tree, explained
+from commitlog.stores.local_writer import LocalWriter
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["LocalStore"]
@@ -74,11 +73,6 @@ _NAME_MAX: Final = 255
 _BATCH: Final = 500
 #: How often a create is tried again when somebody removes its directory meanwhile.
 _TRIES: Final = 20
-#: Most bytes that one system call is asked to read or to copy.
-_READ: Final = 1 << 30
-_BUFFER: Final = 256 * 1024
-#: What copy_file_range(2) says where the kernel or the file system cannot do it.
-_NO_COPY_FILE_RANGE: Final = frozenset({errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP})
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -192,7 +186,7 @@ class LocalStore(ObjectStore):
             info = _info(path, seen.stat, seen.row)
             stop = info.size if end is None else min(end, info.size)
             with explained(repr(path)):
-                data = _read(seen.fd, start, stop)
+                data = read_range(seen.fd, start, stop)
         return ObjectData(
             path=path,
             size=info.size,
@@ -258,7 +252,7 @@ class LocalStore(ObjectStore):
         with base.scratch() as scratch:
             for chunk in chunks(body):
                 with explained(repr(path)):
-                    _write(scratch.fd, chunk)
+                    write_all(scratch.fd, chunk)
             self._seal(base, scratch.fd, path, row)
             return self._place(base, scratch.file, path, condition, fence)
 
@@ -279,7 +273,7 @@ class LocalStore(ObjectStore):
             base = self._base()
             with base.scratch() as scratch:
                 with explained(repr(target)):
-                    _copy(seen.fd, scratch.fd)
+                    copy_all(seen.fd, scratch.fd)
                 self._seal(base, scratch.fd, target, row)
                 return self._place(base, scratch.file, target, condition, fence)
 
@@ -290,31 +284,31 @@ class LocalStore(ObjectStore):
         if base is None:
             self._check_fence(path, fence)
             if condition is not None:
-                raise _changed(path, condition, "there is no object")
+                raise changed(path, condition, None)
             return
         with explained(repr(path)), base.index.changing() as transaction:
             self._check_fence(path, fence)
-            self._remove(base, transaction, path, condition)
+            Change(base, transaction).remove(base.above + parts, condition)
         self._sync(base, base.above + parts[:-1])
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`."""
-        rest = iter({path: _split(path)[:-1] for path in paths}.items())
+        rest = iter({path: _split(path) for path in paths}.items())
         errors: dict[str, CommitError] = {}
         base = self._base_of_deletion()
         while base is not None and (batch := dict(islice(rest, _BATCH))):
             with base.index.changing() as transaction:
-                for path in batch:
+                for path, parts in batch.items():
                     try:
                         with explained(repr(path)):
-                            self._remove(base, transaction, path, None)
+                            Change(base, transaction).remove(base.above + parts, None)
                     except CommitError as error:
                         errors[path] = error
-            for directory in set(batch.values()):
+            for directory in {parts[:-1] for parts in batch.values()}:
                 try:
                     self._sync(base, base.above + directory)
                 except OutcomeUnknown as error:
-                    errors |= {path: error for path, parent in batch.items() if parent == directory}
+                    errors |= {path: error for path, parts in batch.items() if parts[:-1] == directory}
         return errors
 
     # uploads
@@ -332,21 +326,17 @@ class LocalStore(ObjectStore):
         upload_id = secrets.token_hex(16)
         parts = _split(path)
         base = self._base()
-        record = Upload(upload_id, "/".join((*base.above, *parts)), self._clock.epoch())
-        file = base.staged_file(upload_id)
-        with explained(repr(path)), base.index.recording(durable=False) as transaction:
-            transaction.stage(record)
-            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        return _LocalWriter(base, fd, path, upload_id, Row(secrets.token_hex(16), kept))
+        record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
+        return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
 
     def publish(
         self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
     ) -> PutResult:
         """See `ObjectStore.publish`."""
-        _split(staged.path)
+        parts = _split(staged.path)
         base = self._existing()
         if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
-            raise _no_upload(staged.path)
+            raise no_upload(parts)
         file = base.staged_file(staged.upload_id)
         return self._place(base, file, staged.path, condition, fence, upload_id=staged.upload_id)
 
@@ -481,9 +471,10 @@ class LocalStore(ObjectStore):
             for _ in range(_TRIES):
                 try:
                     with base.index.changing() as transaction:
-                        row = self._sealed(base, transaction, file, whole, upload_id)
+                        change = Change(base, transaction)
+                        row = change.row_of(file, whole, upload_id)
                         self._check_fence(path, fence)
-                        _link(base, transaction, file, whole, condition)
+                        change.place(file, whole, condition)
                         if upload_id is not None:
                             transaction.unstage(upload_id)
                     break
@@ -497,44 +488,6 @@ class LocalStore(ObjectStore):
             os.unlink(file)
         self._sync(base, whole[:-1])
         return PutResult(path=path, etag=row.token)
-
-    def _sealed(
-        self,
-        base: Base,
-        transaction: Transaction,
-        file: str,
-        whole: tuple[str, ...],
-        upload_id: str | None,
-    ) -> Row:
-        """Return the row of a complete private body."""
-        if upload_id is not None:
-            upload = transaction.upload(upload_id)
-            if upload is None or upload.path != "/".join(whole):
-                raise _no_upload("/".join(whole))
-        try:
-            row = _row(base, transaction, os.lstat(file))
-        except FileNotFoundError:
-            row = None
-        if row is None:
-            raise _no_upload("/".join(whole))
-        return row
-
-    def _remove(
-        self, base: Base, transaction: Transaction, path: str, condition: IfMatch | None
-    ) -> None:
-        whole = base.above + _split(path)
-        old = base.tree.stat(whole)
-        if old is not None and not stat.S_ISREG(old.st_mode):
-            old = None  # a directory is no object
-        _check_condition(base, transaction, path, old, condition)
-        if old is None:
-            return
-        with base.tree.directory(whole[:-1]) as parent:
-            if parent is not None:
-                with suppress(FileNotFoundError):
-                    os.unlink(whole[-1], dir_fd=parent)
-        transaction.forget(old.st_ino)
-        base.tree.prune(whole[:-1], keep=len(base.above))
 
     def _sync(self, base: Base, directory: tuple[str, ...]) -> None:
         try:
@@ -553,51 +506,6 @@ class LocalStore(ObjectStore):
         return NotFound(f"no object at {path!r} in {self.url}")
 
 
-class _LocalWriter(StageWriter):
-    def __init__(self, base: Base, fd: int, path: str, upload_id: str, row: Row) -> None:
-        self._base = base
-        self._sink = os.fdopen(fd, "wb", _BUFFER)
-        self._path = path
-        self._upload_id = upload_id
-        self._row = row
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        self._check_open()
-        with explained(repr(self._path)):
-            return self._sink.write(data)
-
-    def finish(self) -> Staged:
-        self._check_open()
-        with explained(repr(self._path)):
-            self._sink.flush()
-            if self._base.tree.durable:
-                os.fsync(self._sink.fileno())
-            found = os.fstat(self._sink.fileno())
-            with self._base.index.recording() as transaction:
-                if transaction.upload(self._upload_id) is None:
-                    raise NotFound(f"the upload of {self._path!r} was aborted by somebody else")
-                transaction.record(found, self._row)
-            self._base.sync_staged()
-            self._sink.close()
-        return Staged(
-            path=self._path,
-            upload_id=self._upload_id,
-            size=found.st_size,
-            nonce=self._row.metadata[NONCE],
-        )
-
-    def abort(self) -> None:
-        if not self._sink.closed:
-            with suppress(OSError):  # of what is buffered nothing is wanted
-                self._sink.close()
-            with explained(repr(self._path)):
-                self._base.drop_staged(self._upload_id)
-
-    def _check_open(self) -> None:
-        if self._sink.closed:
-            raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
-
-
 def _split(path: str) -> tuple[str, ...]:
     parts = tuple(check_path(path).split("/"))
     if RESERVED in parts:
@@ -608,112 +516,21 @@ def _split(path: str) -> tuple[str, ...]:
     return parts
 
 
-def _link(
-    base: Base,
-    transaction: Transaction,
-    file: str,
-    whole: tuple[str, ...],
-    condition: Condition | None,
-) -> None:
-    """Link or rename a private file to its place, if the condition holds of what is there."""
-    path = "/".join(whole)
-    body, old = os.lstat(file), base.tree.stat(whole)
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        raise InvalidPath(f"{path!r} is a directory: a local directory cannot hold both 'a' and 'a/b'")
-    _check_condition(base, transaction, path, old, condition)
-    with base.tree.made_directory(whole[:-1]) as parent:
-        if isinstance(condition, IfAbsent):
-            try:
-                os.link(file, whole[-1], dst_dir_fd=parent)
-            except FileExistsError:
-                raise _already_exists(path) from None
-        else:
-            os.replace(file, whole[-1], dst_dir_fd=parent)
-    if old is not None and old.st_ino != body.st_ino:
-        transaction.forget(old.st_ino)
-
-
-def _check_condition(
-    base: Base,
-    transaction: Transaction,
-    path: str,
-    old: os.stat_result | None,
-    condition: Condition | None,
-) -> None:
-    if isinstance(condition, IfAbsent) and old is not None:
-        raise _already_exists(path)
-    if isinstance(condition, IfMatch):
-        if old is None:
-            raise _changed(path, condition, "there is no object")
-        etag = _etag(old, _row(base, transaction, old))
-        if not same_etag(etag, condition.etag):
-            raise _changed(path, condition, f"its etag is {etag}")
-
-
-def _row(base: Base, transaction: Transaction, found: os.stat_result) -> Row | None:
-    # another file system has its own inode numbers
-    return transaction.find([found]).get(found.st_ino) if found.st_dev == base.device else None
-
-
 def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
     if base is None:
         return {}
     try:
         with base.index.reading() as transaction:
-            return transaction.find(stat for stat in found if stat.st_dev == base.device)
+            return base.rows(transaction, found)
     except AccessDenied:  # one who may only read may not use an SQLite file in WAL mode
         return {}
-
-
-def _etag(found: os.stat_result, row: Row | None) -> str:
-    if row is not None:
-        return row.token
-    return f"weak-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"
 
 
 def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
     return ObjectInfo(
         path=path,
         size=found.st_size,
-        etag=_etag(found, row),
+        etag=etag_of(found, row),
         last_modified=found.st_mtime,
         metadata=_EMPTY if row is None else row.metadata,
     )
-
-
-def _read(fd: int, start: int, stop: int) -> bytes:
-    pieces: list[bytes] = []
-    while start < stop and (piece := os.pread(fd, min(stop - start, _READ), start)):
-        pieces.append(piece)
-        start += len(piece)
-    return b"".join(pieces)
-
-
-def _write(fd: int, data: bytes | bytearray | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _copy(source: int, target: int) -> None:
-    """Copy from the one file's position to its end, inside the kernel where it can."""
-    try:
-        while os.copy_file_range(source, target, _READ):
-            pass
-    except (AttributeError, OSError) as error:
-        if getattr(error, "errno", errno.ENOSYS) not in _NO_COPY_FILE_RANGE:
-            raise
-        while piece := os.read(source, _BUFFER):
-            _write(target, piece)
-
-
-def _already_exists(path: str) -> AlreadyExists:
-    return AlreadyExists(f"there is an object at {path!r} already")
-
-
-def _changed(path: str, condition: IfMatch, seen: str) -> PreconditionFailed:
-    return PreconditionFailed(f"{path!r} should have etag {condition.etag}, but {seen}")
-
-
-def _no_upload(path: str) -> NotFound:
-    return NotFound(f"no staged upload for {path!r}: it was published or aborted")

@@ -12,14 +12,14 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from attrs import frozen
 
 from commitlog.errors import BucketNotFound, CommitError, ConfigurationError, Unavailable
-from commitlog.stores.local_index import Index, Transaction
+from commitlog.stores.local_index import Index, Row, Transaction
 from commitlog.stores.local_tree import RESERVED, Tree, explained, sync_directory
 
 __all__ = ["Base", "Scratch", "find_base", "make_base"]
@@ -66,6 +66,10 @@ class Base:
         with suppress(OSError):
             return os.stat(_index_file(self.tree.root)).st_ino == self.identity
         return False
+
+    def rows(self, transaction: Transaction, found: Iterable[os.stat_result]) -> dict[int, Row]:
+        """Return the rows of these files, without those on another file system mounted in between."""
+        return transaction.find(stat for stat in found if stat.st_dev == self.device)
 
     def staged_file(self, upload_id: str) -> str:
         """Return the name of a staged body."""

@@ -24,7 +24,7 @@ from attrs import field, frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 
-__all__ = ["Index", "Row", "Transaction", "Upload"]
+__all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
 
 FORMAT: Final = 1
 
@@ -58,6 +58,13 @@ class Row:
 
     token: str
     metadata: Mapping[str, str]
+
+
+def etag_of(found: os.stat_result, row: Row | None) -> str:
+    """Return the etag of a file: its token, or what can be made of its inode, size and times."""
+    if row is not None:
+        return row.token
+    return f"weak-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"
 
 
 @frozen
@@ -244,7 +251,8 @@ class Index:
                         yield Transaction(connection)
                     finally:
                         if connection.in_transaction:
-                            connection.execute("ROLLBACK")
+                            with suppress(sqlite3.Error):
+                                connection.execute("ROLLBACK")
         finally:
             process.turn.release()
 

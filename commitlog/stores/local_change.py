@@ -1,0 +1,105 @@
+"""What is checked and done while no other writer of the directory can do anything.
+
+Imports `local_base`, `local_index`, `local_tree`, the port and errors.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+from attrs import frozen
+
+from commitlog.errors import AlreadyExists, InvalidPath, NotFound, PreconditionFailed
+from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
+from commitlog.stores.local_base import Base
+from commitlog.stores.local_index import Row, Transaction, etag_of
+
+__all__ = ["Change", "changed", "no_upload"]
+
+
+@frozen
+class Change:
+    """One exclusive transaction on names below a base. Paths are given in parts, from the base.
+
+    `OSError` comes out of it as it is, and then nothing has happened.
+    """
+
+    base: Base
+    transaction: Transaction
+
+    def row_of(self, file: str, parts: tuple[str, ...], upload_id: str | None) -> Row:
+        """Return the row of a complete private body; raise `NotFound` if there is no such upload."""
+        if upload_id is not None:
+            upload = self.transaction.upload(upload_id)
+            if upload is None or upload.path != "/".join(parts):
+                raise no_upload(parts)
+        with suppress(FileNotFoundError):
+            row = self._row(os.lstat(file))
+            if row is not None:
+                return row
+        raise no_upload(parts)
+
+    def place(self, file: str, parts: tuple[str, ...], condition: Condition | None) -> None:
+        """Give a private body its visible name, if the condition holds of what is there."""
+        body, old = os.lstat(file), self.base.tree.stat(parts)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise InvalidPath(
+                f"{'/'.join(parts)!r} is a directory: a local directory cannot hold both 'a' and 'a/b'"
+            )
+        self._check(parts, old, condition)
+        with self.base.tree.made_directory(parts[:-1]) as parent:
+            if isinstance(condition, IfAbsent):
+                try:
+                    os.link(file, parts[-1], dst_dir_fd=parent)
+                except FileExistsError:  # made by a program that takes no lock
+                    raise _already_exists(parts) from None
+            else:
+                os.replace(file, parts[-1], dst_dir_fd=parent)
+        if old is not None and old.st_ino != body.st_ino:
+            self.transaction.forget(old.st_ino)
+
+    def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:
+        """Remove an object, if the condition holds of it, and the directories that this leaves empty."""
+        tree = self.base.tree
+        old = tree.stat(parts)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            old = None  # a directory is no object
+        self._check(parts, old, condition)
+        if old is None:
+            return
+        with tree.directory(parts[:-1]) as parent:
+            if parent is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(parts[-1], dir_fd=parent)
+        self.transaction.forget(old.st_ino)
+        tree.prune(parts[:-1], keep=len(self.base.above))
+
+    def _check(
+        self, parts: tuple[str, ...], old: os.stat_result | None, condition: Condition | None
+    ) -> None:
+        if isinstance(condition, IfAbsent) and old is not None:
+            raise _already_exists(parts)
+        if isinstance(condition, IfMatch):
+            etag = None if old is None else etag_of(old, self._row(old))
+            if etag is None or not same_etag(etag, condition.etag):
+                raise changed("/".join(parts), condition, etag)
+
+    def _row(self, found: os.stat_result) -> Row | None:
+        return self.base.rows(self.transaction, [found]).get(found.st_ino)
+
+
+def changed(path: str, condition: IfMatch, etag: str | None) -> PreconditionFailed:
+    """Return the error that tells that the object is another one, or, without `etag`, none."""
+    seen = "there is no object" if etag is None else f"its etag is {etag}"
+    return PreconditionFailed(f"{path!r} should have etag {condition.etag}, but {seen}")
+
+
+def no_upload(parts: tuple[str, ...]) -> NotFound:
+    """Return the error that tells that there is no such upload."""
+    return NotFound(f"no staged upload for {'/'.join(parts)!r}: it was published or aborted")
+
+
+def _already_exists(parts: tuple[str, ...]) -> AlreadyExists:
+    return AlreadyExists(f"there is an object at {'/'.join(parts)!r} already")
