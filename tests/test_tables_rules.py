@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.errors import ConfigurationError, CorruptRecord, TransactionCanceled
 from commitlog.tables import (
     Absent,
     All,
@@ -22,7 +23,8 @@ from commitlog.tables import (
     TableSchema,
     Value,
 )
-from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.dynamodb_calls import Refused
+from commitlog.tables.marshal import marshal, to_json, unmarshal
 from commitlog.tables.open import open_table
 from commitlog.tables.rules import MAX_INT, check_condition, check_item, key_of_token, token_of_key
 
@@ -47,7 +49,7 @@ few_items = st.dictionaries(few_names, few_values, max_size=3)
 @given(items)
 def test_marshalling_round_trip(item: Item) -> None:
     """What is written down as JSON comes back with the very values and types."""
-    text = json.dumps(marshal(item), ensure_ascii=False)
+    text = to_json(marshal(item))
     text.encode()
     back = unmarshal(json.loads(text))
     assert back == item
@@ -92,7 +94,7 @@ def test_conditions_of_tables(
     """A conditional write happens exactly if `holds` says so of what is stored."""
     key = Key("a", "*")
     old = None if stored is None else {**stored, "path": "a", "etag": "*"}
-    new = {"path": "a", "etag": "*", "new": True}
+    new: Item = {"path": "a", "etag": "*", "new": True}
     for table in tables:
         table.delete(key)
         if old is not None:
@@ -137,3 +139,16 @@ def test_options_of_a_table_without_service() -> None:
     """Options for a service are refused where there is none, rather than ignored."""
     with pytest.raises(ConfigurationError, match="endpoint_url"):
         open_table("memory://", SCHEMA, endpoint_url="http://127.0.0.1:1")
+
+
+def test_errors_can_be_pickled() -> None:
+    """Errors come whole out of other processes, with what was found."""
+    failed = ConditionFailed("no", item={"path": "a", "n": 1}, item_known=True)
+    canceled = TransactionCanceled("no", (None, failed))
+    refused = Refused("no", code="ValidationException", answer={"__type": "x"})
+    for error in (failed, canceled, refused):
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error)
+        assert str(back) == str(error)
+    assert pickle.loads(pickle.dumps(canceled)).reasons[1].item == {"path": "a", "n": 1}
+    assert pickle.loads(pickle.dumps(refused)).code == "ValidationException"

@@ -17,6 +17,7 @@ from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
 from commitlog.tables.api import Pending, TableSchema
+from commitlog.tables.marshal import to_json
 from commitlog.tables.rules import table_not_found, wrong_schema
 
 __all__ = ["Calls", "Refused"]
@@ -53,10 +54,11 @@ class Refused(CommitError):
         answer: the body of its answer.
     """
 
-    def __init__(self, message: str, *, code: str, answer: Mapping[str, Any]) -> None:
+    # The defaults let it be pickled, which passes on the message alone and then the attributes.
+    def __init__(self, message: str, *, code: str = "", answer: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.answer = answer
+        self.answer = answer or {}
 
 
 class Calls:
@@ -90,7 +92,7 @@ class Calls:
         The pending call raises `Refused` for what the caller has to explain, `Unavailable` or
         `Conflict` when the retries ran out, and what `commitlog.aws.common_fault` says otherwise.
         """
-        body = json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode()
+        body = to_json(request).encode()
         headers = {
             "content-type": "application/x-amz-json-1.0",
             "x-amz-target": f"DynamoDB_20120810.{operation}",

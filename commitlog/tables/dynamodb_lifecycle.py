@@ -72,14 +72,7 @@ class Lifecycle:
         """Make sure that the table fits and is of no newer format; mark it if it bears no marker."""
         description = self._await_active()
         self._verify_keys(description)
-        if self._marked_format(self.schema) is None:
-            tagged = self._tagged_format(description)
-            if tagged is not None and tagged > TABLE_FORMAT:
-                raise format_too_new(self.url, tagged)
-            self._mark(tagged or TABLE_FORMAT)
-            if tagged is None:
-                self._tag(description)
-        found = self._marked_format(self.schema) or TABLE_FORMAT
+        found = self._marked_format() or self._adopt(description)
         if found > TABLE_FORMAT:
             raise format_too_new(self.url, found)
 
@@ -177,9 +170,20 @@ class Lifecycle:
         )
         return unmarshal(answer["Item"]) if "Item" in answer else None
 
-    def _marked_format(self, schema: TableSchema) -> int | None:
-        marker = self._marker(schema)
+    def _marked_format(self) -> int | None:
+        marker = self._marker(self.schema)
         return None if marker is None else self._format_in(marker)
+
+    def _adopt(self, description: Mapping[str, Any]) -> int:
+        """Mark a table that bears no marker, and return its format."""
+        tagged = self._tagged_format(description)
+        if tagged is not None and tagged > TABLE_FORMAT:
+            return tagged
+        self._mark(tagged or TABLE_FORMAT)
+        if tagged is None:
+            self._tag(description)
+        # Read, for somebody else may have been faster, and be newer.
+        return self._marked_format() or TABLE_FORMAT
 
     def _format_in(self, marker: Item) -> int:
         version = marker.get("table_version")

@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Item, Value
 
-__all__ = ["Wire", "marshal", "marshal_value", "unmarshal"]
+__all__ = ["Wire", "marshal", "marshal_value", "to_json", "unmarshal"]
 
 #: An item whose values are wrapped as ``{"N": "3"}``.
 Wire: TypeAlias = dict[str, dict[str, str | bool]]
+
+#: Made once: `json.dumps` would make an encoder for each call that wants other than its defaults.
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def to_json(value: object) -> str:
+    """Return `value` as JSON, as short as it gets.
+
+    >>> to_json({"path": {"S": "ü"}})
+    '{"path":{"S":"ü"}}'
+    """
+    return _encoder.encode(value)
 
 
 def marshal(item: Item) -> Wire:

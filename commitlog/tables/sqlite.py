@@ -35,7 +35,7 @@ from commitlog.tables.api import (
     Value,
     Write,
 )
-from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.marshal import marshal, to_json, unmarshal
 from commitlog.tables.rules import (
     check_condition,
     check_item,
@@ -321,7 +321,7 @@ def _segment(hash_key: bytes, segments: int) -> int:
 
 
 def _encode(item: Item) -> str:
-    return json.dumps(marshal(item), ensure_ascii=False, separators=(",", ":"))
+    return to_json(marshal(item))
 
 
 def _decode(text: str) -> dict[str, Value]:
