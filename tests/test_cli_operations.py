@@ -12,6 +12,7 @@ import commitlog
 from commitlog.cli import main
 from commitlog.clock import SystemClock
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.oplog import OperationLog
 from commitlog.outputs import Output
 from commitlog.tables.open import open_table
 
@@ -169,6 +170,20 @@ def test_log_of_a_directory_inside_a_store(tmp_path: Path) -> None:
     output.commit(job, [output.stage(job, job.file_name(0), b"1")])
     [row] = lines(run("log", f"{tmp_path}/deep/out", "--json"))
     assert row["job"] == "daily"
+
+
+def test_log_shows_operations(tmp_path: Path) -> None:
+    """Decided and pending operations of an operation log are told apart, with what they were to do."""
+    operations = OperationLog(commitlog.connect(str(tmp_path)), "ops")
+    with operations.run({"do": "rename"}):
+        pass
+    operations.begin({"do": "delete"})
+    rows = lines(run("log", f"{tmp_path}/ops", "--operations", "--json"))
+    assert [set(row) for row in rows] == [{"id", "time", "decision", "operation"}] * 2
+    assert [row["decision"] for row in rows] == ["committed", None]
+    assert rows[1]["operation"] == {"do": "delete"}
+    assert "pending" in run("log", f"{tmp_path}/ops", "--operations").stdout
+    assert run("log", f"{tmp_path}/ops", "--operations", "--files").exit_code == 2
 
 
 def test_recover_leaves_the_living_alone(out: str) -> None:

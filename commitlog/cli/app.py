@@ -12,10 +12,11 @@ import click
 from commitlog.cli.demo import demo
 from commitlog.cli.exits import Exit, message_of, status_of
 from commitlog.cli.locks import locks
+from commitlog.cli.log import log
 from commitlog.cli.move import cp, mv
-from commitlog.cli.outputs import log, recover
 from commitlog.cli.probe import probe
 from commitlog.cli.read import cat, get, ls, stat
+from commitlog.cli.recover import recover
 from commitlog.cli.table import table
 from commitlog.cli.write import put, rm
 

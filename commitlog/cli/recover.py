@@ -1,0 +1,92 @@
+"""The command ``recover``: finish or undo what drivers that died left in an output."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import click
+
+from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.show import duration, json_option, print_json
+from commitlog.outputs import Output, RecoveryReport
+
+__all__ = ["Seconds", "recover"]
+
+_UNITS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
+
+#: Requests side by side while publishing and dropping uploads.
+WORKERS = 16
+
+
+class Seconds(click.ParamType[float]):
+    """A span of time: a number of seconds, or a number with one of the units s, m, h, d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return `value` in seconds.
+
+        >>> Seconds().convert("90", None, None), Seconds().convert("1.5h", None, None)
+        (90.0, 5400.0)
+        """
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
+        if match is None:
+            self.fail(f"{value!r} is no duration: write 90s, 15m, 2h or 1d", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--older-than",
+    type=Seconds(),
+    default="1d",
+    show_default=True,
+    help="Age from which a job that is not committed is taken for dead.",
+)
+@json_option
+@object_options
+def recover(connection: Connection, url: str, older_than: float, json: bool) -> None:
+    """Finish or undo what drivers that died left in the output URL.
+
+    Jobs that are committed are published, whatever their age. Attempts that are not, and that neither
+    began a file nor prepared their commit within --older-than, are ruled out and their uploads dropped.
+    A driver that was alive after all gets JobAborted when it tries to commit; nothing else comes of it.
+
+    Run it at any time, as often as you like, beside writers and other recoveries.
+    """
+    place = connection.directory(url)
+    with ThreadPoolExecutor(WORKERS) as executor:
+        output = Output(connection.open(place.store), place.path, executor=executor)
+        report = output.recover(older_than=older_than)
+    if json:
+        print_json(
+            {
+                "completed": list(report.completed),
+                "aborted": dict(report.aborted),
+                "uploads": report.uploads,
+                "live": list(report.live),
+            }
+        )
+    else:
+        for line in _to_lines(report, older_than):
+            click.echo(line)
+
+
+def _to_lines(report: RecoveryReport, older_than: float) -> list[str]:
+    return [
+        *(f"version {version}: completed, all its files are visible" for version in report.completed),
+        *(
+            f"attempt {attempt} of job {job or '(unknown)'}: ruled out"
+            for attempt, job in report.aborted.items()
+        ),
+        *([f"uploads dropped: {report.uploads}"] if report.uploads else []),
+        *(
+            f"attempt {attempt}: left alone, it was active within {duration(older_than)}"
+            for attempt in report.live
+        ),
+    ] or ["nothing to recover"]
