@@ -109,14 +109,15 @@ def test_an_endpoint_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_profile_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Region, keys and CA bundle of a profile are used; one that is not there is an error."""
+    """All that a profile says is used; a profile that is not there is an error."""
     config = tmp_path / "config"
     config.write_text(
         "[profile p]\nregion = eu-west-3\naws_access_key_id = AKIB\naws_secret_access_key = psst\n"
-        "ca_bundle = /bundle.pem\n"
+        "ca_bundle = /bundle.pem\ns3 =\n  addressing_style = virtual\n"
     )
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
-    session = AwsSession(AwsOptions(profile="p"))
+    session = AwsSession(AwsOptions(profile="p", endpoint_url="http://host"))
+    assert session.endpoint("s3", bucket="bucket") == "http://bucket.host"
     assert (session.region, session.verify()) == ("eu-west-3", "/bundle.pem")
     assert (session.credentials().access_key, session.credentials().secret_key) == ("AKIB", "psst")
     with pytest.raises(ConfigurationError, match="no-such"):

@@ -184,7 +184,7 @@ class S3Store(ObjectStore):
         limit: int = 1000,
         token: str | None = None,
     ) -> Page:
-        """See `ObjectStore.list_page`."""
+        """See `ObjectStore.list_page`. Leaves out empty objects ``a/``, which stand for directories."""
         check_prefix(prefix)
         check_page(delimiter, limit)
         query = {"list-type": "2", "prefix": self._prefix + prefix, "max-keys": str(limit)}

@@ -50,9 +50,9 @@ def put_result(path: str, headers: Mapping[str, str], etag: str | None = None) -
 
 
 def page(listing: Element, root: str) -> Page:
-    """Return a page of a listing of objects."""
+    """Return a page of a listing of objects, without what stands for empty directories."""
     name, cut = _decoder(listing), len(root)
-    objects = tuple(
+    objects = (
         ObjectInfo(
             path=name(row, "Key")[cut:],
             size=int(row.findtext("Size", "0")),
@@ -61,11 +61,13 @@ def page(listing: Element, root: str) -> Page:
         )
         for row in listing.iterfind("Contents")
     )
+    # Consoles and file systems make empty objects "a/": no path of ours, and nobody's data.
+    real = tuple(info for info in objects if info.size or info.path[-1:] not in ("", "/"))
     prefixes = tuple(name(row, "Prefix")[cut:] for row in listing.iterfind("CommonPrefixes"))
     token = listing.findtext("NextContinuationToken") if _truncated(listing) else None
     if _truncated(listing) and not token:
         raise CorruptRecord("a listing goes on, but the store does not say where")
-    return Page(objects=objects, prefixes=prefixes, next_token=token)
+    return Page(objects=real, prefixes=prefixes, next_token=token)
 
 
 def uploads(listing: Element, root: str) -> Iterator[StagedInfo]:
