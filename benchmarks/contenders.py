@@ -83,6 +83,7 @@ def bare(place: Place) -> Iterator[dict[str, Calls]]:
     clock = SystemClock()
     s3 = Caller(session, "s3", session.endpoint("s3", bucket=place.bucket), clock=clock)
     dynamodb = Caller(session, "dynamodb", session.endpoint("dynamodb"), clock=clock)
+    from_source = {"x-amz-copy-source": f"/{place.bucket}/{SOURCE}"}
     target = {"x-amz-target": "DynamoDB_20120810.PutItem", "content-type": "application/x-amz-json-1.0"}
 
     def head(key: str) -> None:
@@ -96,15 +97,25 @@ def bare(place: Place) -> Iterator[dict[str, Calls]]:
         assert s3.begin("PUT", f"/{key}", body=BODY)().status == 200
 
     def copy(key: str) -> None:
-        headers = {"x-amz-copy-source": f"/{place.bucket}/{SOURCE}"}
-        assert s3.begin("PUT", f"/{key}", headers=headers)().status == 200
+        assert s3.begin("PUT", f"/{key}", headers=from_source)().status == 200
 
+    def put_until(key: str) -> None:
+        until = {"date": int(clock.epoch()), "seconds": 18}
+        assert s3.begin_until("PUT", f"/{key}", body=BODY, **until)().status == 200
+
+    def copy_until(key: str) -> None:
+        until = {"date": int(clock.epoch()), "seconds": 18}
+        assert s3.begin_until("PUT", f"/{key}", headers=from_source, **until)().status == 200
+
+    rows: dict[str, Calls] = {
+        "bare HEAD": {"put": head, "copy": head},
+        "bare PUT/COPY": {"put": put, "copy": copy},
+        "bare PUT/COPY, expiring": {"put": put_until, "copy": copy_until},
+    }
+    if place.table:
+        rows["bare acquire"] = {"put": acquire, "copy": acquire}
     try:
-        yield {
-            "bare HEAD": {"put": head, "copy": head},
-            "bare acquire": {"put": acquire, "copy": acquire},
-            "bare PUT/COPY": {"put": put, "copy": copy},
-        }
+        yield rows
     finally:
         s3.close()
         dynamodb.close()
@@ -175,7 +186,7 @@ def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
 
 @contextmanager
 def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
-    """object_store's own DynamoCommit, and its native put."""
+    """object_store's own DynamoCommit, and its way of leaving the condition to the store."""
 
     def connect(**how: str) -> ObstoreS3:
         return ObstoreS3(
@@ -192,34 +203,31 @@ def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
     def put(store: ObstoreS3) -> Callable[[str], Any]:
         return lambda key: obstore.put(store, key, BODY, mode="create", use_multipart=False)
 
-    dynamo = f"dynamo:{place.table}:{TIMEOUT_MS}"
-    lease, native = connect(conditional_put=dynamo, copy_if_not_exists=dynamo), connect()
-    yield {
-        "obstore dynamo": {
-            "put": put(lease),
-            "copy": lambda key: obstore.copy(lease, SOURCE, key, overwrite=False),
-        },
-        "obstore native": {"put": put(native)},
-    }
+    def calls(store: ObstoreS3) -> Calls:
+        return {
+            "put": lambda key: obstore.put(store, key, BODY, mode="create", use_multipart=False),
+            "copy": lambda key: obstore.copy(store, SOURCE, key, overwrite=False),
+        }
+
+    rows = {"obstore native": calls(connect(copy_if_not_exists="header:if-none-match:*"))}
+    if place.table:
+        dynamo = f"dynamo:{place.table}:{TIMEOUT_MS}"
+        rows["obstore dynamo"] = calls(connect(conditional_put=dynamo, copy_if_not_exists=dynamo))
+    yield rows
 
 
 @contextmanager
-def ours(place: Place, *, lease: bool, native: bool) -> Iterator[dict[str, Calls]]:
-    """`commitlog.connect`, in one of its two strategies or both."""
+def ours(place: Place) -> Iterator[dict[str, Calls]]:
+    """`commitlog.connect`: the store's own conditions, and leases where there is a table for them."""
     url = f"s3://{place.bucket}"
-    rows: dict[str, Calls] = {}
-    stores = []
-    if lease:
+    stores = {"native": commitlog.connect(url, commit="native", **place.options)}
+    if place.table:
         commit = commitlog.DynamoCommit(place.table, timeout=TIMEOUT_MS / 1000, **place.options)
-        stores.append(commitlog.connect(url, commit=commit, **place.options))
-        rows["lease"] = _calls(stores[-1])
-    if native:
-        stores.append(commitlog.connect(url, commit="native", **place.options))
-        rows["native"] = _calls(stores[-1])
+        stores["lease"] = commitlog.connect(url, commit=commit, **place.options)
     try:
-        yield rows
+        yield {name: _calls(store) for name, store in stores.items()}
     finally:
-        for store in stores:
+        for store in stores.values():
             store.close()
 
 
