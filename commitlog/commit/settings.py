@@ -7,6 +7,7 @@ argument holds (`commitlog.commit.lease`); a combination that breaks it is refus
 from __future__ import annotations
 
 import os
+import re
 
 from attrs import field, frozen
 
@@ -173,7 +174,7 @@ def parse_dynamo(text: str) -> DynamoCommit:
         raise ConfigurationError(f"commit {text!r}: write dynamo:TABLE[:TIMEOUT_MS]")
     if len(parts) == 2:
         return DynamoCommit(parts[1])
-    if not (parts[2].isascii() and parts[2].isdigit()):
+    if not re.fullmatch("[0-9]{1,12}", parts[2]):
         raise ConfigurationError(f"commit {text!r}: write dynamo:TABLE[:TIMEOUT_MS]")
     timeout = int(parts[2]) / 1000
     defaults = LeaseSettings()

@@ -1,0 +1,194 @@
+"""Conditions that the store enforces, over a store whose answers get lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from commit_kit import World, after, lost_after, lost_before, proven, raising
+
+from commitlog.commit.verdict import Kind
+from commitlog.errors import (
+    AccessDenied,
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+from commitlog.stores.api import NONCE, IfAbsent, IfMatch
+
+
+@pytest.fixture
+def world() -> World:
+    """A store that was proven to enforce every condition."""
+    return World(mode="native", ignores=False, verdict=proven(*Kind))
+
+
+def theirs(world: World, path: str = "a") -> str:
+    """Another writer's object; returns its etag."""
+    return world.objects.put(path, b"theirs", metadata={NONCE: "their word"}).etag
+
+
+def test_a_create_is_one_round_trip(world: World) -> None:
+    """One request, with its condition; nothing is read back."""
+    world.client.put_if_absent("a", b"mine")
+    assert world.script.log == ["put"]
+    assert world.script.sent("put")[0]["condition"] == IfAbsent()
+
+
+def test_an_etag_is_sent_in_quotes(world: World) -> None:
+    """However the caller spelt it."""
+    etag = theirs(world)
+    world.client.put_if_match("a", b"mine", etag=etag.strip('"'))
+    assert world.script.sent("put")[0]["condition"] == IfMatch(etag)
+
+
+def test_a_refusal_is_believed_at_once(world: World) -> None:
+    """No answer was lost, so nothing of it can be mine."""
+    theirs(world)
+    with pytest.raises(AlreadyExists):
+        world.client.put_if_absent("a", b"mine")
+    with pytest.raises(PreconditionFailed):
+        world.client.put_if_match("a", b"mine", etag="old")
+    with pytest.raises(PreconditionFailed):
+        world.client.delete_if_match("a", etag="old")
+    assert world.script.log == ["put", "put", "delete"]
+
+
+def test_my_own_success_is_recognised_behind_a_refusal(world: World) -> None:
+    """The retry of a put that had landed is refused; the object bears my nonce."""
+    world.script.next("put", lost_after)
+    result = world.client.put_if_absent("a", b"mine")
+    assert result.etag == world.objects.head("a").etag
+    assert world.script.log == ["put", "put", "head"]
+
+
+def test_all_attempts_carry_one_nonce(world: World) -> None:
+    """So any of them is recognised."""
+    world.script.next("put", lost_before, raising(Conflict("busy")))
+    world.client.put_if_absent("a", b"mine")
+    nonces = {sent["metadata"][NONCE] for sent in world.script.sent("put")}
+    assert len(world.script.sent("put")) == 3
+    assert nonces == {world.objects.head("a").nonce}
+
+
+def test_a_conflict_does_not_mean_that_there_is_an_object(world: World) -> None:
+    """409 says try again."""
+    world.script.next("put", raising(Conflict("409")), raising(Conflict("409")))
+    assert world.client.put_if_absent("a", b"mine")
+
+
+@pytest.mark.parametrize("error", [Conflict("409"), Unavailable("503")])
+def test_retries_have_an_end(world: World, error: Exception) -> None:
+    """The last failure comes out; nothing happened."""
+    world.script.next("put", *[raising(error)] * 5)
+    with pytest.raises(type(error)):
+        world.client.put_if_absent("a", b"mine")
+    assert world.script.log == ["put"] * 5
+
+
+def test_an_object_over_mine_leaves_the_outcome_unknown(world: World) -> None:
+    """Mine may have landed, and been replaced since."""
+    etag = theirs(world)
+    world.script.next("put", lost_before, after(lambda: theirs(world)))
+    with pytest.raises(OutcomeUnknown, match="word-0"):
+        world.client.put_if_match("a", b"mine", etag=etag)
+
+
+def test_an_object_that_is_gone_again_leaves_the_outcome_unknown(world: World) -> None:
+    """The refusal told of an object that was perhaps mine."""
+    world.script.next("put", lost_before, after(lambda: theirs(world)))
+    world.script.next("head", after(lambda: world.objects.delete("a")))
+    with pytest.raises(OutcomeUnknown):
+        world.client.put_if_absent("a", b"mine")
+
+
+def test_a_denial_after_a_lost_answer_leaves_the_outcome_unknown(world: World) -> None:
+    """The first attempt may have landed before the permission went."""
+    world.script.next("put", lost_before, raising(AccessDenied("no")))
+    with pytest.raises(OutcomeUnknown):
+        world.client.put_if_absent("a", b"mine")
+
+
+def test_a_store_that_stays_silent_leaves_the_outcome_unknown(world: World) -> None:
+    """Also when it cannot be read back."""
+    world.script.next("put", *[lost_before] * 5)
+    with pytest.raises(OutcomeUnknown):
+        world.client.put_if_absent("a", b"mine")
+    world.script.next("put", *[lost_before] * 5)
+    world.script.next("head", raising(Unavailable("down")))
+    with pytest.raises(OutcomeUnknown, match="down"):
+        world.client.put_if_absent("b", b"mine")
+
+
+def test_the_last_silent_attempt_is_read_back(world: World) -> None:
+    """It may have landed."""
+    world.script.next("put", *[lost_before] * 4, lost_after)
+    assert world.client.put_if_absent("a", b"mine").etag == world.objects.head("a").etag
+
+
+def test_a_copy_is_retried_while_its_target_is_absent(world: World) -> None:
+    """The store refuses the second one if the first landed."""
+    world.objects.put("source", b"x")
+    world.script.next("copy", lost_before)
+    world.client.copy_if_absent("source", "a")
+    assert world.script.log == ["copy", "copy"]
+
+
+def test_a_copy_that_finds_its_target_leaves_the_outcome_unknown(world: World) -> None:
+    """A copy has no nonce of its own: the target may be mine or another's copy of the same source."""
+    world.objects.put("source", b"x")
+    world.script.next("copy", lost_after)
+    with pytest.raises(OutcomeUnknown):
+        world.client.copy_if_absent("source", "a")
+
+
+def test_a_copy_without_source_is_refused(world: World) -> None:
+    """Nothing happened."""
+    with pytest.raises(NotFound):
+        world.client.copy_if_absent("source", "a")
+
+
+@pytest.mark.parametrize(("fate", "expected"), [(lost_before, None), (lost_after, OutcomeUnknown)])
+def test_a_deletion_is_retried_while_the_object_is_there(
+    world: World, fate: Any, expected: type[Exception] | None
+) -> None:
+    """If it is gone, it may have been mine or another's deletion."""
+    etag = theirs(world)
+    world.script.next("delete", fate)
+    if expected is None:
+        world.client.delete_if_match("a", etag=etag)
+    else:
+        with pytest.raises(expected):
+            world.client.delete_if_match("a", etag=etag)
+    assert world.objects.begin_head("a")().info is None
+
+
+def test_publishing_is_idempotent(world: World) -> None:
+    """Whoever published it, and whether or not the answer was lost, the object bears the nonce."""
+    staged = world.objects.stage("a", b"mine")
+    world.script.next("publish", lost_after)
+    first = world.client.publish_if_absent(staged)
+    assert world.client.publish_if_absent(staged) == first
+
+
+def test_publishing_over_another_s_object_is_refused(world: World) -> None:
+    """The upload stays staged."""
+    staged = world.objects.stage("a", b"mine")
+    theirs(world)
+    with pytest.raises(AlreadyExists):
+        world.client.publish_if_absent(staged)
+    assert [upload.upload_id for upload in world.objects.list_staged()] == [staged.upload_id]
+
+
+def test_publishing_what_is_not_staged_is_refused(world: World) -> None:
+    """It was aborted, and its object is not there."""
+    staged = world.objects.stage("a", b"mine")
+    world.objects.abort(staged)
+    with pytest.raises(NotFound):
+        world.client.publish_if_absent(staged)
+    world.script.next("head", raising(Unavailable("down")))
+    with pytest.raises(NotFound):
+        world.client.publish_if_absent(staged)

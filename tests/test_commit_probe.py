@@ -1,0 +1,186 @@
+"""What the probe finds out about stores that do right, and about those that do not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from commit_kit import Script, ScriptedStore, raising
+
+from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.verdict import FORMAT, Kind, Verdict
+from commitlog.errors import (
+    AccessDenied,
+    Conflict,
+    CorruptRecord,
+    FormatTooNew,
+    NotSupported,
+    OutcomeUnknown,
+)
+from commitlog.stores.api import Condition, IfAbsent, Operation, PutResult
+from commitlog.stores.memory import MemoryStore
+from commitlog.stores.open import open_store
+
+CONDITIONS = [kind for kind in Kind if kind is not Kind.FENCE]
+
+
+class OneByOne:
+    """An executor that lets the racers start one after the other."""
+
+    def map(self, function: Any, arguments: Any) -> Any:
+        return map(function, arguments)
+
+
+class Racy(ScriptedStore):
+    """Honours each condition alone; of racers on the odd rounds' paths, all win."""
+
+    racing = ""
+
+    def publish(self, staged: Any, *, condition: Condition | None = None, **options: Any) -> PutResult:
+        if self.inner.begin_head(staged.path)().info is None or staged.path == self.racing:
+            self.racing = staged.path
+            condition = None
+        return self.inner.publish(staged, condition=condition, **options)
+
+
+def test_a_store_that_enforces_everything_is_proven() -> None:
+    """And nothing of the probe remains."""
+    store = MemoryStore()
+    with ThreadPoolExecutor(RACERS) as executor:
+        verdict = probe(store, executor=executor)
+    assert all(verdict.proves(kind) for kind in Kind), [row for row in verdict.rows if not row.ok]
+    assert not list(store.list()) and not list(store.list_staged())
+
+
+def test_a_store_that_ignores_conditions_is_found_out() -> None:
+    """It answers as if all were well; what it did tells."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=True)
+    verdict = probe(store, executor=OneByOne())
+    assert not any(verdict.proves(kind) for kind in CONDITIONS)
+    refused = [row for row in verdict.rows if row.check == "refuse" and row.kind in CONDITIONS]
+    assert {row.got for row in refused} == {"done, and it took effect"}
+    assert not list(store.list())
+
+
+def test_a_race_that_several_win_is_found_out() -> None:
+    """Such a store honours each condition alone."""
+    store = Racy(MemoryStore(), Script(), ignores=False)
+    verdict = probe(store, kinds=[Kind.PUBLISH_IF_ABSENT], executor=OneByOne())
+    assert [(row.check, row.ok) for row in verdict.rows] == [
+        ("accept", True),
+        ("refuse", True),
+        ("race", False),
+    ]
+    assert f"up to {RACERS}" in verdict.rows[-1].got
+    assert not verdict.proves(Kind.PUBLISH_IF_ABSENT)
+
+
+def test_a_winner_whose_object_was_overwritten_is_found_out() -> None:
+    """One was told that it won, but what is there is another's."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=True)
+
+    def conflicts(perform: Any) -> Any:
+        perform()
+        raise Conflict("but it took effect")
+
+    warm_up = [None, None, raising(_exists())]
+    store.script.next("put", *warm_up, *([None] + [conflicts] * 7) * 6)
+    verdict = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    assert [row.ok for row in verdict.rows] == [True, True, False]
+
+
+def _exists() -> Exception:
+    from commitlog.errors import AlreadyExists
+
+    return AlreadyExists("there")
+
+
+def test_without_a_race_nothing_is_proven() -> None:
+    """Each condition alone is not enough."""
+    verdict = probe(MemoryStore())
+    assert all(row.ok for row in verdict.rows)
+    assert not any(verdict.proves(kind) for kind in CONDITIONS)
+    assert verdict.proves(Kind.FENCE)
+
+
+@pytest.mark.parametrize(
+    "error", [NotSupported("501"), OutcomeUnknown("500"), Conflict("409")], ids=lambda e: str(e)
+)
+def test_odd_answers_are_findings(error: Exception) -> None:
+    """They are put down, and prove nothing."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    store.script.next("put", raising(error))
+    verdict = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    assert verdict.rows[0].got == type(error).__name__
+    assert [row.check for row in verdict.rows] == ["accept", "refuse"]
+    assert not verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+def test_a_denial_is_no_finding() -> None:
+    """Nothing was measured, so there is no verdict; the scratch objects are removed."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    store.script.next("put", None, None, raising(AccessDenied("no")))
+    with pytest.raises(AccessDenied):
+        probe(store, kinds=[Kind.PUT_IF_ABSENT])
+    assert not list(store.list())
+
+
+def test_what_the_client_cannot_ask_for_is_not_tried() -> None:
+    """Without expiries in requests, that is all there is to say."""
+    store = ScriptedStore(MemoryStore(), Script(), fences=False)
+    (row,) = probe(store, kinds=[Kind.FENCE]).rows
+    assert not row.ok and "cannot" in row.got
+    assert "put" not in store.script.log
+
+
+def test_kinds_are_those_that_are_measured() -> None:
+    """A conditional copy over an object is offered by no method here."""
+    assert Kind.of(Operation.PUT, IfAbsent()) is Kind.PUT_IF_ABSENT
+    assert Kind.of(Operation.DELETE, IfAbsent()) is None
+
+
+def test_a_verdict_survives_being_kept() -> None:
+    """`connect(verdict=…)` takes what ``commitlog probe --json`` printed."""
+    verdict = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.FENCE], executor=OneByOne())
+    again = Verdict.from_json(verdict.to_json())
+    assert again == verdict
+    assert again.proves(Kind.FENCE) and again.measured(Kind.PUT_IF_ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", CorruptRecord),
+        ("[]", CorruptRecord),
+        ('{"format": 1, "url": "s3://b", "rows": [{"kind": "no such"}]}', CorruptRecord),
+        (f'{{"format": {FORMAT + 1}, "url": "s3://b", "rows": []}}', FormatTooNew),
+    ],
+)
+def test_what_is_no_verdict_is_refused(text: str, error: type[Exception]) -> None:
+    """So is one in a newer format."""
+    with pytest.raises(error):
+        Verdict.from_json(text)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("server", "missing"),
+    [
+        ("ministack", {Kind.COPY_IF_ABSENT}),
+        ("seaweedfs", {Kind.PUBLISH_IF_ABSENT, Kind.PUBLISH_IF_MATCH}),
+        ("juicefs", set(CONDITIONS)),
+    ],
+)
+def test_real_servers_are_seen_through(
+    server: str, missing: set[Kind], request: pytest.FixtureRequest
+) -> None:
+    """One ignores the condition of a copy, one lets several publishers win, one ignores everything."""
+    running = request.getfixturevalue(server)
+    store = open_store(f"s3://{running.new_bucket()}/below", **running.options)
+    # SeaweedFS takes a second for each contended put: there, what it is known to fail at.
+    kinds = [Kind.PUT_IF_ABSENT, *missing] if server == "seaweedfs" else CONDITIONS
+    with ThreadPoolExecutor(RACERS) as executor:
+        verdict = probe(store, kinds=kinds, executor=executor)
+    assert {kind for kind in kinds if not verdict.proves(kind)} == missing
+    assert not list(store.list()) and not list(store.list_staged())
