@@ -287,6 +287,13 @@ def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
     assert list(store.list_staged()) == []
 
 
+def test_an_object_that_grew_meanwhile_is_read_again(store: S3Store, proxy: Proxy) -> None:
+    """A range that was past the end of an object is read from the larger one that replaced it."""
+    store.put("a", b"larger")
+    proxy.inject(Fault(kind="GET", action="answer", status=416))
+    assert store.get("a", start=4, end=9).data == b"er"
+
+
 def test_reads_are_given_up_in_the_end(store: S3Store, proxy: Proxy) -> None:
     """After the last try the store is unavailable; a read has no unknown outcome."""
     proxy.requests()
@@ -575,6 +582,15 @@ def test_an_abort_that_fails_by_itself_is_reported(store: S3Store, proxy: Proxy)
     proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied), store.begin_stage("a"):
         pass
+
+
+def test_an_abort_that_gets_no_answer_has_an_unknown_outcome(store: S3Store, proxy: Proxy) -> None:
+    """After the last try, an earlier one may have dropped the upload all the same."""
+    staged = store.stage("a", b"x")
+    proxy.inject(Fault(kind="DELETE", action="drop_response", times=3))
+    with pytest.raises(OutcomeUnknown):
+        store.abort(staged)
+    assert not list(store.list_staged())
 
 
 def test_uploads_are_listed_page_by_page(store: S3Store, ministack: Ministack) -> None:

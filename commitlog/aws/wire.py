@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from attrs import frozen
+from attrs import field, frozen
 from botocore.httpsession import where
 
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
@@ -388,7 +388,7 @@ class _Reader:
 @frozen
 class _Proxy:
     place: tuple[str, int]
-    headers: tuple[str, ...]
+    headers: tuple[str, ...] = field(repr=False)
 
     @classmethod
     def parse(cls, url: str) -> _Proxy:

@@ -168,7 +168,9 @@ class S3Store(ObjectStore):
         headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
         response = self._bucket.fetch(Request("GET", key, headers=headers), accept=frozenset({416}))()
         if response.status == 416:
-            return self._nothing_of(path)
+            nothing = self._nothing_of(path)
+            # It may have been replaced by a larger one since.
+            return nothing if nothing.size <= start else self.get(path, start=start, end=end)
         if response.status == 206:
             return object_data(path, response.headers, response.body)
         # Sliced, for a server that does not know ranges.
@@ -281,7 +283,10 @@ class S3Store(ObjectStore):
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
     ) -> StageWriter:
-        """See `ObjectStore.begin_stage`. The upload is there from now on."""
+        """See `ObjectStore.begin_stage`. The upload is there from now on.
+
+        If the store's first answer was lost, there is an empty one besides, which `list_staged` shows.
+        """
         key = self.key(path)
         kept = check_metadata(metadata)
         nonce = kept.setdefault(NONCE, uuid.uuid4().hex)
@@ -365,7 +370,8 @@ class S3Store(ObjectStore):
             return dict.fromkeys(keys, self._bucket.fault(request, response))
         what = f"DELETE in s3://{self._name} of"
         return {
-            key: common_fault(f"{what} {key!r}", 500 if code == "InternalError" else 400, code, message)
+            # A code that says nothing certain leaves the outcome unknown, as a status of 500 would.
+            key: common_fault(f"{what} {key!r}", 500, code, message)
             for key, code, message in refused_rows(answer)
         }
 

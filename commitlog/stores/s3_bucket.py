@@ -93,10 +93,10 @@ class Bucket:
         return outcome
 
     def fetch(self, request: Request, *, accept: frozenset[int] = frozenset()) -> Pending[Response]:
-        """Send a request that changes nothing anybody sees; the pending call repeats it as needed.
+        """Send a request that may be repeated, which the pending call does as needed.
 
-        It returns an answer of success, or of a status in `accept`. It raises `Unavailable` in the
-        end, and never `OutcomeUnknown`.
+        That is one that changes nothing, or nothing that anybody sees. The call returns an answer of
+        success, or of a status in `accept`. In the end it raises `Unavailable`, never `OutcomeUnknown`.
         """
         first = self._begin(request)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from commitlog.errors import CommitError, ConfigurationError
+from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
 from commitlog.stores.s3_bucket import Bucket, Request
 
@@ -30,7 +30,7 @@ class S3StageWriter(StageWriter):
         upload_id: the upload's id.
         nonce: the nonce that the upload bears.
         part_size: bytes of the first parts, at least 5 MiB.
-        parallel: parts under way at once; that many are held in memory, and one more.
+        parallel: parts under way at once, each of them held in memory.
     """
 
     def __init__(
@@ -130,4 +130,9 @@ class S3StageWriter(StageWriter):
 
 def abort_upload(bucket: Bucket, key: str, upload_id: str) -> None:
     """Drop an upload; one that is gone is no error. Repeated as needed: it is idempotent."""
-    bucket.fetch(Request("DELETE", key, {"uploadId": upload_id}), accept=frozenset({404}))()
+    request = Request("DELETE", key, {"uploadId": upload_id})
+    try:
+        bucket.fetch(request, accept=frozenset({404}))()
+    except Unavailable as error:
+        # An earlier try may have had its effect.
+        raise OutcomeUnknown(f"{error}. The upload may be there still") from error
