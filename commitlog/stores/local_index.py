@@ -278,16 +278,20 @@ class Index:
 
     @contextmanager
     def _giving_back(self, process: _Process, connection: sqlite3.Connection) -> Iterator[None]:
+        sound = False
         try:
             yield
+            sound = True
         except sqlite3.Error:
-            connection.close()
             raise
-        except BaseException:
-            process.idle.append(connection)
+        except BaseException:  # the caller's own failure says nothing of the connection
+            sound = True
             raise
-        else:
-            process.idle.append(connection)
+        finally:
+            if sound and not connection.in_transaction:
+                process.idle.append(connection)
+            else:
+                connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: an index that has vanished is an error, not an empty index

@@ -90,6 +90,7 @@ def _pages(
     run: Run, prefix: str, *, limit: int, start_after: str = "", delimiter: str = ""
 ) -> Iterator[Page]:
     token: str | None = None
+    seen: set[str] = set()
     while True:
         page = run.store.list_page(
             prefix, start_after=start_after, delimiter=delimiter, limit=limit, token=token
@@ -98,6 +99,8 @@ def _pages(
         token = page.next_token
         if token is None:
             return
+        assert token not in seen, f"the pages of {prefix!r} go in circles"
+        seen.add(token)
 
 
 def _check_list_arguments(run: Run) -> None:
