@@ -21,6 +21,7 @@ from commitlog.errors import (
     FormatTooNew,
     NotSupported,
     OutcomeUnknown,
+    TableNotFound,
     TransactionCanceled,
     Unavailable,
     WrongTableSchema,
@@ -553,6 +554,16 @@ def test_table_that_is_being_made(setting: Setting, table: DynamoTable) -> None:
     deleting = json.dumps({"Table": {"TableStatus": "DELETING"}})
     setting.disturb("DescribeTable", "answer", status=200, body=deleting)
     with pytest.raises(Unavailable, match="is DELETING"):
+        table.check()
+
+
+def test_table_that_is_not_known_yet(setting: Setting) -> None:
+    """A creator waits for its table to become known; others are told that there is none."""
+    setting.fail("DescribeTable", "ResourceNotFoundException", times=2)
+    table = setting.open()
+    assert table.create() is True
+    setting.fail("DescribeTable", "ResourceNotFoundException")
+    with pytest.raises(TableNotFound):
         table.check()
 
 

@@ -20,6 +20,7 @@ from commitlog.errors import (
     CommitError,
     CorruptRecord,
     NotSupported,
+    TableNotFound,
     Unavailable,
 )
 from commitlog.tables.api import TABLE_FORMAT, Absent, Item, TableInfo, TableSchema
@@ -64,13 +65,15 @@ class Lifecycle:
                 raise
             created = False
         # Also for a table that was there: its creator may have died half way.
-        self.check()
+        self._check(self._await_active(exists=True))
         self._enable_ttl()
         return created
 
     def check(self) -> None:
         """Make sure that the table fits and is of no newer format; mark it if it bears no marker."""
-        description = self._await_active()
+        self._check(self._await_active(exists=False))
+
+    def _check(self, description: Mapping[str, Any]) -> None:
         self._verify_keys(description)
         found = self._marked_format() or self._adopt(description)
         if found > TABLE_FORMAT:
@@ -120,10 +123,17 @@ class Lifecycle:
         ]
         return description
 
-    def _await_active(self) -> Mapping[str, Any]:
+    def _describe_new(self) -> Mapping[str, Any]:
+        # DescribeTable may know nothing of a table for a while after CreateTable (its API reference).
+        try:
+            return self._describe()
+        except TableNotFound:
+            return {"TableStatus": "CREATING"}
+
+    def _await_active(self, *, exists: bool) -> Mapping[str, Any]:
         deadline = self.clock.monotonic() + _READY_WITHIN
         while True:
-            description = self._describe()
+            description = self._describe_new() if exists else self._describe()
             status = description.get("TableStatus")
             if status in ("ACTIVE", "UPDATING"):
                 return description

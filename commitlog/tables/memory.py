@@ -133,8 +133,7 @@ class MemoryTable(Table):
         """Do the put at once; the pending call tells its outcome."""
         key = check_item(self.schema, item)
         check_condition(condition)
-        put = Put(dict(item), condition)
-        return settled(lambda: self._write(key, put))
+        return settled(lambda: self._write(key, Put(item, condition)))
 
     def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
         check_key(self.schema, key)

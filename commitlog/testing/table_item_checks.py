@@ -205,6 +205,7 @@ def _query(run: Run, hash_key: str, start_after: str, limit: int) -> Iterator[Va
         page = run.table.query_page(hash_key, start_after=start_after, limit=limit, token=token)
         assert len(page.items) <= limit, f"a page of {limit} has {len(page.items)} items"
         yield from (item[run.table.schema.range_key or ""] for item in page.items)
+        assert page.next_token is None or page.next_token != token, "the next page is the same page"
         token = page.next_token
         if token is None:
             return
@@ -228,6 +229,7 @@ def _scan(run: Run, segment: int, segments: int, limit: int) -> Iterator[Key]:
         page = run.table.scan_page(segment=segment, segments=segments, limit=limit, token=token)
         assert len(page.items) <= limit, f"a page of {limit} has {len(page.items)} items"
         yield from map(run.table.schema.key_of, page.items)
+        assert page.next_token is None or page.next_token != token, "the next page is the same page"
         token = page.next_token
         if token is None:
             return
