@@ -118,6 +118,7 @@ class ConditionalStore:
         #: The store itself, without conditions beyond its own.
         self.store = store
         self._table = table
+        self._finish = finish
         self._words = words
         self._evidence = Evidence(store, verdict, executor=executor, words=words)
         self._strategy = Strategy(
@@ -315,6 +316,8 @@ class ConditionalStore:
 
     def close(self) -> None:
         """Release the connections and files of store and table. Idempotent."""
+        # A release whose answer was not read could be cut off, and its lease would have to run out.
+        self._finish(lambda: None)
         self.store.close()
         if self._table is not None:
             self._table.close()
