@@ -127,7 +127,7 @@ class OperationLog:
             body: what is to be done, as a JSON object.
 
         Raises `OutcomeUnknown` after a block that returned if a recovery had rolled the operation back
-        meanwhile: what it changed tells who was first.
+        meanwhile, or decided it so long ago that it is forgotten how. What was changed tells.
         """
         started = self._clock.monotonic()
         operation = self.begin(body)
@@ -138,9 +138,9 @@ class OperationLog:
         except Exception:
             self._conclude(operation, Decision.ROLLED_BACK, started)
             raise
-        if self._conclude(operation, Decision.COMMITTED, started) is Decision.ROLLED_BACK:
+        if not self._conclude(operation, Decision.COMMITTED, started):
             raise OutcomeUnknown(
-                f"operation {operation.id} was performed, but taken for dead and rolled back in the log"
+                f"operation {operation.id} was performed, but taken for dead and decided by a recovery"
                 " meanwhile; look at what it was to change"
             )
 
@@ -239,17 +239,19 @@ class OperationLog:
 
     # inside
 
-    def _conclude(self, operation: Operation, decision: Decision, started: float) -> Decision | None:
-        """Decide an operation of this process; None if the decision could not be written."""
+    def _conclude(self, operation: Operation, decision: Decision, started: float) -> bool:
+        """Decide an operation of this process; False if somebody else has decided it otherwise."""
         verify = self._clock.monotonic() - started > self._settle / 2
         try:
-            return self._decide(operation, decision, verify=verify)
+            return self._decide(operation, decision, verify=verify) is decision
+        except NotFound:
+            return False  # decided so long ago that it is forgotten how
         except CommitError as error:
             self._drifted.append(operation.id)
             _log.warning(
                 "operation %s is %s, but logged as pending: %s", operation.id, decision.value, error
             )
-            return None
+            return True
 
     def _decide(self, operation: Operation, decision: Decision, *, verify: bool) -> Decision:
         started = self._clock.monotonic()

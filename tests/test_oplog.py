@@ -1,0 +1,313 @@
+"""`OperationLog`: pending before anything is done, decided exactly once, never forgotten too early."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from outputs_kit import Death, HookedStore, Once
+
+from commitlog.backoff import Backoff
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import (
+    ConfigurationError,
+    CorruptRecord,
+    FormatTooNew,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores import ObjectStore
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+
+COMMITTED, ROLLED_BACK = Decision.COMMITTED, Decision.ROLLED_BACK
+HOUR = 3600.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time, for clients and store."""
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """Where the log is."""
+    return MemoryStore(clock=clock)
+
+
+def open_log(store: ObjectStore, clock: ManualClock) -> OperationLog:
+    backoff = Backoff(tries=2)
+    return OperationLog(
+        ConditionalStore(store, clock=clock, backoff=backoff), "log", clock=clock, settle=HOUR
+    )
+
+
+@pytest.fixture
+def log(store: MemoryStore, clock: ManualClock) -> OperationLog:
+    """A log of its own."""
+    return open_log(store, clock)
+
+
+class Outage:
+    """A hook: requests whose path has `part` in it are refused, or lose their answers."""
+
+    def __init__(self, part: str, error: Exception, *, applied: bool = False) -> None:
+        self.part = part
+        self.error = error
+        self.applied = applied
+
+    def __call__(self, _name: str, path: str, mutation: Callable[[], object]) -> object:
+        if self.part not in path:
+            return mutation()
+        if self.applied:
+            mutation()
+        raise self.error
+
+
+def test_an_operation_is_pending_while_it_runs_and_committed_after(log: OperationLog) -> None:
+    """The entry is there before the block runs, and is decided once it returned."""
+    with log.run({"do": "rename", "from": "a"}) as operation:
+        assert list(log.pending()) == [operation]
+        assert log.decision(operation.id) is None
+    assert list(log.pending()) == []
+    (done,) = log.history()
+    assert (done.id, done.body, done.decision) == (operation.id, operation.body, COMMITTED)
+
+
+def test_a_failed_operation_is_rolled_back_and_its_error_goes_on(log: OperationLog) -> None:
+    """An exception out of the block decides the operation, and is not replaced."""
+    with pytest.raises(KeyError), log.run({}) as operation:
+        raise KeyError("x")
+    assert log.decision(operation.id) is ROLLED_BACK
+    assert list(log.pending()) == []
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("?"), Death(), KeyboardInterrupt()])
+def test_what_nobody_knows_the_outcome_of_stays_pending(log: OperationLog, error: BaseException) -> None:
+    """After `OutcomeUnknown`, or an end that is no `Exception`, nothing is decided."""
+    with pytest.raises(type(error)), log.run({}) as operation:
+        raise error
+    assert list(log.pending()) == [operation]
+    assert log.drift == 0
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("?"), Unavailable("no")])
+def test_an_operation_that_cannot_be_logged_is_not_begun(
+    store: MemoryStore, clock: ManualClock, error: Exception
+) -> None:
+    """If writing the pending entry fails, the block is not entered: surely nothing happened."""
+    log = open_log(HookedStore(store, Outage("pending", error)), clock)
+    entered = False
+    with pytest.raises(Unavailable), log.run({}):
+        entered = True
+    assert not entered
+
+
+def test_success_that_cannot_be_logged_is_success_all_the_same(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """If writing the decision fails, `run` succeeds and counts a drift; recovery makes up for it."""
+    log = open_log(HookedStore(store, Outage("decided", Unavailable("no"))), clock)
+    with log.run({}) as operation:
+        pass
+    assert log.drift == 1
+    healthy = open_log(store, clock)
+    assert list(healthy.pending()) == [operation]
+    (repaired,) = healthy.recover(lambda operation: COMMITTED, older_than=0)
+    assert (repaired.id, repaired.decision) == (operation.id, COMMITTED)
+    assert list(healthy.pending()) == []
+
+
+def test_a_failure_that_cannot_be_logged_is_still_that_failure(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """If writing the rollback fails, the caller hears of the operation's own error."""
+    log = open_log(HookedStore(store, Outage("decided", OutcomeUnknown("?"))), clock)
+    with pytest.raises(ZeroDivisionError), log.run({}):
+        raise ZeroDivisionError
+    assert log.drift == 1
+
+
+def test_a_decision_whose_answer_was_lost_is_recognised(store: MemoryStore, clock: ManualClock) -> None:
+    """A lost answer to the decision is no drift, as it can be read back."""
+    hook = Outage("decided", OutcomeUnknown("?"), applied=True)
+    log = open_log(HookedStore(store, hook), clock)
+    with log.run({}) as operation:
+        pass
+    assert (log.drift, log.decision(operation.id)) == (0, COMMITTED)
+
+
+def test_the_loser_learns_what_was_decided(log: OperationLog) -> None:
+    """The first decision stands, whoever asks for another one and how often."""
+    operation = log.begin({})
+    assert log.decide(operation, ROLLED_BACK) is ROLLED_BACK
+    assert log.decide(operation, COMMITTED) is ROLLED_BACK
+    assert [o.decision for o in log.history()] == [ROLLED_BACK]
+
+
+def test_racing_deciders_agree(log: OperationLog) -> None:
+    """Of two who decide differently at the same time, both are told the same."""
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            operation = log.begin({})
+            told = set(pool.map(lambda d, o=operation: log.decide(o, d), [COMMITTED, ROLLED_BACK]))
+            assert told == {log.decision(operation.id)}
+
+
+def test_a_zombie_hears_that_it_was_rolled_back(log: OperationLog) -> None:
+    """A block that returns after a recovery had rolled it back does not pass for a success."""
+    with pytest.raises(OutcomeUnknown, match="recovery"), log.run({}):
+        log.recover(lambda operation: ROLLED_BACK, older_than=0)
+
+
+def test_recovery_leaves_alone_what_is_young_or_undecidable(
+    log: OperationLog, clock: ManualClock
+) -> None:
+    """Only operations of the given age are judged, and those without a verdict stay pending."""
+    old = log.begin({"n": "old"})
+    unclear = log.begin({"n": "unclear"})
+    clock.advance(100)
+    young = log.begin({"n": "young"})
+    asked: list[Operation] = []
+
+    def judge(operation: Operation) -> Decision | None:
+        asked.append(operation)
+        return COMMITTED if operation == old else None
+
+    assert [o.id for o in log.recover(judge, older_than=50)] == [old.id]
+    assert asked == [old, unclear]
+    assert list(log.pending()) == [unclear, young]
+
+
+def test_a_listing_alone_tells_what_is_pending(log: OperationLog, store: MemoryStore) -> None:
+    """The pending entries are the objects under ``pending/``, and nothing else is."""
+    for _ in range(3):
+        with log.run({}):
+            pass
+    operation = log.begin({})
+    assert [info.path for info in store.list("log/pending/")] == [f"log/pending/{operation.id}.json"]
+
+
+def test_operations_come_in_the_order_they_were_begun(log: OperationLog, clock: ManualClock) -> None:
+    """History and pending entries are ordered by the time of their beginning."""
+    for n in range(5):
+        with log.run({"n": n}):
+            clock.advance(1)
+    assert [operation.body["n"] for operation in log.history()] == list(range(5))
+
+
+def test_compaction_forgets_what_is_old_and_only_that(log: OperationLog, clock: ManualClock) -> None:
+    """Decisions of the given age go; younger ones, and pending operations of any age, stay."""
+    pending = log.begin({})
+    with log.run({}):
+        pass
+    clock.advance(2 * HOUR)
+    with log.run({}) as young:
+        pass
+    assert log.compact() == 1
+    assert [operation.id for operation in log.history()] == [young.id]
+    assert list(log.pending()) == [pending]
+    with pytest.raises(ConfigurationError):
+        log.compact(older_than=HOUR - 1)
+
+
+def test_a_decided_operation_is_never_decidable_again(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Whoever still holds an operation after compaction is told so, and leaves no decision behind."""
+    operation = log.begin({})
+    log.decide(operation, ROLLED_BACK)
+    clock.advance(2 * HOUR)
+    log.compact()
+    with pytest.raises(NotFound, match="compacted"):
+        log.decide(operation, COMMITTED)
+    assert list(store.list()) == []
+
+
+def test_a_zombie_of_a_compacted_operation_changes_nothing(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A block that runs on for longer than decisions are kept cannot write a second one."""
+    with pytest.raises(OutcomeUnknown), log.run({}):
+        log.recover(lambda operation: ROLLED_BACK, older_than=0)
+        clock.advance(2 * HOUR)
+        log.compact()
+    assert list(store.list()) == []
+
+
+def test_a_slow_decider_does_not_guess(store: MemoryStore, clock: ManualClock) -> None:
+    """If its own decision may have been compacted before it looked, the outcome is unknown to it."""
+    other = open_log(store, clock)
+
+    def stall(mutation: Callable[[], object]) -> object:
+        result = mutation()
+        clock.advance(2 * HOUR)
+        other.compact()
+        return result
+
+    log = open_log(HookedStore(store, Once(2, stall)), clock)
+    operation = log.begin({})
+    with pytest.raises(OutcomeUnknown):
+        log.decide(operation, COMMITTED)
+
+
+def deaths(clock: ManualClock) -> Iterator[tuple[int, str]]:
+    """Yield each request, and each way, at which a whole operation can die."""
+    for at in itertools.count(1):
+        try:
+            with open_log(HookedStore(MemoryStore(clock=clock), Once(at, "before")), clock).run({}):
+                pass
+        except Death:
+            yield from ((at, what) for what in ("before", "after", "late"))
+        else:
+            return
+
+
+def test_whatever_request_its_owner_dies_at_an_operation_gets_one_decision(clock: ManualClock) -> None:
+    """After recovery everyone agrees on the decision, even if a last request arrives late."""
+    seen = 0
+    for at, what in deaths(clock):
+        seen += 1
+        store = MemoryStore(clock=clock)
+        hook = Once(at, what)
+        performed = False
+        with pytest.raises(Death), open_log(HookedStore(store, hook), clock).run({}):
+            performed = True
+        log = open_log(store, clock)
+        judged = COMMITTED if performed else ROLLED_BACK
+        log.recover(lambda operation, judged=judged: judged, older_than=0)
+        before = [(o.id, o.decision) for o in log.history()]
+        hook.deliver()
+        log.recover(lambda operation, judged=judged: judged, older_than=0)
+        after = [(o.id, o.decision) for o in log.history()]
+        assert before == after[: len(before)]
+        assert {decision for _, decision in after} <= {judged}
+        clock.advance(2 * HOUR)
+        log.compact()
+        assert list(store.list()) == []
+    assert seen == 9  # pending entry, decision, and the removal of the entry, each in three ways
+
+
+@pytest.mark.parametrize("place", ["pending", "decided"])
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [(b"{", CorruptRecord), (b'{"format": 99}', FormatTooNew)],
+)
+def test_an_illegible_entry_is_an_error_not_an_absence(
+    log: OperationLog, store: MemoryStore, place: str, content: bytes, error: type[Exception]
+) -> None:
+    """Corrupt entries, and those of a newer format, are never skipped."""
+    store.put(f"log/{place}/1-x.json", content)
+    with pytest.raises(error):
+        list(log.pending() if place == "pending" else log.history())
+
+
+def test_settle_must_be_positive(store: MemoryStore) -> None:
+    """A log that would keep no decision at all is refused."""
+    with pytest.raises(ConfigurationError):
+        OperationLog(ConditionalStore(store), "log", settle=0)

@@ -1,0 +1,116 @@
+"""The envelope of stored records: what was written is read, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.oplog.codec import FORMAT, Document, decode, encode
+
+KINDS = frozenset({"note"})
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+bodies = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"])).filter(
+        lambda name: name not in ("format", "kind", "checksum")
+    ),
+    values,
+    max_size=5,
+)
+
+
+def read(data: bytes) -> Document:
+    return decode(data, KINDS, path="x/1.json")
+
+
+@given(bodies)
+def test_what_is_encoded_is_decoded(body: dict[str, Any]) -> None:
+    """Every JSON object makes the round trip."""
+    assert read(encode(Document("note", body))) == Document("note", body)
+
+
+@given(bodies, st.data())
+def test_a_record_that_is_cut_short_is_corrupt(body: dict[str, Any], data: st.DataObject) -> None:
+    """No beginning of a record is a record."""
+    encoded = encode(Document("note", body))
+    length = data.draw(st.integers(0, len(encoded) - 1))
+    with pytest.raises(CorruptRecord):
+        read(encoded[:length])
+
+
+@given(bodies, st.data())
+def test_an_altered_byte_never_changes_what_is_read(body: dict[str, Any], data: st.DataObject) -> None:
+    """A record with a flipped byte is refused with a typed error, or still says the same."""
+    encoded = bytearray(encode(Document("note", body)))
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[at] ^= data.draw(st.integers(1, 255))
+    try:
+        document = read(bytes(encoded))
+    except (CorruptRecord, FormatTooNew):
+        return
+    assert document == Document("note", body)
+
+
+@given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
+def test_what_is_no_record_is_corrupt(data: bytes) -> None:
+    """Arbitrary bytes and arbitrary JSON are refused with `CorruptRecord`."""
+    with pytest.raises(CorruptRecord):
+        read(data)
+
+
+@given(bodies, st.integers(FORMAT + 1))
+def test_a_newer_format_says_so(body: dict[str, Any], version: int) -> None:
+    """A record of a newer format is refused as such, whatever else is in it."""
+    with pytest.raises(FormatTooNew, match=r"x/1\.json"):
+        read(json.dumps({**body, "format": version}).encode())
+
+
+@pytest.mark.parametrize("version", [0, -1, 1.0, True, "1", None])
+def test_a_format_is_a_positive_number(version: object) -> None:
+    """Formats that no library ever wrote are corrupt."""
+    fields = json.loads(encode(Document("note", {})))
+    with pytest.raises(CorruptRecord):
+        read(json.dumps({**fields, "format": version}).encode())
+
+
+def test_a_record_of_another_kind_is_corrupt() -> None:
+    """A record that was copied to where another kind belongs is refused."""
+    with pytest.raises(CorruptRecord, match="'memo', not note"):
+        read(encode(Document("memo", {})))
+
+
+def test_two_writers_of_one_record_write_the_same_bytes() -> None:
+    """The encoding does not depend on the order of the fields."""
+    assert encode(Document("note", {"a": 1, "b": 2})) == encode(Document("note", {"b": 2, "a": 1}))
+
+
+@pytest.mark.parametrize("body", [{"kind": 1}, {"checksum": 1}, {"format": 1}, {"x": float("nan")}])
+def test_what_cannot_be_stored_is_refused(body: dict[str, Any]) -> None:
+    """Fields of the envelope, and numbers that JSON lacks, are not silently stored."""
+    with pytest.raises(ValueError):
+        encode(Document("note", body))
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"format":1,"x":"\\ud800"}', b"[" * 100_000, b'{"format":1,"x":NaN}']
+)
+def test_hostile_json_is_corrupt(text: bytes) -> None:
+    """Lone surrogates, deep nesting and NaN do not get past the decoder as other errors."""
+    with pytest.raises(CorruptRecord):
+        read(text)
