@@ -156,7 +156,8 @@ class JobAlreadyCommitted(AlreadyExists):
         version: the version of the output that the job's first commit made.
     """
 
-    def __init__(self, message: str, *, job_id: str, version: int) -> None:
+    # Defaults, since unpickling makes the error from its message and then sets the attributes.
+    def __init__(self, message: str, *, job_id: str = "", version: int = 0) -> None:
         super().__init__(message)
         self.job_id = job_id
         self.version = version
@@ -180,7 +181,8 @@ class PublishIncomplete(OutcomeUnknown):
         version: the version of the output that the job's commit made.
     """
 
-    def __init__(self, message: str, *, job_id: str, version: int) -> None:
+    # Defaults, since unpickling makes the error from its message and then sets the attributes.
+    def __init__(self, message: str, *, job_id: str = "", version: int = 0) -> None:
         super().__init__(message)
         self.job_id = job_id
         self.version = version

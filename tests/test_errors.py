@@ -1,0 +1,53 @@
+"""Errors: one tree, honest builtins, and nothing lost between processes."""
+
+import pickle
+
+import pytest
+
+from commitlog import errors
+from commitlog.tables import ConditionFailed
+
+LEAVES = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.__name__)
+def test_tree(leaf):
+    """Every error is a CommitError and says in its docstring what state the caller is in."""
+    assert issubclass(leaf, errors.CommitError)
+    assert leaf.__doc__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.JobAlreadyCommitted("there", job_id="daily", version=7),
+        errors.TransactionCanceled("no", reasons=(None, ConditionFailed("x", item_known=True))),
+        ConditionFailed("stale", item={"path": "a", "generation": 2}, item_known=True),
+        errors.OutcomeUnknown("maybe"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_pickle(error):
+    """An error that crosses a process boundary keeps its type, message and attributes."""
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert {k: str(v) for k, v in vars(copy).items()} == {k: str(v) for k, v in vars(error).items()}
+
+
+@pytest.mark.parametrize(
+    ("leaf", "builtin"),
+    [
+        (errors.AlreadyExists, FileExistsError),
+        (errors.NotFound, FileNotFoundError),
+        (errors.AccessDenied, PermissionError),
+        (errors.Unavailable, ConnectionError),
+        (errors.LeaseTimeout, TimeoutError),
+        (errors.ConfigurationError, ValueError),
+        (errors.NotSupported, NotImplementedError),
+    ],
+)
+def test_builtins(leaf, builtin):
+    """An error can be caught as the builtin that says the same."""
+    assert issubclass(leaf, builtin)
+    assert not issubclass(errors.OutcomeUnknown, (OSError, ValueError))
