@@ -111,7 +111,7 @@ class Bench:
         def write(_: int) -> tuple[list[float], float, float]:
             call(self._key())  # opens the connection, if the last one has gone cold
             ready.wait()
-            durations = []
+            durations: list[float] = []
             now = start = time.perf_counter()
             while now - start < self._seconds or len(durations) < 3:
                 key = self._key()

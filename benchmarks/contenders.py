@@ -54,7 +54,7 @@ class Place:
     writers: int
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         """How `commitlog.connect` gets there."""
         return self.server.options | {"endpoint_url": self.endpoint_url}
 
@@ -99,18 +99,18 @@ def bare(place: Place) -> Iterator[dict[str, Calls]]:
     def copy(key: str) -> None:
         assert s3.begin("PUT", f"/{key}", headers=from_source)().status == 200
 
-    def put_until(key: str) -> None:
-        until = {"date": int(clock.epoch()), "seconds": 18}
-        assert s3.begin_until("PUT", f"/{key}", body=BODY, **until)().status == 200
-
-    def copy_until(key: str) -> None:
-        until = {"date": int(clock.epoch()), "seconds": 18}
-        assert s3.begin_until("PUT", f"/{key}", headers=from_source, **until)().status == 200
+    def until(key: str, body: bytes, headers: Mapping[str, str]) -> None:
+        now = int(clock.epoch())
+        pending = s3.begin_until("PUT", f"/{key}", date=now, seconds=18, headers=headers, body=body)
+        assert pending().status == 200
 
     rows: dict[str, Calls] = {
         "bare HEAD": {"put": head, "copy": head},
         "bare PUT/COPY": {"put": put, "copy": copy},
-        "bare PUT/COPY, expiring": {"put": put_until, "copy": copy_until},
+        "bare PUT/COPY, expiring": {
+            "put": lambda key: until(key, BODY, {}),
+            "copy": lambda key: until(key, b"", from_source),
+        },
     }
     if place.table:
         rows["bare acquire"] = {"put": acquire, "copy": acquire}
@@ -188,7 +188,7 @@ def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
 def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
     """object_store's own DynamoCommit, and its way of leaving the condition to the store."""
 
-    def connect(**how: str) -> ObstoreS3:
+    def connect(**how: Any) -> ObstoreS3:
         return ObstoreS3(
             place.bucket,
             endpoint=place.endpoint_url,
