@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import commitlog
 from commitlog.cli.places import split
 from commitlog.errors import ConfigurationError, InvalidPath
 
@@ -53,34 +54,45 @@ def test_secrets_in_urls_are_refused_without_being_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_nearest_marked_directory_is_the_root(tmp_path: Path) -> None:
-    """The root of a local file is the nearest directory above it that holds .commitlog."""
-    (tmp_path / ".commitlog").mkdir()
-    (tmp_path / "lake" / ".commitlog").mkdir(parents=True)
-    for url in (
-        f"{tmp_path}/lake/dir/key",
-        f"file://{tmp_path}/lake/dir/key",
-        f"file:{tmp_path}/lake/dir/key",
-    ):
-        place = split(url)
+def make_store(directory: Path) -> None:
+    """Make `directory` the root of a local store, as the first write does."""
+    with commitlog.connect(directory.as_posix()) as store:
+        store.put("first", b"")
+
+
+def test_nearest_store_is_the_root(tmp_path: Path) -> None:
+    """The root of a local file is the nearest directory above it that is a store already."""
+    make_store(tmp_path / "lake")
+    make_store(tmp_path)
+    for scheme in ("", "file://", "file:"):
+        place = split(f"{scheme}{tmp_path}/lake/dir/key")
         assert (place.store.name, place.path) == (f"{tmp_path}/lake", "dir/key")
+    assert split(f"{tmp_path}/dir/key").path == "dir/key"
+
+
+def test_stores_that_anybody_could_have_planted_do_not_count(tmp_path: Path) -> None:
+    """An index above the file in a directory that everyone may write to is not trusted."""
+    make_store(tmp_path)
+    (tmp_path / "mine").mkdir()
+    tmp_path.chmod(0o777)
+    assert split(f"{tmp_path}/mine/key").store.name == f"{tmp_path}/mine"
 
 
 def test_root_option_names_a_new_root(tmp_path: Path) -> None:
-    """Where nothing is marked yet, --root says where the store begins."""
+    """Where there is no store yet, --root says where the store begins."""
     place = split(f"{tmp_path}/lake/dir/key", root=f"{tmp_path}/lake")
     assert (place.store.name, place.path) == (f"{tmp_path}/lake", "dir/key")
 
 
 def test_parent_is_the_last_resort(tmp_path: Path) -> None:
-    """Without a mark and without --root, the file's directory is the root."""
+    """Without a store above and without --root, the file's directory is the root."""
     place = split(f"{tmp_path}/lake/key")
     assert (place.store.name, place.path) == (f"{tmp_path}/lake", "key")
 
 
 def test_second_root_is_refused(tmp_path: Path) -> None:
-    """A --root that contradicts the mark on disk is refused rather than ignored."""
-    (tmp_path / ".commitlog").mkdir()
+    """A --root that contradicts the store on disk is refused rather than ignored."""
+    make_store(tmp_path)
     with pytest.raises(ConfigurationError, match="leave --root out"):
         split(f"{tmp_path}/lake/key", root=f"{tmp_path}/lake")
 
@@ -98,9 +110,9 @@ def test_relative_paths_start_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_listed_directory_may_be_the_root(tmp_path: Path) -> None:
-    """A directory to be listed is a root if it is marked, and a prefix ending in / below one."""
+    """A directory to be listed is a root if it is a store, and a prefix ending in / below one."""
     (tmp_path / "dir").mkdir()
-    (tmp_path / ".commitlog").mkdir()
+    make_store(tmp_path)
     assert split(f"{tmp_path}", prefix=True).path == ""
     assert split(f"{tmp_path}/dir", prefix=True).path == "dir/"
     assert split(f"{tmp_path}/di", prefix=True).path == "di"

@@ -1,7 +1,7 @@
 """What a URL on the command line points at: a store, and a path in it.
 
 A library store is opened at a root; a command names one object by one URL. This is the one place
-that cuts it in two. Imports errors, paths and urls.
+that cuts it in two. Imports errors, paths, urls and how the local store finds its index.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from attrs import frozen
 
 from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path, check_prefix
+from commitlog.stores.local_base import find_base
 from commitlog.urls import SECRET_OPTIONS, Url, parse_store_url
 
-__all__ = ["MARK", "Place", "refuse_secrets", "split", "split_directory"]
-
-#: The directory that a local store keeps in its root.
-MARK = ".commitlog"
+__all__ = ["Place", "refuse_secrets", "split", "split_directory"]
 
 
 @frozen(kw_only=True)
@@ -46,8 +44,9 @@ class Place:
 def split(url: str, *, root: str | None = None, prefix: bool = False) -> Place:
     """Cut `url` into the URL of a store and a path in it.
 
-    A bucket is a store's root, and so is a memory name. For a local file it is the nearest directory
-    above that holds ``.commitlog/``; failing that `root`; failing that the file's parent directory.
+    A bucket is a store's root, and so is a memory name. For a local file it is the directory above that
+    holds the store's index, as the local store finds it; failing that `root`; failing that the file's
+    parent directory.
 
     Args:
         url: ``s3://bucket/key``, ``file:///dir/key``, ``memory://name/key`` or a local path.
@@ -130,30 +129,23 @@ def _split_local(name: str, root: str | None, *, prefix: bool) -> Place:
         raise InvalidPath(f"{name!r} names a directory, not an object")
     path = os.path.abspath(os.path.expanduser(name))
     # A directory that is listed may be the root itself; a file never is.
-    lowest = path if prefix and os.path.isdir(path) else os.path.dirname(path)
-    found = _marked(lowest)
+    directory = prefix and os.path.isdir(path)
+    lowest = os.path.realpath(path if directory else os.path.dirname(path))
+    real = lowest if directory else os.path.join(lowest, os.path.basename(path))
+    base = find_base(lowest, durable=True)
+    top = lowest if base is None else base.tree.root
     if root is not None:
-        root = os.path.abspath(os.path.expanduser(root))
-        if found not in (None, root):
+        root = os.path.realpath(os.path.expanduser(root))
+        if base is not None and root != top:
             raise ConfigurationError(
-                f"{path!r} belongs to the store at {found!r}: opened at another root it would have "
-                "two versions and two leases; leave --root out"
+                f"{path!r} is in the store at {top!r}, which has its own lock and versions: leave "
+                "--root out"
             )
-    top = found or root or lowest
-    relative = "" if path == top else os.path.relpath(path, top)
+        top = root
+    relative = "" if real == top else os.path.relpath(real, top)
     if relative.split(os.sep, 1)[0] == os.pardir:
         raise ConfigurationError(f"--root {top!r} is not above {path!r}")
-    if relative and prefix and (os.path.isdir(path) or name.endswith("/")):
+    if relative and prefix and (directory or name.endswith("/")):
         relative += "/"
     store = Url(scheme="file", name=top)
     return Place(store=store, path=check_prefix(relative) if prefix else check_path(relative))
-
-
-def _marked(directory: str) -> str | None:
-    while True:
-        if os.path.isdir(os.path.join(directory, MARK)):
-            return directory
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return None
-        directory = parent
