@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from types import MappingProxyType, TracebackType
 from typing import Literal, TypeAlias
@@ -133,7 +134,7 @@ class ConditionalStore:
                 clock=clock,
                 backoff=backoff,
                 owner=words,
-                fenced=lambda: store.capabilities.enforced or self._evidence.proves(Kind.FENCE),
+                fenced=partial(self._evidence.proves, Kind.FENCE),
                 finish=finish,
             ),
             evidence=self._evidence,
@@ -318,9 +319,10 @@ class ConditionalStore:
         """Release the connections and files of store and table. Idempotent."""
         # A release whose answer was not read could be cut off, and its lease would have to run out.
         self._finish(lambda: None)
-        self.store.close()
         if self._table is not None:
+            self._finish(lambda: None)  # a release of this thread may be put off until the next one
             self._table.close()
+        self.store.close()
 
     def __enter__(self) -> ConditionalStore:
         return self
