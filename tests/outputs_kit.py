@@ -80,6 +80,9 @@ class HookedStore(ObjectStore):
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
         return self.inner.list_staged(prefix)
 
+    def close(self) -> None:
+        self.inner.close()
+
 
 class HookedWriter(StageWriter):
     """`inner`, with its end handed to the store's hook."""

@@ -1,0 +1,343 @@
+"""Recovery and publishing: who is taken for dead, what is left alone, and what cannot be finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from outputs_kit import Death, HookedStore, Once, audit, open_output, stage_some, visible
+
+from commitlog.backoff import Backoff
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import (
+    CommitError,
+    CorruptRecord,
+    FormatTooNew,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotFound,
+    OutcomeUnknown,
+    PublishIncomplete,
+    Unavailable,
+)
+from commitlog.outputs import AbortRecord, Job, Output, RecoveryReport
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time, for clients and store."""
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """Where the output is."""
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+def output(store: MemoryStore, clock: ManualClock) -> Output:
+    """The output, as an operator has it open."""
+    return open_output(store, clock)
+
+
+class Outage:
+    """A hook: while it is `on`, mutations of one name fail, applied or not."""
+
+    def __init__(self, name: str, error: Exception, *, applied: bool = False) -> None:
+        self.name = name
+        self.error = error
+        self.applied = applied
+        self.on = True
+
+    def __call__(self, name: str, path: str, mutation: Callable[[], object]) -> object:
+        if name != self.name or not self.on:
+            return mutation()
+        if self.applied:
+            mutation()
+        raise self.error
+
+
+def die_at(store: MemoryStore, clock: ManualClock, at: int, what: str, job_id: str = "daily") -> Job:
+    """Let a driver with two files die at request number `at` of its commit."""
+    output = open_output(store, clock)
+    job = output.begin(job_id)
+    files = stage_some(output, job)
+    with pytest.raises(Death):
+        open_output(HookedStore(store, Once(at, what)), clock).commit(job, files)
+    return job
+
+
+#: Number of the request of a commit with two files that prepares it, that decides it, and so on.
+PREPARE, DECIDE, PUBLISH_1, PUBLISH_2, FORGET, SUCCESS = range(1, 7)
+
+
+def test_a_job_that_began_a_file_lately_is_alive(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """The age of an attempt is that of its newest upload, however old its first one is."""
+    job = output.begin("long")
+    files = stage_some(output, job)
+    clock.advance(1000)
+    files.append(output.stage(job, job.file_name(9), b"long " + job.attempt.encode()))
+    clock.advance(10)
+    assert output.recover(older_than=20) == RecoveryReport(live=(job.attempt,))
+    output.commit(job, files)
+    audit(store)
+
+
+def test_a_job_that_prepared_its_commit_lately_is_alive(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """The pending entry is a sign of life as well."""
+    job = output.begin("long")
+    files = stage_some(output, job)
+    clock.advance(1000)
+    with pytest.raises(Death):
+        open_output(HookedStore(store, Once(PREPARE, "after")), clock).commit(job, files)
+    assert output.recover(older_than=20).live == (job.attempt,)
+    output.commit(job, files)
+    audit(store)
+
+
+def test_a_job_taken_for_dead_too_early_hears_of_it(output: Output, store: MemoryStore) -> None:
+    """A live job that recovery ruled out loses its work, but does no harm, and can be run again."""
+    job = output.begin("daily")
+    files = stage_some(output, job)
+    report = output.recover(older_than=0)
+    assert (report.aborted, report.uploads) == ({job.attempt: None}, 2)
+    with pytest.raises(JobAborted):
+        output.commit(job, files)
+    output.abort(job, files)
+    again = output.begin("daily")
+    output.commit(again, stage_some(output, again))
+    assert len(audit(store)) == 1
+
+
+def test_the_report_names_the_job_if_the_pending_entry_tells(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """An attempt that was prepared is reported, and recorded, with its job id."""
+    job = die_at(store, clock, DECIDE, "before")
+    assert output.recover(older_than=0).aborted == {job.attempt: "daily"}
+    (record,) = output.records()
+    assert isinstance(record, AbortRecord)
+    assert record.attempts == {job.attempt: "daily"}
+
+
+def test_one_record_rules_out_all_dead_attempts(output: Output, store: MemoryStore) -> None:
+    """However many drivers died, recovery adds one record."""
+    for n in range(3):
+        stage_some(output, output.begin(f"job-{n}"))
+    assert len(output.recover(older_than=0).aborted) == 3
+    assert len(list(output.records())) == 1
+    audit(store)
+
+
+@pytest.mark.parametrize("at", [PUBLISH_1, PUBLISH_2, FORGET, SUCCESS])
+def test_what_is_committed_is_completed_whatever_its_age(
+    output: Output, store: MemoryStore, clock: ManualClock, at: int
+) -> None:
+    """A driver that died after the commit point is finished at once."""
+    die_at(store, clock, at, "before")
+    completed = () if at == SUCCESS else (1,)
+    assert output.recover(older_than=1e9).completed == completed
+    assert len(audit(store)) == 1
+
+
+def test_between_commit_point_and_publishing_plain_readers_see_nothing(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A driver that dies there shows nothing partial; a repeated job completes it and is refused."""
+    die_at(store, clock, PUBLISH_1, "before")
+    assert visible(store) == {}
+    assert output.snapshot(roll_forward=False).files == ()
+    with pytest.raises(JobAlreadyCommitted):
+        output.begin("daily")
+    assert len(visible(store)) == 2
+    audit(store)
+
+
+def test_the_next_job_completes_the_one_before(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A commit publishes what an earlier one had left, before `_SUCCESS` passes it."""
+    die_at(store, clock, PUBLISH_2, "before")
+    job = output.begin("next")
+    output.commit(job, stage_some(output, job))
+    assert len(audit(store)) == 2
+
+
+def test_success_never_goes_back(output: Output, store: MemoryStore, clock: ManualClock) -> None:
+    """A finisher that is overtaken while it writes `_SUCCESS` does not undo the later one's."""
+    early = output.begin("early")
+    files = stage_some(output, early)
+
+    def overtaken(mutation: Callable[[], object]) -> object:
+        job = output.begin("late")
+        output.commit(job, stage_some(output, job))
+        return mutation()
+
+    driver = open_output(HookedStore(store, Once(SUCCESS, overtaken)), clock)
+    assert driver.commit(early, files).version == 1
+    assert output.snapshot(roll_forward=False).version == 2
+    audit(store)
+
+
+def test_publishing_that_fails_says_that_the_job_is_committed(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """`PublishIncomplete` names job and version; abort spares the job then."""
+    outage = Outage("publish", Unavailable("no"))
+    driver = open_output(HookedStore(store, outage), clock)
+    job = driver.begin("daily")
+    files = stage_some(driver, job)
+    with pytest.raises(PublishIncomplete) as failure:
+        driver.commit(job, files)
+    assert (failure.value.job_id, failure.value.version) == ("daily", 1)
+    with pytest.raises(PublishIncomplete):
+        driver.begin("daily")
+    record = driver.abort(job, files)
+    assert record is not None
+    outage.on = False
+    assert driver.commit(job, files) == record
+    assert audit(store) == [record]
+
+
+def test_one_file_that_fails_does_not_hold_up_the_others(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Every file is tried, side by side where there is an executor."""
+    for pool in (None, ThreadPoolExecutor(2)):
+        clogged: list[str] = []
+
+        def hook(
+            name: str, path: str, mutation: Callable[[], object], clogged: list[str] = clogged
+        ) -> object:
+            if name == "publish" and "p=0" in path:
+                clogged.append(path)
+                raise OutcomeUnknown("no answer")
+            return mutation()
+
+        backoff = Backoff(tries=2)
+        hooked = ConditionalStore(HookedStore(store, hook), clock=clock, backoff=backoff)
+        driver = Output(hooked, "out", clock=clock, backoff=backoff, executor=pool)
+        job = driver.begin()
+        with pytest.raises(PublishIncomplete, match="1 of its 3 files"):
+            driver.commit(job, stage_some(driver, job, count=3))
+        assert len(clogged) == 2
+        shown = [name for name in visible(store) if job.attempt in name]
+        assert len(shown) == 2
+        if pool is not None:
+            pool.shutdown()
+    output.recover(older_than=0)
+    audit(store)
+
+
+def test_a_committed_file_that_is_gone_is_never_passed_over(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """If an upload of a committed job was dropped by others, everybody who comes by is told."""
+    die_at(store, clock, PUBLISH_1, "before")
+    lost = next(store.list_staged("out/"))
+    store.abort(lost)
+    acts: list[Callable[[], object]] = [
+        output.snapshot,
+        lambda: output.recover(older_than=0),
+        lambda: output.begin("daily"),
+    ]
+    for act in acts:
+        with pytest.raises(PublishIncomplete):
+            act()
+    assert output.snapshot(roll_forward=False).version == 0
+
+
+def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """While the record cannot be seen nothing is cleaned up; abort rules out that it appears later."""
+    late: list[Callable[[], object]] = []
+
+    def hook(name: str, path: str, mutation: Callable[[], object]) -> object:
+        if name == "put" and path.endswith("/00000000000000000001.json"):
+            late.append(mutation)
+            raise OutcomeUnknown("no answer")
+        return mutation()
+
+    driver = open_output(HookedStore(store, hook), clock)
+    job = driver.begin("daily")
+    files = stage_some(driver, job)
+    with pytest.raises(OutcomeUnknown):
+        driver.commit(job, files)
+    assert len(list(store.list_staged("out/"))) == 2
+    assert output.abort(job, files) is None
+    for request in late:
+        with pytest.raises(CommitError):
+            request()
+    assert audit(store) == []
+
+
+def test_uploads_of_decided_attempts_go_whatever_their_age(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A task that runs on after its job was decided leaves an upload that is of no use to anybody."""
+    kept, dropped = output.begin("kept"), output.begin("dropped")
+    output.commit(kept, stage_some(output, kept))
+    output.abort(dropped)
+    for job in (kept, dropped):
+        output.stage(job, job.file_name(7), b"late")
+    report = output.recover(older_than=1e9)
+    assert (report.uploads, report.live, report.aborted) == (2, (), {})
+    audit(store)
+
+
+def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A driver that dies while it uploads a record of many megabytes leaves nothing for good."""
+    store.stage("out/_commitlog/00000000000000000001.json", b"{}")
+    assert output.recover(older_than=100).uploads == 0
+    assert output.recover(older_than=0).uploads == 1
+    assert list(store.list_staged()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(b"{", CorruptRecord), (b'{"format": 99}', FormatTooNew)]
+)
+@pytest.mark.parametrize("name", ["00000000000000000002", "pending/{attempt}"])
+def test_an_illegible_record_stops_everybody(
+    output: Output,
+    store: MemoryStore,
+    clock: ManualClock,
+    name: str,
+    content: bytes,
+    error: type[Exception],
+) -> None:
+    """Corrupt records, and those of a newer format, are never taken for missing ones."""
+    output.commit(output.begin("first"), ())
+    job = output.begin("daily")
+    files = stage_some(output, job)
+    store.put(f"out/_commitlog/{name.format(attempt=job.attempt)}.json", content)
+    with pytest.raises(error):
+        output.commit(job, files)
+    with pytest.raises(error):
+        output.recover(older_than=0)
+    assert len(list(store.list_staged())) == 2
+
+
+def test_a_newer_success_file_is_not_overwritten(output: Output, store: MemoryStore) -> None:
+    """What a newer library wrote is left alone."""
+    store.put("out/_SUCCESS", b'{"format": 99}')
+    with pytest.raises(FormatTooNew):
+        output.begin()
+    with pytest.raises(FormatTooNew):
+        output.snapshot()
+
+
+def test_a_job_whose_log_is_gone_is_not_found(output: Output) -> None:
+    """A snapshot of a version that the log does not reach is refused."""
+    with pytest.raises(NotFound, match="no version 3"):
+        output.snapshot(3)
