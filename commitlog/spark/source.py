@@ -42,6 +42,11 @@ from commitlog.spark.task import TaskFiles
 __all__ = ["CommitlogDataSource", "CommitlogReader", "CommitlogWriter"]
 
 
+#: Files are read together up to the first size, each counting as the second at least: that is a few
+#: seconds' work for a task. A larger file is a partition of its own.
+PARTITION_BYTES = 32 * 1024 * 1024
+FILE_BYTES = 1024 * 1024
+
 #: Requests that a driver has under way when it publishes or drops uploads.
 PUBLISHERS = 16
 
@@ -124,7 +129,7 @@ class CommitlogDataSource(DataSource):
 
 
 class CommitlogReader(DataSourceReader):
-    """Reads the files of one version, a partition a file. Never lists."""
+    """Reads the files of one version. Never lists."""
 
     def __init__(
         self,
@@ -139,20 +144,27 @@ class CommitlogReader(DataSourceReader):
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for each file."""
-        return [InputPartition(file) for file in self._files]
+        """Return partitions of whole files, in their order, so that each is worth a task."""
+        packed: list[list[DataFile]] = []
+        filled = PARTITION_BYTES
+        for file in self._files:
+            cost = max(file.size, FILE_BYTES)
+            if filled + cost > PARTITION_BYTES:
+                packed.append([])
+                filled = 0
+            packed[-1].append(file)
+            filled += cost
+        return [InputPartition(files) for files in packed]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one file."""
-        file = partition.value
-        # Spark makes a partition of None where there is none.
-        if file is None:
-            return
+        """Yield the rows of the files of `partition`."""
         output = self._source.open_output(self._options)
         names = set(self._schema.names)
         with output.store:
-            for batch in read_parquet(output.store, output.locate(file), file.size, names):
-                yield _complete(batch, file, self._schema)
+            # Spark makes a partition of None where there is none.
+            for file in partition.value or ():
+                for batch in read_parquet(output.store, output.locate(file), file.size, names):
+                    yield _complete(batch, file, self._schema)
 
 
 @frozen
