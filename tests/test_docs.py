@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from commitlog import errors
 from commitlog.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -99,9 +100,44 @@ def test_options_named_alone_exist() -> None:
     assert set(_OPTION.findall(spans)) <= known
 
 
-def _options(command: click.Command) -> Iterator[str]:
-    for parameter in command.params:
-        yield from parameter.opts
+def test_variables_named_in_the_docs_exist() -> None:
+    """Every COMMITLOG_ variable in the pages is read by some command, and operations.md has them all."""
+    known = set(_variables(main))
+    named = {name for page in PAGES for name in re.findall(r"COMMITLOG_[A-Z_]+", page.read_text())}
+    assert named == known
+
+
+def test_operators_are_told_about_every_error() -> None:
+    """operations.md says of each error that can reach a user what is so and what to do."""
+    text = (ROOT / "docs/operations.md").read_text()
+    inner = {"CommitError", "TransactionCanceled"}
+    assert not [name for name in errors.__all__ if name not in inner and f"`{name}`" not in text]
+
+
+def test_every_command_explains_itself() -> None:
+    """Each command and each of its options has a help text."""
+    for path, command in _commands(main, "commitlog"):
+        assert command.help, path
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{path} {parameter.opts}"
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
     if isinstance(command, click.Group):
-        for child in command.commands.values():
-            yield from _options(child)
+        for name, child in command.commands.items():
+            yield from _commands(child, f"{path} {name}")
+
+
+def _variables(command: click.Command) -> Iterator[str]:
+    for _, each in _commands(command, ""):
+        for parameter in each.params:
+            if isinstance(parameter.envvar, str):
+                yield parameter.envvar
+
+
+def _options(command: click.Command) -> Iterator[str]:
+    for _, each in _commands(command, ""):
+        for parameter in each.params:
+            yield from parameter.opts
