@@ -9,7 +9,9 @@ import pytest
 from attrs import frozen
 from click.testing import CliRunner, Result
 
+import commitlog
 from commitlog.cli import main
+from commitlog.outputs import Output
 from commitlog.testing.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -100,6 +102,22 @@ def test_probe_tells_what_is_ignored(shell: Shell) -> None:
     done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
     assert json.loads(done.stdout)["proven"] == []
     assert shell.run("ls", "-r", f"{shell.bucket}/scratch").stdout == ""
+
+
+def test_output_is_recovered(shell: Shell) -> None:
+    """On S3, recover drops the uploads of a driver that died, and log shows what became of it."""
+    url = f"{shell.bucket}/out"
+    with commitlog.connect(url, **shell.server.options, commit="native") as store:
+        output = Output(store)
+        job = output.begin("daily")
+        output.commit(job, [output.stage(job, job.file_name(0), b"1", rows=1)])
+        dead = output.begin("dead")
+        output.stage(dead, dead.file_name(0), b"2")
+    how = ["--commit", "native", "--json"]
+    report = json.loads(shell.run("recover", url, "--older-than", "0s", *how).stdout)
+    assert (len(report["aborted"]), report["uploads"]) == (1, 1)
+    kinds = [json.loads(line)["kind"] for line in shell.run("log", url, *how).stdout.splitlines()]
+    assert kinds == ["commit", "abort"]
 
 
 def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
