@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import ssl
 import subprocess
@@ -292,6 +293,20 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # The first connection stays open for a third request, which must not be the child's.
     subprocess.run([sys.executable, "-c", program, url], check=True, timeout=60)
     assert [[r.split()[1] for r in seen] for seen in server.requests] == [[b"/parent"] * 2, [b"/child"]]
+
+
+@pytest.mark.parametrize("cycle", [False, True], ids=["alone", "in a cycle"])
+def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
+    script: Scripts, wire_to: Wires, cycle: bool
+) -> None:
+    """Dropping the pending call closes its connection, without a warning."""
+    server = script([OK, OK])
+    pending = [wire_to(server.port).begin("GET", "/", {})]
+    if cycle:
+        pending.append(pending)  # type: ignore[arg-type]
+    del pending
+    gc.collect()
+    assert server.closed.wait(5)
 
 
 # -- what is known after a failure ---------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -50,7 +52,11 @@ def open_store() -> Iterator[Opener]:
 
         def make(server: Servers, prefix: str = "", *, bucket: str = "", **options: Any) -> S3Store:
             given = {name: options.pop(name) for name in ("clock", "backoff") if name in options}
-            sizes = {name: options.pop(name) for name in ("part_size", "put_limit") if name in options}
+            sizes = {
+                name: options.pop(name)
+                for name in ("part_size", "put_limit", "parallel_parts")
+                if name in options
+            }
             aws = AwsOptions(**{**server.options, **options})
             url = f"s3://{bucket or server.new_bucket()}/{prefix}"
             store = S3Store(url, options=aws, **given, **sizes)
@@ -150,6 +156,23 @@ def test_a_fence_that_expires_on_the_way_is_refused(seaweedfs: Seaweedfs, open_s
     with pytest.raises(RequestExpired):
         store.put("a", b"late", fence=Fence(now - 100, 60))
     assert store.get("a").data == b"early"
+
+
+def test_the_body_of_a_fenced_request_has_a_checksum(ministack: Ministack, open_store: Opener) -> None:
+    """The signature of a query does not cover the body, so its MD5 goes along, signed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        store = open_store(
+            ministack, bucket="bucket", endpoint_url=f"http://127.0.0.1:{listener.getsockname()[1]}"
+        )
+        thread = Thread(target=lambda: store.put("a", b"hello", fence=Fence(1, 60)))
+        thread.start()
+        connection, _ = listener.accept()
+        with connection:
+            request = connection.recv(65536)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\n\r\n')
+            thread.join()
+    assert b"\r\ncontent-md5: XUFAKrxLKna5cZ2REBfFkg==\r\n" in request
+    assert b"X-Amz-SignedHeaders=content-md5%3Bhost" in request
 
 
 def test_a_fence_longer_than_can_be_signed_is_refused(ministack: Ministack, open_store: Opener) -> None:
@@ -539,6 +562,19 @@ def test_a_large_put_of_unknown_outcome_is_left_alone(store: S3Store, proxy: Pro
     with pytest.raises(OutcomeUnknown):
         store.put("a", bytes(2 * MIB))
     assert [info.path for info in store.list_staged()] == ["a"]
+
+
+def test_no_more_parts_are_under_way_than_wanted(
+    ministack: Ministack, proxy: Proxy, open_store: Opener
+) -> None:
+    """A writer waits for an early part before it takes in more than it is to hold."""
+    store = open_store(ministack, endpoint_url=proxy.endpoint_url, part_size=5 * MIB, parallel_parts=1)
+    proxy.inject(Fault(kind="PUT", path="partNumber=1&", action="delay", seconds=0.3))
+    with store.begin_stage("a") as writer:
+        began = time.monotonic()
+        writer.write(bytes(6 * MIB))
+        writer.write(bytes(6 * MIB))
+        assert time.monotonic() - began >= 0.3
 
 
 def test_parts_are_repeated(store: S3Store, proxy: Proxy) -> None:

@@ -17,6 +17,7 @@ import select
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -217,7 +218,7 @@ class Wire:
 class _Connection:
     """One open socket, and what is needed to see whether it still is one."""
 
-    __slots__ = ("_pid", "_poll", "idle_since", "sock")
+    __slots__ = ("__weakref__", "_pid", "_poll", "close", "idle_since", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -225,6 +226,9 @@ class _Connection:
         self._pid = os.getpid()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        #: Also called when nobody waits for an answer any more, and the exchange is forgotten.
+        self.close = weakref.finalize(self, sock.close)
+        self.close.atexit = False
 
     def usable(self) -> bool:
         """Tell whether the server has left the connection alone while it was idle.
@@ -238,13 +242,6 @@ class _Connection:
             and not self._poll.poll(0)
             and not (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending())
         )
-
-    def close(self) -> None:
-        self.sock.close()
-
-    def __del__(self) -> None:
-        # Of an exchange that nobody waited for.
-        self.sock.close()
 
 
 class Failed:
