@@ -91,17 +91,17 @@ def ls(
     delimiter = "" if recursive else "/"
     for entry in itertools.islice(_entries(objects, place.path, delimiter), limit):
         if isinstance(entry, str):
-            if json:
-                print_json({"type": "prefix", "url": place.url_of(entry), "path": entry})
-            else:
-                click.echo(f"{'-':>14}  {place.url_of(entry)}" if long else place.url_of(entry))
-        elif json:
-            print_json({"type": "object", **object_record(place, entry)})
-        elif long:
-            when = moment(entry.last_modified)
-            click.echo(f"{entry.size:>14}  {place.url_of(entry.path)}  {when}  {entry.etag}")
+            record = {"type": "prefix", "url": place.url_of(entry), "path": entry}
+            details = ("-", "-", "-")
         else:
-            click.echo(place.url_of(entry.path))
+            record = {"type": "object", **object_record(place, entry)}
+            details = (f"{entry.size}", moment(entry.last_modified), entry.etag)
+        if json:
+            print_json(record)
+        elif long:
+            click.echo("{:>14}  {:20}  {}  {}".format(*details, record["url"]))
+        else:
+            click.echo(record["url"])
 
 
 def _entries(objects: ConditionalStore, prefix: str, delimiter: str) -> Iterator[str | ObjectInfo]:
