@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
-from attrs import evolve, fields, frozen
+from attrs import fields, frozen
 
 from commitlog.cli.places import Place, refuse_secrets, split, split_directory
 from commitlog.commit import ConditionalStore, Verdict
@@ -27,6 +27,8 @@ __all__ = ["Connection", "object_options", "store_options", "table_options"]
 R = TypeVar("R")
 C = TypeVar("C", ConditionalStore, Table)
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_OF_SERVICE = ("endpoint_url", "region", "profile")
 
 
 @frozen(kw_only=True)
@@ -81,16 +83,8 @@ class Connection:
         )
 
     def _completed(self, url: Url) -> Url:
-        mine: dict[str, str | None] = {
-            "endpoint_url": self.endpoint_url,
-            "region": self.region,
-            "profile": self.profile,
-        }
-        if url.scheme == "s3":
-            mine["addressing_style"] = self.addressing_style
-        elif url.scheme != "dynamodb":
-            return url
-        return evolve(url, options=evolve(url, options={}).with_options({**mine, **url.options}).options)
+        names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
+        return url.with_options({name: getattr(self, name) for name in names if name not in url.options})
 
 
 def _closed_at_end(opened: C) -> C:
@@ -123,8 +117,6 @@ _OBJECT: tuple[_Decorator, ...] = (
     *_STORE,
     _option("root", "Root of a local store that holds no .commitlog yet.", metavar="DIR"),
 )
-
-
 _NAMES = frozenset(attribute.name for attribute in fields(Connection))
 
 

@@ -9,7 +9,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 import click
 
@@ -93,4 +93,4 @@ def shown(body: BinaryIO, size: int | None, label: str) -> Iterator[BinaryIO]:
         yield body
         return
     with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
-        yield cast("BinaryIO", io.BufferedReader(_Counted(body, bar), buffer_size=1024 * 1024))
+        yield io.BufferedReader(_Counted(body, bar), buffer_size=1024 * 1024)
