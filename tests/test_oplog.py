@@ -170,6 +170,7 @@ def test_recovery_leaves_alone_what_is_young_or_undecidable(
 ) -> None:
     """Only operations of the given age are judged, and those without a verdict stay pending."""
     old = log.begin({"n": "old"})
+    clock.advance(1)
     unclear = log.begin({"n": "unclear"})
     clock.advance(100)
     young = log.begin({"n": "young"})
@@ -233,10 +234,14 @@ def test_a_zombie_of_a_compacted_operation_changes_nothing(
     log: OperationLog, store: MemoryStore, clock: ManualClock
 ) -> None:
     """A block that runs on for longer than decisions are kept cannot write a second one."""
-    with pytest.raises(OutcomeUnknown), log.run({}):
+
+    def outlive() -> None:
         log.recover(lambda operation: ROLLED_BACK, older_than=0)
         clock.advance(2 * HOUR)
         log.compact()
+
+    with pytest.raises(OutcomeUnknown), log.run({}):
+        outlive()
     assert list(store.list()) == []
 
 

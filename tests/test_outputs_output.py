@@ -139,6 +139,16 @@ def test_commit_may_be_repeated(place: Place, output: Output) -> None:
     assert audit(output.store.store) == [record]
 
 
+def test_commit_drops_what_lost_its_race(output: Output) -> None:
+    """Uploads of task attempts that are not committed go with the commit; unfinished ones too."""
+    job = output.begin("daily")
+    stage_some(output, job)
+    with output.begin_stage(job, job.file_name(0)) as unfinished:
+        unfinished.write(b"half")
+        output.commit(job, stage_some(output, job))
+        assert list(output.store.store.list_staged("out/")) == []
+
+
 def test_abort_undoes_a_job_and_spares_a_committed_one(output: Output) -> None:
     """Abort drops every upload of the attempt, known to it or not, and does nothing after a commit."""
     kept, dropped = output.begin("kept"), output.begin("dropped")

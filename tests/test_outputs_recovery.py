@@ -22,6 +22,8 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import AbortRecord, Job, Output, RecoveryReport
+from commitlog.outputs.records import PendingJob
+from commitlog.stores import ObjectData
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -171,8 +173,13 @@ def test_the_next_job_completes_the_one_before(
     assert len(audit(store)) == 2
 
 
-def test_success_never_goes_back(output: Output, store: MemoryStore, clock: ManualClock) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+def test_success_never_goes_back(
+    output: Output, store: MemoryStore, clock: ManualClock, replaced: bool
+) -> None:
     """A finisher that is overtaken while it writes `_SUCCESS` does not undo the later one's."""
+    if replaced:
+        output.commit(output.begin("first"), ())
     early = output.begin("early")
     files = stage_some(output, early)
 
@@ -182,8 +189,8 @@ def test_success_never_goes_back(output: Output, store: MemoryStore, clock: Manu
         return mutation()
 
     driver = open_output(HookedStore(store, Once(SUCCESS, overtaken)), clock)
-    assert driver.commit(early, files).version == 1
-    assert output.snapshot(roll_forward=False).version == 2
+    record = driver.commit(early, files)
+    assert output.snapshot(roll_forward=False).version == record.version + 1
     audit(store)
 
 
@@ -278,6 +285,93 @@ def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
         with pytest.raises(CommitError):
             request()
     assert audit(store) == []
+
+
+def test_a_number_that_went_to_another_is_no_unknown_outcome(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A claim without an answer is settled by what is read under its number; the next one is tried."""
+
+    def lose(mutation: Callable[[], object]) -> object:
+        output.commit(output.begin("rival"), ())
+        raise OutcomeUnknown("no answer, and it never arrived")
+
+    driver = open_output(HookedStore(store, Once(DECIDE, lose)), clock)
+    job = output.begin("daily")
+    record = driver.commit(job, stage_some(output, job))
+    assert [record.job_id for record in audit(store)] == ["rival", "daily"]
+    assert record.version == 2
+
+
+def test_recovery_that_is_overtaken_by_its_suspect_spares_it(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A job that commits while it is being ruled out is committed; others' commits do not help it."""
+    job, dead = output.begin("slow"), output.begin("dead")
+    files = stage_some(output, job)
+    stage_some(output, dead)
+
+    def overtake(mutation: Callable[[], object]) -> object:
+        output.commit(output.begin("rival"), ())
+        output.commit(job, files)
+        return mutation()
+
+    operator = open_output(HookedStore(store, Once(1, overtake)), clock)
+    assert operator.recover(older_than=0).aborted == {dead.attempt: None}
+    assert [record.job_id for record in audit(store)] == ["rival", "slow"]
+    with pytest.raises(JobAborted):
+        output.commit(dead, ())
+
+
+def test_abort_that_is_overtaken_by_another_job_tries_the_next_number(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """The aborted record is written in the end, whoever takes its number first."""
+    job = output.begin("dead")
+    files = stage_some(output, job)
+
+    def overtake(mutation: Callable[[], object]) -> object:
+        output.commit(output.begin("rival"), ())
+        return mutation()
+
+    open_output(HookedStore(store, Once(1, overtake)), clock).abort(job, files)
+    with pytest.raises(JobAborted):
+        output.commit(job, files)
+
+
+@pytest.mark.parametrize("other_files", [False, True])
+def test_a_pending_entry_that_comes_late_is_of_no_consequence(
+    output: Output, store: MemoryStore, clock: ManualClock, other_files: bool
+) -> None:
+    """An entry that arrives once its job is committed is removed; what it names is not published."""
+    job = output.begin("daily")
+    files = stage_some(output, job)
+    output.commit(job, files)
+    late = [output.stage(job, job.file_name(9), b"not committed")] if other_files else files
+    output._prepare(PendingJob.of(job, late, "out"))
+    assert output.recover(older_than=0).aborted == {}
+    assert len(audit(store)) == 1
+
+
+def test_commit_reads_only_what_was_recorded_since_the_job_began(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Neither commit, nor beginning a job without an id of the caller's, reads the whole log."""
+    for n in range(10):
+        output.commit(output.begin(f"job-{n}"), ())
+    job = output.begin("daily")
+    output.commit(output.begin("rival"), ())
+    read: list[str] = []
+
+    class Watched(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            read.append(path)
+            return super().get(path, start=start, end=end)
+
+    driver = open_output(Watched(store), clock)
+    driver.commit(job, ())
+    driver.begin()
+    assert not any(path.endswith(f"{n:020d}.json") for path in read for n in range(1, 11))
 
 
 def test_uploads_of_decided_attempts_go_whatever_their_age(

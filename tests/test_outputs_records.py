@@ -1,0 +1,168 @@
+"""Records of an output: the round trip through storage, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath
+from commitlog.oplog.codec import Document, decode, encode
+from commitlog.outputs import AbortRecord, CommitRecord, DataFile, Job, StagedFile
+from commitlog.outputs.job import attempt_of
+from commitlog.outputs.records import PendingJob, Success, record_of, success_of
+from commitlog.stores import Staged
+
+ATTEMPT = "0123456789abcdef" * 2
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+counts = st.integers(0, 2**60)
+partitions = st.dictionaries(texts, st.none() | texts, max_size=3)
+files = st.builds(
+    DataFile, path=texts, size=counts, nonce=texts, rows=st.none() | counts, partition=partitions
+)
+times = st.floats(0, 1e11)
+commits = st.builds(
+    CommitRecord,
+    version=st.integers(1, 10**19),
+    job_id=texts,
+    attempt=texts,
+    mode=texts,
+    time=times,
+    files=st.lists(files, max_size=3).map(tuple),
+    schema=st.none() | texts,
+)
+aborts = st.builds(
+    AbortRecord,
+    version=st.integers(1, 10**19),
+    attempts=st.dictionaries(texts, st.none() | texts, max_size=3),
+    time=times,
+)
+staged_files = st.builds(
+    StagedFile,
+    staged=st.builds(
+        Staged,
+        path=texts,
+        upload_id=texts,
+        size=counts,
+        nonce=texts,
+        parts=st.lists(texts, max_size=3).map(tuple),
+    ),
+    rows=st.none() | counts,
+    partition=partitions,
+)
+pendings = st.builds(
+    PendingJob, job_id=texts, attempt=texts, files=st.lists(staged_files, max_size=3).map(tuple)
+)
+KINDS = frozenset({"commit", "abort", "pending", "success"})
+
+
+def stored(document: Document) -> Document:
+    return decode(encode(document), KINDS, path="x.json")
+
+
+@given(commits | aborts)
+def test_a_log_record_survives_storage(record: CommitRecord | AbortRecord) -> None:
+    """What is read under a number is what was written under it."""
+    assert record_of(record.version, stored(record.to_document())) == record
+
+
+@given(pendings)
+def test_a_pending_entry_survives_storage(pending: PendingJob) -> None:
+    """A pending entry tells all that publishing needs, and what the commit record will say."""
+    read = PendingJob.from_document(stored(pending.to_document()))
+    assert read == pending
+    assert read.data_files() == pending.data_files()
+
+
+@given(commits)
+def test_the_watermark_survives_storage(record: CommitRecord) -> None:
+    """`_SUCCESS` tells version, job, files, rows and bytes."""
+    success = success_of(stored(Success.of(record).to_document()))
+    assert success == Success.of(record)
+    assert (success.version, success.files) == (record.version, len(record.files))
+
+
+@given(commits | aborts | pendings, st.data())
+def test_a_record_without_a_field_is_corrupt(
+    record: CommitRecord | AbortRecord | PendingJob, data: st.DataObject
+) -> None:
+    """A record that has a checksum but lacks a field, or has a list for one, is refused as corrupt."""
+    document = record.to_document()
+    name = data.draw(st.sampled_from(sorted(document.body)))
+    body: dict[str, Any] = dict(document.body)
+    if data.draw(st.booleans()):
+        del body[name]
+    else:
+        body[name] = [[]]
+    damaged = Document(document.kind, body)
+    with pytest.raises(CorruptRecord):
+        PendingJob.from_document(damaged) if damaged.kind == "pending" else record_of(1, damaged)
+
+
+def test_records_are_relative_to_the_output() -> None:
+    """No record names the output's own path, so that it can be moved."""
+    job = Job(job_id="daily", attempt=ATTEMPT)
+    staged = Staged(path=f"lake/out/{job.file_name(1)}", upload_id="u", size=1, nonce="n")
+    pending = PendingJob.of(job, [StagedFile(staged=staged)], "lake/out")
+    assert "lake" not in json.dumps(dict(pending.to_document().body))
+    assert pending.uploads("elsewhere")[0].path == f"elsewhere/{job.file_name(1)}"
+    assert pending.uploads("lake/out") == [staged]
+
+
+def test_rows_are_known_if_every_file_tells() -> None:
+    """A sum over files of which one does not tell is not made up."""
+    known = DataFile(path="a", size=1, nonce="n", rows=2)
+    unknown = DataFile(path="b", size=1, nonce="n")
+    for files, rows in (((known, known), 4), ((known, unknown), None), ((), 0)):
+        record = CommitRecord(version=1, job_id="j", attempt="a", mode="append", time=0, files=files)
+        assert record.rows == rows
+
+
+def test_a_job_and_its_files_travel() -> None:
+    """Jobs and staged files are the same after pickling."""
+    staged = Staged(path="a", upload_id="u", size=1, nonce="n", parts=("p",))
+    value = (
+        Job(job_id="ü", attempt=ATTEMPT, mode="error", base=7, schema="{}"),
+        StagedFile(staged=staged, rows=1, partition={"a": None}),
+    )
+    assert pickle.loads(pickle.dumps(value)) == value
+
+
+@given(
+    st.integers(0, 10**6), st.integers(0, 10**4), st.sampled_from(["", ".parquet", ".snappy.parquet"])
+)
+def test_a_file_name_tells_its_attempt(task: int, index: int, suffix: str) -> None:
+    """Recovery finds the attempt in any name that `file_name` makes, and the job accepts it."""
+    job = Job(job_id="daily", attempt=ATTEMPT)
+    name = "day=1/" + job.file_name(task, index, suffix)
+    assert attempt_of(name) == ATTEMPT
+    assert job.check_name(name) == name
+
+
+@pytest.mark.parametrize("name", [f"x-{ATTEMPT}0-c.txt", f"{ATTEMPT}/x.txt", "part-0.parquet"])
+def test_other_names_tell_no_attempt(name: str) -> None:
+    """Longer runs of digits, and directories, are not taken for an attempt."""
+    assert attempt_of(name) is None
+    with pytest.raises(InvalidPath):
+        Job(job_id="daily", attempt=ATTEMPT).check_name(name)
+
+
+def test_hive_directories_of_hidden_columns_are_no_hidden_names() -> None:
+    """A partition column may begin with an underscore, as in Spark."""
+    job = Job(job_id="daily", attempt=ATTEMPT)
+    assert job.check_name(f"_day=1/{job.file_name(0)}")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"attempt": "x"}, {"attempt": ATTEMPT.upper()}, {"mode": "overwrite"}, {"job_id": 7}],
+)
+def test_a_job_is_validated(fields: dict[str, Any]) -> None:
+    """Malformed attempts, unknown modes and job ids that are no text are refused."""
+    with pytest.raises(ConfigurationError):
+        Job(**{"job_id": "daily", "attempt": ATTEMPT, **fields})
