@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), link
         if anchor:
             assert anchor in _anchors(file), link
+
+
+def test_json_and_python_parse() -> None:
+    """What the pages show as JSON or Python is."""
+    for page in PAGES:
+        for language, block in _FENCE.findall(page.read_text()):
+            if language == "json":
+                json.loads(block)
+            elif language == "python" and ">>> " not in block:
+                compile(block, _name(page), "exec")
 
 
 def _command_lines() -> Iterator[tuple[str, str]]:
