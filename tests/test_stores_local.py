@@ -558,6 +558,24 @@ def test_a_store_goes_on_working_in_a_forked_child(root: Path) -> None:
     index.close()
 
 
+def test_a_read_that_is_overtaken_by_a_replacement_looks_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is replaced between its opening and the look at its row is read anew."""
+    store.put("a", b"old", metadata={"kind": "old"})
+    real, results = os.fstat, []
+
+    def overtaken(fd: int) -> os.stat_result:
+        found = real(fd)
+        monkeypatch.setattr(os, "fstat", real)
+        results.append(store.put("a", b"newer", metadata={"kind": "new"}))
+        return found
+
+    monkeypatch.setattr(os, "fstat", overtaken)
+    found = store.get("a")
+    assert (found.data, found.etag, dict(found.metadata)) == (b"newer", results[0].etag, {"kind": "new"})
+
+
 # -- crashes ---------------------------------------------------------------------------------------
 
 
@@ -651,6 +669,42 @@ def test_staged_bodies_without_a_record_are_swept(store: LocalStore, root: Path)
     assert os.listdir(root / ".commitlog" / "staged") == [kept.upload_id]
     with pytest.raises(NotFound):
         store.publish(lost)
+
+
+def test_a_publish_that_was_cut_off_can_be_repeated(store: LocalStore, root: Path) -> None:
+    """After a crash between naming the body and forgetting the upload, publishing again completes it."""
+    staged = store.stage("a", b"x")
+    os.link(root / ".commitlog" / "staged" / staged.upload_id, root / "a")
+    with pytest.raises(AlreadyExists):
+        store.publish(staged, condition=IfAbsent())
+    etag = store.publish(staged).etag
+    assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
+    assert _private(root) == [] and not list(store.list_staged())
+
+
+def test_sweeping_a_second_name_of_an_object_leaves_the_object_alone(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hidden name that outlived its publishing is swept; the object keeps etag and metadata."""
+    staged = store.stage("a", b"x")
+    with monkeypatch.context() as patch:
+        _failing(patch, "unlink", errno.EIO)
+        etag = store.publish(staged, condition=IfAbsent()).etag
+    assert len(_private(root)) == 1
+    assert list(store.list_staged()) == []
+    assert _private(root) == []
+    assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
+
+
+def test_a_writer_whose_upload_was_aborted_is_told(store: LocalStore, root: Path) -> None:
+    """Finishing an upload that somebody else aborted is `NotFound`, and brings nothing back."""
+    with store.begin_stage("a") as writer:
+        writer.write(b"x")
+        for upload in store.list_staged():
+            store.abort(upload)
+        with pytest.raises(NotFound):
+            writer.finish()
+    assert _private(root) == [] and not list(store.list_staged())
 
 
 def test_a_failing_body_leaves_nothing(store: LocalStore, root: Path) -> None:

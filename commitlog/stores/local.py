@@ -112,7 +112,7 @@ class LocalStore(ObjectStore):
     * Two stores that were *first written to* through different directories, one inside the other, have
       two locks, and updates of one file through both do not exclude each other (creates do). Write
       through the outer one first, or use one of them only.
-    * Whoever may read, but not write, ``.commitlog`` sees weak etags and no metadata.
+    * Whoever may read, but not write, ``.commitlog`` may see weak etags and no metadata.
     * ``content_type`` is not kept.
 
     A path may have segments of up to 255 bytes, not ``.commitlog`` among them; ``a`` and ``a/b`` cannot
