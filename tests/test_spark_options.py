@@ -101,6 +101,12 @@ def test_credentials_in_urls_are_refused(given: dict[str, str], message: str) ->
     assert "HIDDEN" not in str(caught.value)
 
 
+def test_readers_finish_jobs_unless_they_are_not_to() -> None:
+    """A reader without the right to write says rollForward=false, and sees what is complete."""
+    assert ReadOptions.parse({"path": "x"}).roll_forward
+    assert not ReadOptions.parse({"path": "x", "rollforward": "false"}).roll_forward
+
+
 def test_reading_takes_no_options_of_writing() -> None:
     """An option that would do nothing is refused rather than ignored."""
     with pytest.raises(ConfigurationError, match="unknown option 'jobid'"):

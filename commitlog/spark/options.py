@@ -35,8 +35,9 @@ def _camel(name: str) -> str:
     return head + "".join(word.capitalize() for word in words)
 
 
-_READ = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
-_WRITE = (*_READ, "jobId", "ifExists", "compression", "partitionBy")
+_PLACE = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
+_READ = (*_PLACE, "rollForward")
+_WRITE = (*_PLACE, "jobId", "ifExists", "compression", "partitionBy")
 
 
 @frozen(kw_only=True)
@@ -49,17 +50,23 @@ class ReadOptions:
             they are never shown.
         table: URL of the table that leases are kept in, or None.
         table_options: what completes that URL; never shown either.
+        roll_forward: whether a reader finishes what a driver that died had committed; see
+            `Output.snapshot`.
     """
 
     url: str
     connection: Mapping[str, str] = field(repr=False)
     table: str | None
     table_options: Mapping[str, str] = field(repr=False)
+    roll_forward: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        return cls(**_place(_Given(options, _READ)))
+        given = _Given(options, _READ)
+        return cls(
+            **_place(given), roll_forward=given.choice("rollForward", ("true", "false")) == "true"
+        )
 
     def open(self) -> ConditionalStore:
         """Open the store. Nothing is sent before it is used."""

@@ -122,9 +122,10 @@ class CommitlogDataSource(DataSource):
     def _pinned(self) -> Snapshot:
         # Spark keeps this object from load() on, so all actions on a DataFrame see one version.
         if self._snapshot is None:
-            output = self.open_output(ReadOptions.parse(self.options))
+            options = ReadOptions.parse(self.options)
+            output = self.open_output(options)
             with output.store:
-                self._snapshot = output.snapshot()
+                self._snapshot = output.snapshot(roll_forward=options.roll_forward)
         return self._snapshot
 
 
