@@ -191,16 +191,49 @@ def test_a_mode_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         ConditionalStore(MemoryStore(), **wrong)
 
 
-def test_auto_goes_by_the_verdict_on_each_operation() -> None:
-    """Native where it is proven, under a lease where not."""
-    world = World(mode="auto", ignores=False, verdict=proven(Kind.PUT_IF_ABSENT, Kind.DELETE_IF_MATCH))
+CREATES = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
+CHANGES = (Kind.PUT_IF_MATCH, Kind.PUBLISH_IF_MATCH, Kind.DELETE_IF_MATCH)
+
+
+def test_auto_leaves_to_the_store_what_it_enforces() -> None:
+    """Every operation of a condition is proven: one request each, and no lease."""
+    world = World(mode="auto", ignores=False, verdict=proven(*CREATES, *CHANGES))
     etag = world.client.put_if_absent("a", b"one").etag
-    assert world.script.log == ["put"]
-    etag = world.client.put_if_match("a", b"two", etag=etag).etag
+    world.client.copy_if_absent("a", "b")
+    world.client.put_if_match("a", b"two", etag=etag)
+    assert world.script.log == ["put", "copy", "put"]
+
+
+@pytest.mark.parametrize("unproven", CREATES)
+def test_auto_does_not_let_creates_compete_in_two_ways(unproven: Kind) -> None:
+    """If one of them needs the lease, all of them take it; changes are no rivals of theirs."""
+    kinds = [kind for kind in Kind if kind is not unproven]
+    world = World(mode="auto", ignores=False, verdict=proven(*kinds))
+    etag = world.client.put_if_absent("a", b"one").etag
     world.client.copy_if_absent("a", "b")
     assert world.script.log.count("take") == 4
     world.client.delete_if_match("a", etag=etag)
-    assert world.script.log[-1] == "delete"
+    assert world.script.log[-2:] == ["take", "delete"]
+
+
+@pytest.mark.parametrize("unproven", CHANGES)
+def test_auto_does_not_let_changes_compete_in_two_ways(unproven: Kind) -> None:
+    """If one of them needs the lease, all of them take it; creates are no rivals of theirs."""
+    kinds = [kind for kind in Kind if kind is not unproven]
+    world = World(mode="auto", ignores=False, verdict=proven(*kinds))
+    etag = world.client.put_if_absent("a", b"one").etag
+    assert world.script.log == ["put"]
+    etag = world.client.put_if_match("a", b"two", etag=etag).etag
+    world.client.delete_if_match("a", etag=etag)
+    assert world.script.log.count("take") == 4
+
+
+def test_without_a_table_each_operation_stands_alone() -> None:
+    """What is proven is native; what is not is refused, and so competes with nothing."""
+    world = World(mode="native", ignores=False, verdict=proven(Kind.PUT_IF_ABSENT))
+    world.client.put_if_absent("a", b"one")
+    with pytest.raises(NotSupported, match="copy-if-absent"):
+        world.client.copy_if_absent("a", "b")
 
 
 def test_without_a_table_nothing_unproven_is_sent() -> None:

@@ -251,6 +251,23 @@ def test_the_holder_s_last_write_is_seen_after_the_wait(world: World) -> None:
     assert "put" not in world.script.log
 
 
+def test_a_look_begun_before_the_end_of_the_wait_does_not_count(world: World) -> None:
+    """HEAD is evaluated, the holder's last write lands, and HEAD's answer comes after the wait."""
+    world.plant(timeout=5000)
+    world.clock.at(15.0, lambda: create_elsewhere(world))
+
+    def slow(perform: Any) -> Any:
+        pending = perform()
+        if 14.8 < world.clock.monotonic() < 15.0:
+            world.clock.advance(0.5)
+        return pending
+
+    world.script.next("head", *[slow] * 200)
+    with pytest.raises(AlreadyExists):
+        world.client.put_if_absent("a", b"mine")
+    assert world.objects.get("a").data == b"theirs"
+
+
 def test_a_record_that_ttl_took_while_we_waited_is_no_error(world: World) -> None:
     """Defect 1 of the original: it failed with a generic error."""
     world.plant(timeout=5000)
@@ -406,8 +423,10 @@ def test_a_damaged_record_is_named_and_left(world: World) -> None:
 # -- rule 4: a look that is too old ----------------------------------------------------------------
 
 
-def test_a_pause_longer_than_a_lease_after_head_means_another_look(world: World) -> None:
+@pytest.mark.parametrize("fences", [True, False])
+def test_a_pause_longer_than_a_lease_after_head_means_another_look(fences: bool) -> None:
     """Defect 2 of the original: HEAD, a long pause, a fresh lease, and an object overwritten."""
+    world = World(fences=fences)
 
     def long_pause() -> None:
         world.clock.advance(7200.0)
@@ -533,6 +552,14 @@ def test_only_the_publishing_of_a_large_body_needs_the_lease(world: World) -> No
     assert world.script.log == ["head", "stage", "check", "head", "take", "publish", "take"]
     assert world.script.sent("publish")[0]["fence"] is not None
     assert world.objects.head("a").size == 9 * MIB
+
+
+def test_nothing_is_uploaded_that_is_refused_anyway(world: World) -> None:
+    """A large body that cannot succeed costs one HEAD."""
+    create_elsewhere(world)
+    with pytest.raises(AlreadyExists):
+        world.client.put_if_absent("a", bytes(9 * MIB))
+    assert world.script.log == ["head"]
 
 
 def test_a_refused_upload_is_dropped(world: World) -> None:

@@ -63,7 +63,8 @@ class ConditionalStore:
         store: where the objects are.
         table: where leases are kept (`commitlog.commit.record.LEASE_SCHEMA`), or None.
         mode: ``native``: only conditions that the store enforces; ``lease``: only leases; ``auto``:
-            native where the store enforces the very operation, else leases.
+            without a table native where the store enforces the very operation; with one, native where it
+            enforces the condition on every operation that could compete, else leases.
         settings: how leases are kept.
         verdict: what a `probe` of this store found. What it does not tell is measured at the first call
             that depends on it, for seconds rather than milliseconds.

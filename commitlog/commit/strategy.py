@@ -5,16 +5,25 @@ Imports the ground floor, the `ObjectStore` port and its siblings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 
 from commitlog.commit.mutation import Committer
 from commitlog.commit.probe import Mapper, probe
 from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import NotSupported
-from commitlog.stores.api import Condition, IfAbsent, ObjectStore, Operation
+from commitlog.stores.api import Condition, IfAbsent, IfMatch, ObjectStore, Operation
 
 __all__ = ["Evidence", "Strategy"]
+
+#: The operations that can compete under a kind of condition, those that are quick to measure first.
+_RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
+    {
+        IfAbsent: (Operation.PUT, Operation.COPY, Operation.PUBLISH),
+        IfMatch: (Operation.PUT, Operation.DELETE, Operation.PUBLISH),
+    }
+)
 
 
 class Evidence:
@@ -65,9 +74,11 @@ class Strategy:
         lease: works under leases, or None if there is no table.
         evidence: what is known of the store's conduct.
 
-    All writers of one path must come to the same choice: a condition that the store enforces does not
-    keep out a writer that writes plainly under a lease. Stores that behave alike towards all clients
-    lead all clients on ``auto`` to the same choice.
+    A condition that the store enforces does not keep out a writer that writes plainly under a lease, nor
+    the lease the other. So calls that can compete for one version of an object go the same way: with a
+    table, a condition is left to the store only if it enforces it on every operation that takes it.
+    Conditions of different kinds never compete: one needs an object, the other needs none. All *clients*
+    of one path must come to the same choice, too; given the same table and verdict, they do.
     """
 
     def __init__(
@@ -86,7 +97,9 @@ class Strategy:
     def choose(self, operation: Operation, condition: Condition) -> Committer:
         """Return what carries out `operation` under `condition`, or raise `NotSupported`."""
         if self._native is not None and self._enforced(operation, condition):
-            return self._native
+            rivals = _RIVALS[type(condition)]
+            if self._lease is None or all(self._enforced(rival, condition) for rival in rivals):
+                return self._native
         if self._lease is not None:
             return self._lease
         kind = "absent" if isinstance(condition, IfAbsent) else "match"
