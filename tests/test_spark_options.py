@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import pytest
@@ -105,6 +106,12 @@ def test_readers_finish_jobs_unless_they_are_not_to() -> None:
     """A reader without the right to write says rollForward=false, and sees what is complete."""
     assert ReadOptions.parse({"path": "x"}).roll_forward
     assert not ReadOptions.parse({"path": "x", "rollforward": "false"}).roll_forward
+
+
+def test_relative_paths_are_those_of_the_driver() -> None:
+    """Workers, which may run in another directory, get an absolute path."""
+    assert ReadOptions.parse({"path": "out"}).url == os.path.abspath("out")
+    assert ReadOptions.parse({"path": "file:///a%20b"}).url == "/a b"
 
 
 def test_reading_takes_no_options_of_writing() -> None:

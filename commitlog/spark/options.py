@@ -45,7 +45,7 @@ class ReadOptions:
     """Where an output is.
 
     Attributes:
-        url: of the directory that is the output.
+        url: of the directory that is the output, or its absolute path.
         connection: further arguments of `commitlog.connect`. There may be credentials among them, so
             they are never shown.
         table: URL of the table that leases are kept in, or None.
@@ -146,7 +146,9 @@ def _place(given: _Given) -> dict[str, Any]:
     elif of_table:
         raise ConfigurationError("options table.… go with option table, which is missing")
     connection = given.some(["commit", *_SERVICE])
-    return {"url": url, "connection": connection, "table": table, "table_options": of_table}
+    # Workers may run in another directory.
+    place = parsed.name if parsed.scheme == "file" else url
+    return {"url": place, "connection": connection, "table": table, "table_options": of_table}
 
 
 def _without_secrets(option: str, url: Url) -> None:

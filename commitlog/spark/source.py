@@ -39,8 +39,7 @@ from commitlog.spark.schema import (
 )
 from commitlog.spark.task import TaskFiles
 
-__all__ = ["CommitlogDataSource", "CommitlogReader", "CommitlogWriter"]
-
+__all__ = ["CommitlogDataSource", "CommitlogReader", "CommitlogWriter", "open_output"]
 
 #: Files are read together up to the first size, each counting as the second at least: that is a few
 #: seconds' work for a task. A larger file is a partition of its own.
@@ -86,7 +85,7 @@ class CommitlogDataSource(DataSource):
         """Return the reader of the pinned version's columns `schema`."""
         snapshot = self._pinned()
         columns = {field.name: field.dataType for field in _columns(snapshot, self.options)}
-        for field in schema:
+        for field in nullable(schema):
             if columns.get(field.name) != field.dataType:
                 there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
                 raise ConfigurationError(

@@ -56,10 +56,13 @@ class TaskFiles:
             return
         for values, rows in split_batch(batch, self._partition_by):
             self._file(values).parquet.write(rows)
-        files = [file.parquet for file in self._open.values()]
-        if sum(file.gathered_bytes for file in files) > ROW_GROUP_BYTES:
-            # What all files gather together is bounded as it is for a single one.
-            max(files, key=lambda file: file.gathered_bytes).flush()
+        # What all files gather together is bounded as it is for a single one.
+        files = sorted((file.parquet for file in self._open.values()), key=lambda f: f.gathered_bytes)
+        excess = sum(file.gathered_bytes for file in files) - ROW_GROUP_BYTES
+        while excess > 0:
+            largest = files.pop()
+            excess -= largest.gathered_bytes
+            largest.flush()
 
     def finish(self) -> tuple[StagedFile, ...]:
         """Complete all files; return them, still invisible. A task without rows has none."""
