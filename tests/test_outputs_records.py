@@ -114,6 +114,15 @@ def test_records_are_relative_to_the_output() -> None:
     assert pending.uploads("lake/out") == [staged]
 
 
+def test_partition_columns_keep_their_order() -> None:
+    """Columns come back in the order of the directories, not of the alphabet."""
+    file = DataFile(path="p", size=1, nonce="n", partition={"year": "2013", "month": None})
+    record = CommitRecord(version=1, job_id="j", attempt="a", mode="append", time=0, files=(file,))
+    read = record_of(1, stored(record.to_document()))
+    assert isinstance(read, CommitRecord)
+    assert list(read.files[0].partition.items()) == [("year", "2013"), ("month", None)]
+
+
 def test_rows_are_known_if_every_file_tells() -> None:
     """A sum over files of which one does not tell is not made up."""
     known = DataFile(path="a", size=1, nonce="n", rows=2)

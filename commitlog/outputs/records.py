@@ -306,7 +306,7 @@ def _file_to_json(file: DataFile) -> dict[str, Any]:
         "size": file.size,
         "nonce": file.nonce,
         "rows": file.rows,
-        "partition": dict(file.partition),
+        "partition": list(file.partition.items()),  # in order: that of the directories
     }
 
 
@@ -317,7 +317,7 @@ def _file_of(item: Mapping[str, Any]) -> DataFile:
         size=_count(item["size"]),
         nonce=_text(item["nonce"]),
         rows=None if rows is None else _count(rows),
-        partition={_text(k): _maybe_text(v) for k, v in _mapping(item["partition"]).items()},
+        partition={_text(name): _maybe_text(value) for name, value in item["partition"]},
     )
 
 
