@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -24,6 +24,9 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Pending
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
+
+if TYPE_CHECKING:
+    from commitlog.aws import Boto3Session
 
 __all__ = ["connect"]
 
@@ -41,6 +44,7 @@ def connect(
     session_token: str | None = None,
     addressing_style: str | None = None,
     verify: str | None = None,
+    session: Boto3Session | None = None,
     verdict: Verdict | None = None,
     clock: Clock | None = None,
     backoff: Backoff | None = None,
@@ -61,6 +65,8 @@ def connect(
             (``commitlog table create``); the others are made on first use.
         endpoint_url, region, profile, access_key_id, secret_access_key, session_token, addressing_style,
             verify: of S3; they go before those in `url`.
+        session: a boto3 session: credentials (with their refreshing), region and profile, for S3 and for
+            DynamoDB, where neither options nor URL give them.
         verdict: what a probe of this store found; see `ConditionalStore`.
         clock: own clock; this machine's by default.
         backoff: how failed attempts are repeated.
@@ -85,12 +91,12 @@ def connect(
     }
     place = (parse_store_url(url) if isinstance(url, str) else url).with_options(options)
     mode, leases, settings = _leases(place, commit, table)
-    opened = None if leases is None else open_table(leases, LEASE_SCHEMA, clock=clock)
+    opened = None if leases is None else open_table(leases, LEASE_SCHEMA, clock=clock, session=session)
     remote = leases is not None and leases.scheme == "dynamodb"
     if opened is not None and not remote:
         opened.create()
     return ConditionalStore(
-        open_store(place, clock=clock),
+        open_store(place, clock=clock, session=session),
         table=opened,
         mode=mode,
         settings=settings,

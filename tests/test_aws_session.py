@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import boto3.session
 import botocore.credentials
 import pytest
 from botocore.exceptions import CredentialRetrievalError
@@ -186,3 +187,18 @@ def test_the_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert session.proxy("https://host") == "http://proxy:1"
     assert session.proxy("http://host") is None
     assert session.proxy("https://127.0.0.1:9000") is None
+
+
+def test_boto3_session() -> None:
+    """A boto3 session gives credentials and region; options of one's own go before it."""
+    given = boto3.session.Session(
+        aws_access_key_id="AKIASESSION", aws_secret_access_key="s", region_name="eu-north-1"
+    )
+    session = AwsSession(AwsOptions(), given)
+    assert session.credentials().access_key == "AKIASESSION"
+    assert session.region == "eu-north-1"
+    own = AwsOptions(access_key_id="AKIAOWN", secret_access_key="o", region="eu-west-3")
+    session = AwsSession(own, given)
+    assert (session.credentials().access_key, session.region) == ("AKIAOWN", "eu-west-3")
+    with pytest.raises(ConfigurationError, match="not both"):
+        AwsSession(AwsOptions(profile="p"), given)

@@ -5,13 +5,14 @@ Business rules never import this package; the S3 store and the DynamoDB table do
 
 from commitlog.aws.caller import Caller
 from commitlog.aws.faults import common_fault, first_line
-from commitlog.aws.session import AwsOptions, AwsSession, Credentials
+from commitlog.aws.session import AwsOptions, AwsSession, Boto3Session, Credentials
 from commitlog.aws.signing import encode_path
 from commitlog.aws.wire import Pending, Response, Wire
 
 __all__ = [
     "AwsOptions",
     "AwsSession",
+    "Boto3Session",
     "Caller",
     "Credentials",
     "Pending",

@@ -26,7 +26,7 @@ from urllib3 import HTTPResponse
 from commitlog.errors import AccessDenied, CommitError, ConfigurationError
 from commitlog.urls import Url, check_endpoint
 
-__all__ = ["AwsOptions", "AwsSession", "Credentials"]
+__all__ = ["AwsOptions", "AwsSession", "Boto3Session", "Credentials"]
 
 _VERIFY_WORDS = {"true": True, "false": False}
 #: Where a server of one's own is said to be when nobody says: what such servers expect by default.
@@ -107,27 +107,57 @@ class Credentials(Protocol):
         """What temporary credentials are sent with."""
 
 
+class Boto3Session(Protocol):
+    """What is used of a ``boto3.session.Session``."""
+
+    @property
+    def profile_name(self) -> str:
+        """Name of its profile, or ``default``."""
+
+    @property
+    def region_name(self) -> str | None:
+        """Its region, if one is configured."""
+
+    def get_credentials(self) -> Any:
+        """Return botocore's credentials, or None."""
+
+
 def _open(profile: str | None) -> Any:
     # Any: botocore's stubs are optional, and stricter than what it documents.
     return botocore.session.Session(profile=profile)
 
 
+def _profile_of(session: Boto3Session | None) -> str | None:
+    # boto3 says "default" also where no such profile exists, which botocore would take for a mistake.
+    name = session.profile_name if session is not None else "default"
+    return None if name == "default" else name
+
+
 class AwsSession:
     """One set of options, resolved. Of its methods `credentials` alone is thread-safe.
+
+    Args:
+        options: what was asked for.
+        session: a boto3 session of the caller's, which gives the credentials (refreshed, if it
+            refreshes them), the region and the profile that `options` leave open.
 
     Raises `ConfigurationError` if the profile is unknown.
     """
 
-    def __init__(self, options: AwsOptions) -> None:
+    def __init__(self, options: AwsOptions, session: Boto3Session | None = None) -> None:
         self.options = options
-        self._botocore = _open(options.profile)
+        if session is not None and options.profile is not None:
+            raise ConfigurationError("give a boto3 session or a profile, not both")
+        self._botocore = _open(options.profile or _profile_of(session))
         if options.access_key_id is not None:
             self._botocore.set_credentials(
                 options.access_key_id, options.secret_access_key, options.session_token
             )
         try:
-            self._credentials = self._botocore.get_credentials()
-            region = options.region or self._botocore.get_config_variable("region")
+            chosen: Any = self._botocore if session is None or options.access_key_id else session
+            self._credentials = chosen.get_credentials()
+            region = options.region or (session and session.region_name)
+            region = region or self._botocore.get_config_variable("region")
         except BotoCoreError as error:
             raise ConfigurationError(f"AWS configuration: {error}") from error
         self._region_given = region is not None

@@ -450,7 +450,8 @@ class ObjectStore(abc.ABC):
         """Make a staged upload visible under its path, whole, in one step.
 
         Raises `NotFound` if there is no such upload: it was aborted, or published before. Which of
-        the two, `head` tells by the nonce. An unmet condition leaves the upload staged.
+        the two, `head` tells by the nonce. Do not rely on it: S3 may answer a second publish of an
+        upload as it did the first. An unmet condition leaves the upload staged.
         """
 
     @abc.abstractmethod

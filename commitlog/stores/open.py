@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError
 from commitlog.stores.api import ObjectStore
 from commitlog.urls import Url, parse_store_url
 
+if TYPE_CHECKING:
+    from commitlog.aws import Boto3Session
+
 __all__ = ["open_store"]
 
 
-def open_store(url: str | Url, *, clock: Clock | None = None, **options: str | None) -> ObjectStore:
+def open_store(
+    url: str | Url,
+    *,
+    clock: Clock | None = None,
+    session: Boto3Session | None = None,
+    **options: str | None,
+) -> ObjectStore:
     """Open the store that a URL names.
 
     Args:
         url: ``s3://bucket/prefix``, ``file:///dir``, the path of a directory, ``memory://name``.
         clock: the system clock by default.
+        session: a boto3 session, for S3: credentials, region and profile that nothing else gives.
         options: for S3 only, and in place of those in the URL's query where they are not None:
             ``endpoint_url``, ``region``, ``profile``, ``access_key_id``, ``secret_access_key``,
             ``session_token``, ``addressing_style``, ``verify``.
@@ -44,4 +56,4 @@ def open_store(url: str | Url, *, clock: Clock | None = None, **options: str | N
         return LocalStore(parsed, clock=clock)
     from commitlog.stores.s3 import S3Store
 
-    return S3Store(parsed, clock=clock)
+    return S3Store(parsed, clock=clock, session=session)

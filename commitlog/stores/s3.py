@@ -15,7 +15,15 @@ from xml.etree.ElementTree import Element
 
 from attrs import asdict
 
-from commitlog.aws import AwsOptions, AwsSession, Caller, Response, common_fault, encode_path
+from commitlog.aws import (
+    AwsOptions,
+    AwsSession,
+    Boto3Session,
+    Caller,
+    Response,
+    common_fault,
+    encode_path,
+)
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
@@ -78,6 +86,7 @@ class S3Store(ObjectStore):
     Args:
         url: ``s3://bucket/prefix?endpoint_url=…``.
         options: how to reach the bucket, instead of what the URL's query says.
+        session: a boto3 session for credentials, region and profile that the options leave open.
         clock: dates signatures and waits between repeated reads; the system's by default.
         backoff: how often reads, and uploads that nobody sees, are repeated.
         part_size: bytes of the first parts of a large upload, at least 5 MiB.
@@ -109,6 +118,7 @@ class S3Store(ObjectStore):
         url: str | Url,
         *,
         options: AwsOptions | None = None,
+        session: Boto3Session | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         part_size: int = 8 * _MIB,
@@ -129,8 +139,8 @@ class S3Store(ObjectStore):
         self._put_limit = put_limit
         self._parallel_parts = parallel_parts
         clock = SystemClock() if clock is None else clock
-        session = AwsSession(AwsOptions.from_url(parsed) if options is None else options)
-        caller = Caller(session, "s3", session.endpoint("s3", bucket=parsed.name), clock=clock)
+        aws = AwsSession(AwsOptions.from_url(parsed) if options is None else options, session)
+        caller = Caller(aws, "s3", aws.endpoint("s3", bucket=parsed.name), clock=clock)
         self._bucket = Bucket(parsed.name, caller, clock=clock, backoff=backoff or Backoff())
 
     def __repr__(self) -> str:

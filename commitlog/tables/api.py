@@ -250,7 +250,8 @@ class Table(abc.ABC):
     """Items under keys. See the module for the rules that every method keeps.
 
     Errors that any method may raise: `TableNotFound`, `AccessDenied`, `WrongTableSchema`,
-    `Unavailable` (nothing happened) and, for writes, `OutcomeUnknown`. Attributes other than `Value`
+    `Unavailable` (nothing happened) and, for writes, `Conflict` (transactions kept getting in each
+    other's way; nothing happened) and `OutcomeUnknown`. Attributes other than `Value`
     raise `TypeError`, a key that is missing or no string `ValueError`, before anything is sent.
     """
 

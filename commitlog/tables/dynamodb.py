@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from commitlog.aws import AwsOptions, AwsSession, Caller
+from commitlog.aws import AwsOptions, AwsSession, Boto3Session, Caller
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.tables.api import (
@@ -60,6 +60,7 @@ class DynamoTable(Table):
         clock: dates signatures and the version marker, and is what retries wait on.
         backoff: how throttled and conflicting requests are retried.
         options: how to reach the service; by default what the URL says.
+        session: a boto3 session for credentials, region and profile that the options leave open.
 
     A server that does not return the old item of a failed condition makes `ConditionFailed` with
     `item_known` False; one without transactions makes `transact` raise `NotSupported`.
@@ -73,12 +74,13 @@ class DynamoTable(Table):
         clock: Clock,
         backoff: Backoff | None = None,
         options: AwsOptions | None = None,
+        session: Boto3Session | None = None,
     ) -> None:
         self.url = str(url)
         self.schema = schema
         self._name = url.name
-        session = AwsSession(options or AwsOptions.from_url(url))
-        caller = Caller(session, "dynamodb", session.endpoint("dynamodb"), clock=clock)
+        aws = AwsSession(options or AwsOptions.from_url(url), session)
+        caller = Caller(aws, "dynamodb", aws.endpoint("dynamodb"), clock=clock)
         self._calls = Calls(caller, self.url, schema, clock=clock, backoff=backoff or Backoff())
         self._lifecycle = Lifecycle(self._calls, url.name, self.url, schema, clock)
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError
 from commitlog.tables.api import Table, TableSchema
 from commitlog.urls import Url, parse_table_url
 
+if TYPE_CHECKING:
+    from commitlog.aws import Boto3Session
+
 __all__ = ["open_table"]
 
 
 def open_table(
-    url: Url | str, schema: TableSchema, *, clock: Clock | None = None, **options: str | None
+    url: Url | str,
+    schema: TableSchema,
+    *,
+    clock: Clock | None = None,
+    session: Boto3Session | None = None,
+    **options: str | None,
 ) -> Table:
     """Return the table of `url`, without asking whether it exists: `Table.check` or `create` does that.
 
@@ -19,6 +29,7 @@ def open_table(
         url: ``dynamodb://name``, ``sqlite:///file`` or ``memory://name``.
         schema: how its items are keyed.
         clock: what it goes by; this machine's clock by default.
+        session: a boto3 session, for DynamoDB: credentials, region and profile that nothing else gives.
         options: taken before those in the URL: ``endpoint_url``, ``region``, ``profile``, ``verify``,
             ``access_key_id``, ``secret_access_key``, ``session_token``. DynamoDB only.
 
@@ -42,4 +53,4 @@ def open_table(
         return SqliteTable(place, schema, clock=clock)
     from commitlog.tables.dynamodb import DynamoTable
 
-    return DynamoTable(place, schema, clock=clock)
+    return DynamoTable(place, schema, clock=clock, session=session)
