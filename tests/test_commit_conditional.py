@@ -266,6 +266,15 @@ def test_what_is_not_known_is_measured_once() -> None:
     assert [info.path for info in world.objects.list()] == ["a", "b"]
 
 
+def test_a_rename_that_cannot_remove_its_source_is_not_begun() -> None:
+    """Nothing is copied where the deletion would be refused."""
+    world = World(mode="native", ignores=False, verdict=proven(Kind.COPY_IF_ABSENT))
+    world.objects.put("a", b"one")
+    with pytest.raises(NotSupported, match="delete-if-match"):
+        world.client.rename_if_absent("a", "b")
+    assert [info.path for info in world.objects.list()] == ["a"]
+
+
 # -- renames that get stuck ------------------------------------------------------------------------
 
 

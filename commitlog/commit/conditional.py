@@ -241,9 +241,8 @@ class ConditionalStore:
                 both exist.
         """
         seen = self.store.head(source)
-        self._strategy.choose(
-            Operation.DELETE, IfMatch(quoted(seen.etag))
-        )  # refuse before anything is written
+        # A rename that could not end is not begun.
+        self._strategy.choose(Operation.DELETE, IfMatch(quoted(seen.etag)))
         result = self.copy_if_absent(source, target)
         try:
             self.delete_if_match(source, etag=seen.etag)

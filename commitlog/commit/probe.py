@@ -169,7 +169,7 @@ class _Probe:
         if not same:
             got += ", and it took effect"
         expected = error.__name__
-        return Row(kind=kind, check=check, expected=expected, got=got, ok=same and got == expected)
+        return Row(kind=kind, check=check, expected=expected, got=got, ok=got == expected)
 
     def _race(self, kind: Kind, operation: Operation, absent: bool, executor: Mapper) -> Row:
         rounds = _ROUNDS[operation]
