@@ -31,8 +31,9 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     """Measure which preconditions the store at URL enforces, and print what came of each try.
 
     A race is many writers at once, of whom one may win. "fence" is the expiry of a request, which guards
-    leases: a store that checks no signatures does not enforce it. What is "proven" is done by the store
-    itself under --commit auto; everything else needs a table.
+    leases: a store that checks no signatures does not enforce it. Under --commit auto, what is "proven"
+    is left to the store, and the rest refused; with a --table, calls that can compete for an object all
+    go natively if all of them are proven, and else all by lease.
 
     With --json, the verdict is printed as one object. Keep it in a file, and give it to other commands
     as --verdict FILE, or they measure anew what they depend on.
