@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+import pyarrow.parquet as pq
 from attrs import frozen
 
 from commitlog.errors import ConfigurationError
@@ -23,7 +24,7 @@ from commitlog.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Input", "directory", "flights"]
+__all__ = ["Count", "Input", "directory", "flights"]
 
 _FLIGHTS_SCHEMA = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,"
@@ -43,6 +44,19 @@ _CSV = {
     "mode": "FAILFAST",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ssX",
 }
+
+
+@frozen
+class Count:
+    """What there is to check Spark's figures against.
+
+    Attributes:
+        rows: number of rows.
+        missing: number of fields that are empty or NA; None where a format has no such thing.
+    """
+
+    rows: int
+    missing: int | None = None
 
 
 @frozen(kw_only=True)
@@ -67,9 +81,11 @@ class Input:
     late: str
     late_title: str
 
-    def count(self) -> int:
-        """Return the number of rows, counted with Python's own readers."""
-        return sum(_count(self.kind, Path(file)) for file in self.files)
+    def count(self) -> Count:
+        """Count rows and missing values, with Python's own readers."""
+        counts = [_count(self.kind, Path(file)) for file in self.files]
+        missing = None if self.kind != "csv" else sum(count.missing or 0 for count in counts)
+        return Count(sum(count.rows for count in counts), missing)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the rows, cleaned: typed, trimmed, NA and empty fields null. None is dropped."""
@@ -168,13 +184,14 @@ def _check_headers(files: list[str]) -> None:
             )
 
 
-def _count(kind: str, file: Path) -> int:
+def _count(kind: str, file: Path) -> Count:
     if kind == "parquet":
-        import pyarrow.parquet
-
-        rows: int = pyarrow.parquet.read_metadata(file).num_rows
-        return rows
+        return Count(pq.read_metadata(file).num_rows)
     with _text(file) as text:
         if kind == "json":
-            return sum(1 for line in text if line.strip())
-        return max(0, sum(1 for row in csv.reader(text) if row) - 1)
+            return Count(sum(1 for line in text if line.strip()))
+        rows = missing = 0
+        for row in csv.reader(text):
+            rows += bool(row)
+            missing += sum(field.strip() in ("", "NA") for field in row)
+        return Count(max(0, rows - 1), missing)

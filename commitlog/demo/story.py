@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from attrs import evolve
 
 from commitlog.demo.driver import Task, commit, run
-from commitlog.demo.inputs import Input
+from commitlog.demo.inputs import Count, Input
 from commitlog.demo.quiet import quiet_session
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
@@ -86,11 +86,11 @@ class Story:
 
     # the steps
 
-    def _count(self) -> int:
+    def _count(self) -> Count:
         self._step(f"Input: {self._source.title}")
-        rows = self._source.count()
-        self._say(f"{rows:,} rows, counted without Spark")
-        return rows
+        count = self._source.count()
+        self._say(f"{count.rows:,} rows, counted without Spark")
+        return count
 
     def _commit(self, spark: SparkSession) -> None:
         self._step(
@@ -123,8 +123,8 @@ class Story:
 
     def _kill(self, spark: SparkSession) -> None:
         self._step(
-            f"A third driver brings {self._source.late_title} as job {self._second.job_id!r}, and is"
-            " killed after its commit point, before any file is visible"
+            f"A third driver brings {self._source.late_title} as job {self._second.job_id!r},"
+            " and is killed between commit point and publish"
         )
         before = self._listed_rows()
         ended = run(evolve(self._second, death=("publish", "", 1)), self._log)
@@ -156,12 +156,16 @@ class Story:
             self._say(line)
         self._check("exit status of recover", ended.returncode, 0)
 
-    def _audit(self, spark: SparkSession, expected: int) -> None:
+    def _audit(self, spark: SparkSession, expected: Count) -> None:
         self._step("The books: input against output")
         cleaned = self._source.read(spark)
         output = self._load(spark)
-        self._check("rows of the input and of the output", output.count(), expected)
-        self._check("rows that a plain listing sees", self._listed_rows(), expected)
+        self._check("rows of the input and of the output", output.count(), expected.rows)
+        self._check("rows that a plain listing sees", self._listed_rows(), expected.rows)
+        if expected.missing is not None:
+            self._check(
+                "empty and NA fields of the input, nulls of the output", _nulls(output), expected.missing
+            )
         missing = _as_text(cleaned).exceptAll(_as_text(output)).count()
         self._check(
             "rows of the input that the output lacks, or has another number of times", missing, 0
@@ -220,6 +224,14 @@ def _show(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value)
+
+
+def _nulls(rows: DataFrame) -> int:
+    from pyspark.sql import functions as f
+
+    each = (f.col(f"`{name}`").isNull().cast("bigint") for name in rows.columns)
+    row = rows.agg(f.sum(sum(each, f.lit(0)))).first()
+    return row[0] or 0 if row else 0
 
 
 def _as_text(rows: DataFrame) -> DataFrame:
