@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit, parse_dynamo
@@ -49,6 +49,7 @@ def test_a_ttl_of_twice_the_longest_wait_will_do() -> None:
 
 
 @given(names, st.none() | st.integers(3000, 10**7))
+@example("commits", 4035)  # 4.035 * 1000 is just below
 def test_object_stores_spelling_is_understood(name: str, timeout_ms: int | None) -> None:
     """``dynamo:TABLE`` and ``dynamo:TABLE:TIMEOUT_MS`` give the table and the timeout."""
     settings = parse_dynamo(f"dynamo:{name}" + ("" if timeout_ms is None else f":{timeout_ms}"))

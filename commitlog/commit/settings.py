@@ -76,7 +76,7 @@ class LeaseSettings:
     @property
     def timeout_ms(self) -> int:
         """The timeout as it is stored, in whole milliseconds."""
-        return int(self.timeout * 1000)
+        return round(self.timeout * 1000)
 
 
 @frozen(kw_only=True)
