@@ -53,11 +53,12 @@ def connect(
 
     Args:
         url: ``s3://bucket/prefix``, ``file:///directory``, ``memory://name``, or a directory.
-        commit: how conditions are enforced. ``"auto"``: by the store for those operations for which a
-            probe proves it (a local directory and memory need none), and under leases for the
-            others, if there is a `table`. ``"native"``: by the store, or not at all. ``"lease"``: always
-            under leases in `table`. `DynamoCommit` or `SqliteCommit`: always under leases, with these
-            settings. ``"dynamo:TABLE"`` or ``"dynamo:TABLE:TIMEOUT_MS"``: likewise, spelt as the crate
+        commit: how conditions are enforced. ``"auto"``: by the store where a probe proves that it does
+            (a local directory and memory need none), else under leases in `table`, else not at all:
+            such calls are refused. With a table, calls that can compete all go the same way.
+            ``"native"``: by the store, or not at all. ``"lease"``: always under leases in `table`.
+            `DynamoCommit` or `SqliteCommit`: always under leases, with these settings.
+            ``"dynamo:TABLE"`` or ``"dynamo:TABLE:TIMEOUT_MS"``: likewise, spelt as the crate
             ``object_store`` does, and as there with the endpoint, region and credentials of S3.
         table: where leases are kept, for ``"auto"`` and ``"lease"``: ``dynamodb://table``,
             ``sqlite:///file`` or ``memory://name``. A DynamoDB table is reached with the options in its
