@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.connect import connect
 from commitlog.errors import CommitError
 from commitlog.outputs import AbortRecord, CommitRecord, Job, Output, StagedFile
 from commitlog.paths import join
@@ -23,7 +29,9 @@ from commitlog.stores import (
     StagedInfo,
     StageWriter,
 )
+from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
+from commitlog.testing.servers import Juicefs, Ministack
 
 #: Called with a mutation's name, its path, and what performs it; returns what that returned.
 Hook = Callable[[str, str, Callable[[], Any]], Any]
@@ -214,3 +222,66 @@ def audit(store: ObjectStore, path: str = "out") -> list[CommitRecord]:
     assert snapshot.jobs == tuple(record.job_id for record in commits), "_SUCCESS lags behind"
     assert {file.path for file in snapshot.files} == shown.keys()
     return commits
+
+
+# -- kinds of store ------------------------------------------------------------------------------------
+
+
+#: Opens the same place again, as another process would.
+Place = Callable[[], ConditionalStore]
+
+
+def in_memory(request: pytest.FixtureRequest) -> Place:
+    url = f"memory://{uuid.uuid4().hex}"
+    return lambda: connect(url)
+
+
+def in_directory(request: pytest.FixtureRequest) -> Place:
+    directory: Path = request.getfixturevalue("tmp_path")
+    return lambda: connect(f"file://{directory}/lake")
+
+
+def on_server(name: str, commit: str) -> Callable[[pytest.FixtureRequest], Place]:
+    def place(request: pytest.FixtureRequest) -> Place:
+        store: Ministack | Juicefs = request.getfixturevalue(name)
+        tables: Ministack = request.getfixturevalue("ministack")
+        table = (
+            f"dynamodb://{tables.new_table_name()}?endpoint_url={tables.endpoint_url}&region=us-east-1"
+        )
+        table += f"&access_key_id={tables.access_key_id}&secret_access_key={tables.secret_access_key}"
+        opened = open_table(table, LEASE_SCHEMA)
+        opened.create()
+        opened.close()
+        bucket = store.new_bucket()
+        return lambda: connect(
+            f"s3://{bucket}",
+            commit=commit,
+            table=table,
+            endpoint_url=store.endpoint_url,
+            region="us-east-1",
+            access_key_id=store.access_key_id,
+            secret_access_key=store.secret_access_key,
+        )
+
+    return place
+
+
+_PLACES = {
+    "memory": in_memory,
+    "directory": in_directory,
+    "ministack-auto": on_server("ministack", "auto"),
+    "juicefs-lease": on_server("juicefs", "lease"),
+}
+
+#: Parameters of a fixture that stands for each kind of store.
+PLACES = [
+    "memory",
+    "directory",
+    pytest.param("ministack-auto", marks=pytest.mark.servers),
+    pytest.param("juicefs-lease", marks=pytest.mark.servers),
+]
+
+
+def open_place(request: pytest.FixtureRequest) -> Place:
+    """Return what opens the store that a fixture with `PLACES` stands for."""
+    return _PLACES[request.param](request)

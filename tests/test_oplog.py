@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from outputs_kit import Death, HookedStore, Once
+from outputs_kit import PLACES, Death, HookedStore, Once, Place, open_place
 
 from commitlog.backoff import Backoff
 from commitlog.commit.conditional import ConditionalStore
@@ -310,6 +310,29 @@ def test_an_illegible_entry_is_an_error_not_an_absence(
     store.put(f"log/{place}/1-x.json", content)
     with pytest.raises(error):
         list(log.pending() if place == "pending" else log.history())
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each kind of store in turn."""
+    return open_place(request)
+
+
+def test_a_log_in_every_kind_of_store(place: Place) -> None:
+    """Operations are decided once, listed, recovered by another process, and compacted, anywhere."""
+    with place() as store, place() as elsewhere:
+        log = OperationLog(store, "deep/log", settle=1e-9)
+        other = OperationLog(elsewhere, "deep/log", settle=1e-9)
+        with log.run({"n": 1}) as done:
+            assert [operation.body for operation in other.pending()] == [{"n": 1}]
+        left = log.begin({"n": 2})
+        assert other.recover(lambda operation: None, older_than=0) == ()
+        (recovered,) = other.recover(lambda operation: ROLLED_BACK, older_than=0)
+        assert (recovered.id, recovered.decision) == (left.id, ROLLED_BACK)
+        assert log.decide(left, COMMITTED) is ROLLED_BACK
+        assert {o.id: o.decision for o in log.history()} == {done.id: COMMITTED, left.id: ROLLED_BACK}
+        assert (list(other.pending()), log.compact(), list(log.history())) == ([], 2, [])
+        assert list(store.list("deep/")) == []
 
 
 def test_settle_must_be_positive(store: MemoryStore) -> None:

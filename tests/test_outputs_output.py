@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from outputs_kit import audit, stage_some, visible
+from outputs_kit import PLACES, Place, audit, open_place, stage_some, visible
 
 from commitlog.commit import ConditionalStore
-from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import (
     AlreadyExists,
@@ -24,66 +21,13 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.outputs import Output, RecoveryReport
-from commitlog.outputs.records import PendingJob
-from commitlog.tables.open import open_table
-from commitlog.testing.servers import Juicefs, Ministack
-
-#: Opens the same place again, as another process would.
-Place = Callable[[], ConditionalStore]
+from commitlog.outputs.pending import PendingJob
 
 
-def in_memory(request: pytest.FixtureRequest) -> Place:
-    url = f"memory://{uuid.uuid4().hex}"
-    return lambda: connect(url)
-
-
-def in_directory(request: pytest.FixtureRequest) -> Place:
-    directory: Path = request.getfixturevalue("tmp_path")
-    return lambda: connect(f"file://{directory}/lake")
-
-
-def on_server(name: str, commit: str) -> Callable[[pytest.FixtureRequest], Place]:
-    def place(request: pytest.FixtureRequest) -> Place:
-        store: Ministack | Juicefs = request.getfixturevalue(name)
-        tables: Ministack = request.getfixturevalue("ministack")
-        table = (
-            f"dynamodb://{tables.new_table_name()}?endpoint_url={tables.endpoint_url}&region=us-east-1"
-        )
-        table += f"&access_key_id={tables.access_key_id}&secret_access_key={tables.secret_access_key}"
-        opened = open_table(table, LEASE_SCHEMA)
-        opened.create()
-        opened.close()
-        bucket = store.new_bucket()
-        return lambda: connect(
-            f"s3://{bucket}",
-            commit=commit,
-            table=table,
-            endpoint_url=store.endpoint_url,
-            region="us-east-1",
-            access_key_id=store.access_key_id,
-            secret_access_key=store.secret_access_key,
-        )
-
-    return place
-
-
-PLACES = {
-    "memory": in_memory,
-    "directory": in_directory,
-    "ministack-auto": on_server("ministack", "auto"),
-    "juicefs-lease": on_server("juicefs", "lease"),
-}
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(name, marks=() if name in ("memory", "directory") else pytest.mark.servers)
-        for name in PLACES
-    ]
-)
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> Place:
     """Each kind of store in turn."""
-    return PLACES[request.param](request)
+    return open_place(request)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.outputs import AbortRecord, CommitRecord, DataFile, Job, StagedFile
 from commitlog.outputs.job import attempt_of
-from commitlog.outputs.records import PendingJob, Success, record_of, success_of
+from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.records import Success, record_of
 from commitlog.stores import Staged
 
 ATTEMPT = "0123456789abcdef" * 2
@@ -82,7 +83,7 @@ def test_a_pending_entry_survives_storage(pending: PendingJob) -> None:
 @given(commits)
 def test_the_watermark_survives_storage(record: CommitRecord) -> None:
     """`_SUCCESS` tells version, job, files, rows and bytes."""
-    success = success_of(stored(Success.of(record).to_document()))
+    success = Success.from_document(stored(Success.of(record).to_document()))
     assert success == Success.of(record)
     assert (success.version, success.files) == (record.version, len(record.files))
 

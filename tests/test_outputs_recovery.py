@@ -22,7 +22,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import AbortRecord, Job, Output, RecoveryReport
-from commitlog.outputs.records import PendingJob
+from commitlog.outputs.pending import PendingJob
 from commitlog.stores import ObjectData
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock

@@ -39,16 +39,11 @@ from commitlog.errors import (
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import Job, Mode, StagedFile
 from commitlog.outputs.log import CommitLog, already_committed
+from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Executor, Publisher
-from commitlog.outputs.records import (
-    CommitRecord,
-    DataFile,
-    PendingJob,
-    Record,
-    RecoveryReport,
-    Snapshot,
-)
+from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import recover
+from commitlog.outputs.reports import RecoveryReport, Snapshot
 from commitlog.paths import check_prefix, join
 from commitlog.stores.api import Body, StageWriter
 from commitlog.words import random_word

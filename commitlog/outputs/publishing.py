@@ -36,7 +36,8 @@ from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
-from commitlog.outputs.records import CommitRecord, PendingJob, Success, success_of
+from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.records import CommitRecord, Success
 from commitlog.paths import join
 from commitlog.stores.api import Staged, StagedInfo
 
@@ -202,7 +203,7 @@ class Publisher:
             return None, None
         try:
             document = decode(found.data, {"success"}, path=self.success_path)
-            return success_of(document), found.etag
+            return Success.from_document(document), found.etag
         except CorruptRecord:
             # Other writers leave a _SUCCESS of their own. The log has all that ours says, so it is
             # read from the start, and what is there replaced.

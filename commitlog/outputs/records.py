@@ -1,35 +1,21 @@
-"""What an output keeps in its log: pending jobs, commits, aborts, and the ``_SUCCESS`` watermark.
+"""What an output keeps in its log, commits and aborts, and the ``_SUCCESS`` that is derived from it.
 
-The envelope (format, checksum) is that of `commitlog.oplog.codec`; here are the fields. A pending job
-is an operation-log entry, and the commit or abort record is its decision. Paths are relative to the
-output, so that it can be moved, and no record holds a secret or anything of the writer's machine.
+The envelope (format, checksum) is that of `commitlog.oplog.codec`; here are the fields. Paths are
+relative to the output, so that it can be moved, and no record holds a secret or anything of the writer's
+machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
-from commitlog.outputs.job import Job, StagedFile
-from commitlog.paths import join
-from commitlog.stores.api import Staged
+from commitlog.outputs.fields import build, count, mapping, maybe_count, maybe_text, text
 
-__all__ = [
-    "AbortRecord",
-    "CommitRecord",
-    "DataFile",
-    "PendingJob",
-    "Record",
-    "RecoveryReport",
-    "Snapshot",
-    "Success",
-]
-
-T = TypeVar("T")
+__all__ = ["AbortRecord", "CommitRecord", "DataFile", "Record", "Success", "record_of", "total_rows"]
 
 
 @frozen(kw_only=True)
@@ -49,6 +35,33 @@ class DataFile:
     nonce: str
     rows: int | None = None
     partition: Mapping[str, str | None] = field(factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as they are stored, the partition in the order of its directories."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "nonce": self.nonce,
+            "rows": self.rows,
+            "partition": list(self.partition.items()),
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> DataFile:
+        """Return the file that `item` describes; for use in `build`."""
+        return cls(
+            path=text(item["path"]),
+            size=count(item["size"]),
+            nonce=text(item["nonce"]),
+            rows=maybe_count(item["rows"]),
+            partition={text(name): maybe_text(value) for name, value in item["partition"]},
+        )
+
+
+def total_rows(files: Iterable[DataFile]) -> int | None:
+    """Return the number of rows in all of `files`, or None if it is not known of one of them."""
+    counts = [file.rows for file in files]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 @frozen(kw_only=True)
@@ -76,8 +89,7 @@ class CommitRecord:
     @property
     def rows(self) -> int | None:
         """Number of rows in all files, or None if one of them is not known."""
-        counts = [file.rows for file in self.files]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_rows(self.files)
 
     @property
     def bytes(self) -> int:
@@ -92,7 +104,7 @@ class CommitRecord:
             "mode": self.mode,
             "time": self.time,
             "schema": self.schema,
-            "files": [_file_to_json(file) for file in self.files],
+            "files": [file.to_json() for file in self.files],
         }
         return Document("commit", body)
 
@@ -123,101 +135,26 @@ def record_of(version: int, document: Document) -> Record:
     """Return the log record number `version`; raise `CorruptRecord` if fields are missing."""
     body = document.body
     if document.kind == "abort":
-        return _build(
+        return build(
             f"log record {version}",
             lambda: AbortRecord(
                 version=version,
-                attempts={_text(a): _maybe_text(j) for a, j in _mapping(body["attempts"]).items()},
+                attempts={text(a): maybe_text(j) for a, j in mapping(body["attempts"]).items()},
                 time=float(body["time"]),
             ),
         )
-    return _build(
+    return build(
         f"log record {version}",
         lambda: CommitRecord(
             version=version,
-            job_id=_text(body["job"]),
-            attempt=_text(body["attempt"]),
-            mode=_text(body["mode"]),
+            job_id=text(body["job"]),
+            attempt=text(body["attempt"]),
+            mode=text(body["mode"]),
             time=float(body["time"]),
-            schema=_maybe_text(body["schema"]),
-            files=tuple(_file_of(item) for item in body["files"]),
+            schema=maybe_text(body["schema"]),
+            files=tuple(DataFile.from_json(item) for item in body["files"]),
         ),
     )
-
-
-@frozen(kw_only=True)
-class PendingJob:
-    """Everything that a job staged, written before it is committed.
-
-    Attributes:
-        job_id: the job.
-        attempt: the attempt at it.
-        files: the uploads, with paths relative to the output.
-    """
-
-    job_id: str
-    attempt: str
-    files: tuple[StagedFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
-
-    @classmethod
-    def of(cls, job: Job, files: Iterable[StagedFile], root: str) -> PendingJob:
-        """Return the entry for `files`, whose paths begin with `root`."""
-        top = join(root, "")
-        relative = (
-            evolve(file, staged=evolve(file.staged, path=file.staged.path.removeprefix(top)))
-            for file in files
-        )
-        return cls(job_id=job.job_id, attempt=job.attempt, files=tuple(relative))
-
-    def uploads(self, root: str) -> list[Staged]:
-        """Return the uploads as the store knows them, below `root`."""
-        return [evolve(f.staged, path=join(root, f.staged.path)) for f in self.files]
-
-    def data_files(self) -> tuple[DataFile, ...]:
-        """Return what becomes of the uploads once they are published."""
-        return tuple(
-            DataFile(
-                path=file.staged.path,
-                size=file.staged.size,
-                nonce=file.staged.nonce,
-                rows=file.rows,
-                partition=file.partition,
-            )
-            for file in self.files
-        )
-
-    def to_document(self) -> Document:
-        """Return what is stored."""
-        files = [
-            {**_file_to_json(data), "upload": file.staged.upload_id, "parts": list(file.staged.parts)}
-            for data, file in zip(self.data_files(), self.files, strict=True)
-        ]
-        return Document("pending", {"job": self.job_id, "attempt": self.attempt, "files": files})
-
-    @classmethod
-    def from_document(cls, document: Document) -> PendingJob:
-        """Return the entry that is stored; raise `CorruptRecord` if fields are missing."""
-        body = document.body
-
-        def staged_file(item: Mapping[str, Any]) -> StagedFile:
-            data = _file_of(item)
-            staged = Staged(
-                path=data.path,
-                upload_id=_text(item["upload"]),
-                size=data.size,
-                nonce=data.nonce,
-                parts=tuple(_text(part) for part in item["parts"]),
-            )
-            return StagedFile(staged=staged, rows=data.rows, partition=data.partition)
-
-        return _build(
-            "pending entry",
-            lambda: cls(
-                job_id=_text(body["job"]),
-                attempt=_text(body["attempt"]),
-                files=tuple(staged_file(item) for item in body["files"]),
-            ),
-        )
 
 
 @frozen(kw_only=True)
@@ -256,111 +193,17 @@ class Success:
         }
         return Document("success", body)
 
-
-@frozen(kw_only=True)
-class Snapshot:
-    """An output at one version: whole jobs only.
-
-    Attributes:
-        version: version of its last commit; 0 if there is none.
-        files: the files of all commits up to it, in order of commit.
-        jobs: the job ids of all commits up to it, in order.
-        schema: schema of the last commit that told one, as a JSON text.
-    """
-
-    version: int
-    files: tuple[DataFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
-    jobs: tuple[str, ...] = field(repr=lambda jobs: f"<{len(jobs)} jobs>")
-    schema: str | None = field(default=None, repr=False)
-
-    @property
-    def rows(self) -> int | None:
-        """Number of rows in all files, or None if one of them is not known."""
-        counts = [file.rows for file in self.files]
-        return None if None in counts else sum(count or 0 for count in counts)
-
-
-@frozen(kw_only=True)
-class RecoveryReport:
-    """What `Output.recover` found and did.
-
-    Attributes:
-        completed: versions whose files were published, because their drivers had not done it.
-        aborted: attempts that were taken for dead and fenced off, with their job ids where known.
-        uploads: number of uploads that were dropped.
-        live: attempts that were left alone, because they are younger than asked for.
-    """
-
-    completed: tuple[int, ...] = ()
-    aborted: Mapping[str, str | None] = field(factory=dict, hash=False)
-    uploads: int = 0
-    live: tuple[str, ...] = ()
-
-
-# -- JSON --------------------------------------------------------------------------------------------
-
-
-def _file_to_json(file: DataFile) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "size": file.size,
-        "nonce": file.nonce,
-        "rows": file.rows,
-        "partition": list(file.partition.items()),  # in order: that of the directories
-    }
-
-
-def _file_of(item: Mapping[str, Any]) -> DataFile:
-    rows = item["rows"]
-    return DataFile(
-        path=_text(item["path"]),
-        size=_count(item["size"]),
-        nonce=_text(item["nonce"]),
-        rows=None if rows is None else _count(rows),
-        partition={_text(name): _maybe_text(value) for name, value in item["partition"]},
-    )
-
-
-def success_of(document: Document) -> Success:
-    """Return the watermark that is stored; raise `CorruptRecord` if fields are missing."""
-    body = document.body
-    rows = body.get("rows")
-    return _build(
-        "_SUCCESS",
-        lambda: Success(
-            version=_count(body["version"]),
-            job_id=_text(body["job"]),
-            files=_count(body["files"]),
-            rows=None if rows is None else _count(rows),
-            bytes=_count(body["bytes"]),
-        ),
-    )
-
-
-def _build(what: str, build: Callable[[], T]) -> T:
-    try:
-        return build()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptRecord(f"{what} lacks a field, or has one of another type: {error!r}") from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _maybe_text(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no count")
-    return value
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no object")
-    return value
+    @classmethod
+    def from_document(cls, document: Document) -> Success:
+        """Return the watermark that is stored; raise `CorruptRecord` if fields are missing."""
+        body = document.body
+        return build(
+            "_SUCCESS",
+            lambda: cls(
+                version=count(body["version"]),
+                job_id=text(body["job"]),
+                files=count(body["files"]),
+                rows=maybe_count(body["rows"]),
+                bytes=count(body["bytes"]),
+            ),
+        )

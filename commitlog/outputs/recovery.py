@@ -10,8 +10,9 @@ from commitlog.errors import NotFound
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
+from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
-from commitlog.outputs.records import PendingJob, RecoveryReport
+from commitlog.outputs.reports import RecoveryReport
 from commitlog.paths import join
 from commitlog.stores.api import StagedInfo
 

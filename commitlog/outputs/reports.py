@@ -1,0 +1,50 @@
+"""What is told to those who read or recover an output. Imports the log's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from commitlog.outputs.records import DataFile, total_rows
+
+__all__ = ["RecoveryReport", "Snapshot"]
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """An output at one version: whole jobs only.
+
+    Attributes:
+        version: version of its last commit; 0 if there is none.
+        files: the files of all commits up to it, in order of commit.
+        jobs: the job ids of all commits up to it, in order.
+        schema: schema of the last commit that told one, as a JSON text.
+    """
+
+    version: int
+    files: tuple[DataFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    jobs: tuple[str, ...] = field(repr=lambda jobs: f"<{len(jobs)} jobs>")
+    schema: str | None = field(default=None, repr=False)
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows in all files, or None if one of them is not known."""
+        return total_rows(self.files)
+
+
+@frozen(kw_only=True)
+class RecoveryReport:
+    """What `Output.recover` found and did.
+
+    Attributes:
+        completed: versions whose files were published, because their drivers had not done it.
+        aborted: attempts that were taken for dead and fenced off, with their job ids where known.
+        uploads: number of uploads that were dropped.
+        live: attempts that were left alone, because they are younger than asked for.
+    """
+
+    completed: tuple[int, ...] = ()
+    aborted: Mapping[str, str | None] = field(factory=dict, hash=False)
+    uploads: int = 0
+    live: tuple[str, ...] = ()
