@@ -33,7 +33,7 @@ def test_rows_are_counted_as_the_formats_define_them(tmp_path: Path) -> None:
     """Quoted line breaks, blank lines and compressed files do not confuse the count."""
     header = "a,b\n"
     (tmp_path / "csv").mkdir()
-    (tmp_path / "csv/1.csv").write_text(header + '1,"two\nlines"\n\n2,x\n')
+    (tmp_path / "csv/1.csv").write_text(header + '1,"two\nlines"\n\n  \n2,x\n')
     with gzip.open(tmp_path / "csv/2.csv.gz", "wt") as packed:
         packed.write(header + "NA, \n")
     (tmp_path / "csv/3.csv").write_text(header)

@@ -38,6 +38,7 @@ _KINDS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", "
 _CSV = {
     "header": "true",
     "nullValue": "NA",
+    "emptyValue": "NA",
     "ignoreLeadingWhiteSpace": "true",
     "ignoreTrailingWhiteSpace": "true",
     "escape": '"',
@@ -192,6 +193,8 @@ def _count(kind: str, file: Path) -> Count:
             return Count(sum(1 for line in text if line.strip()))
         rows = missing = 0
         for row in csv.reader(text):
-            rows += bool(row)
-            missing += sum(field.strip() in ("", "NA") for field in row)
+            # A line of blanks is no row.
+            if len(row) > 1 or any(field.strip() for field in row):
+                rows += 1
+                missing += sum(field.strip() in ("", "NA") for field in row)
         return Count(max(0, rows - 1), missing)
