@@ -81,8 +81,7 @@ def test_a_killed_driver_neither_loses_nor_doubles_a_row(
 ) -> None:
     """Whenever it dies, recovery decides all or nothing, a rerun completes, and the books agree."""
     when, before, after = DEATHS[death]
-    with (tmp_path / "driver.log").open("wb") as log:
-        ended = run(evolve(task, death=when), log)
+    ended = run(evolve(task, death=when), tmp_path)
     assert ended.returncode == -signal.SIGKILL, (tmp_path / "driver.log").read_text()
 
     output = Output(ReadOptions.parse({**task.options, "path": task.url}).open())

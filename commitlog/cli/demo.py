@@ -57,9 +57,8 @@ def demo(
     passed = False
     try:
         source = flights(scratch) if input is None else directory(input)
-        with (scratch / "spark.log").open("wb") as log:
-            click.echo(f"Output: {url}")
-            passed = Story(source, url, options, log, click.echo).tell()
+        click.echo(f"Output: {url}")
+        passed = Story(source, url, options, scratch, click.echo).tell()
     finally:
         if keep or not passed:
             click.echo(f"Kept, with Spark's own log: {scratch}", err=True)

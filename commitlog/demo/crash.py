@@ -42,6 +42,9 @@ class Death:
 
     def arm(self) -> None:
         """Let it happen to the driver that this process is about to start."""
+        if os.getpgrp() != os.getpid():
+            # Whoever started this process is to live.
+            os.setpgid(0, 0)
         os.environ[_DEATH] = f"{self.method}:{self.nth}:{self.path}"
         os.environ[_DRIVER] = str(os.getpgrp())
 

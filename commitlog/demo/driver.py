@@ -6,11 +6,13 @@ Exits with 0 if the job is committed; else with the name and the message of the 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, frozen
 
@@ -64,18 +66,23 @@ class Task:
         )
 
 
-def run(task: Task, log: IO[bytes]) -> subprocess.CompletedProcess[str]:
-    """Run `task` in a driver of its own and return how that ended. `log` takes what Spark says."""
-    return subprocess.run(
-        [sys.executable, "-m", "commitlog.demo.driver"],
-        input=task.to_json(),
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        check=False,
-        # A group of its own, to be killed with.
-        start_new_session=True,
-    )
+def run(task: Task, scratch: Path) -> subprocess.CompletedProcess[str]:
+    """Run `task` in a driver of its own and return how that ended.
+
+    Its temporary files, and ``driver.log`` with what Spark says, go to the directory `scratch`.
+    """
+    with (scratch / "driver.log").open("ab") as log:
+        return subprocess.run(
+            [sys.executable, "-m", "commitlog.demo.driver"],
+            input=task.to_json(),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            check=False,
+            env={**os.environ, "TMPDIR": str(scratch)},
+            # A group of its own, to be killed with.
+            start_new_session=True,
+        )
 
 
 def commit(spark: SparkSession, task: Task, source: str = "commitlog") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -19,17 +20,26 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
-    # Its JVM lives for seconds: what the optimising compiler costs is never earned back.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+# The JVM lives for seconds: what the optimising compiler costs is never earned back.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def quiet_session(
     log: IO[bytes] | None = None, master: str = "local[2]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session; what Spark says goes to `log`, or to stderr."""
+    """Return a session; what Spark says goes to `log`, or to stderr.
+
+    Its files go where Python's temporary files go (``TMPDIR``), for a JVM that is killed leaves them.
+    """
+    scratch = tempfile.gettempdir()
+    places = {
+        "spark.local.dir": scratch,
+        "spark.driver.extraJavaOptions": f'{_JAVA} "-Djava.io.tmpdir={scratch}"',
+    }
     with _stderr_to(log):
-        return session(master, {**_CONF, **(conf or {})})
+        return session(master, {**_CONF, **places, **(conf or {})})
 
 
 @contextmanager

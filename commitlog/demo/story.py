@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,7 +40,8 @@ class Story:
         source: the rows.
         url: of the output; there must be none yet.
         options: of the data source: how to reach the store.
-        log: a file that takes what Spark and the drivers say.
+        scratch: a directory for temporary files, and for ``spark.log`` and
+            ``driver.log`` with what Spark says.
         echo: takes a line for the reader.
     """
 
@@ -48,13 +50,13 @@ class Story:
         source: Input,
         url: str,
         options: Mapping[str, str],
-        log: IO[bytes],
+        scratch: Path,
         echo: Callable[[str], None],
     ) -> None:
         self._source = source
         self._url = url
         self._options = options
-        self._log = log
+        self._scratch = scratch
         self._echo = echo
         self._start = time.monotonic()
         self._steps = 0
@@ -71,7 +73,8 @@ class Story:
             if next(output.records(), None) is not None:
                 raise ConfigurationError(f"{self._url} has a log already: name a new directory")
         expected = self._count()
-        spark = quiet_session(self._log)
+        with (self._scratch / "spark.log").open("wb") as log:
+            spark = quiet_session(log)
         try:
             self._commit(spark)
             self._refuse()
@@ -116,7 +119,7 @@ class Story:
     def _refuse(self) -> None:
         self._step(f"A second driver commits job {self._first.job_id!r} again, as a retry would")
         before = self._listed_rows()
-        ended = run(self._first, self._log)
+        ended = run(self._first, self._scratch)
         self._say(ended.stdout.strip())
         self._check("it is refused", ended.stdout.startswith("JobAlreadyCommitted"), True)
         self._check("rows, as before", self._listed_rows(), before)
@@ -127,7 +130,7 @@ class Story:
             " and is killed between commit point and publish"
         )
         before = self._listed_rows()
-        ended = run(evolve(self._second, death=("publish", "", 1)), self._log)
+        ended = run(evolve(self._second, death=("publish", "", 1)), self._scratch)
         self._check("killed by signal", -ended.returncode, int(signal.SIGKILL))
         with self._output() as output:
             committed = [record.job_id for record in output.log()]
@@ -148,7 +151,7 @@ class Story:
         ended = subprocess.run(
             [sys.executable, "-m", "commitlog", *command],
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
