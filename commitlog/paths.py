@@ -8,12 +8,16 @@ Imports nothing of the project but errors.
 
 from __future__ import annotations
 
+import re
+
 from commitlog.errors import InvalidPath
 
 __all__ = ["MAX_PATH_BYTES", "check_path", "check_prefix", "join"]
 
 #: Longest key that S3 takes, in bytes of UTF-8 ("Naming Amazon S3 objects").
 MAX_PATH_BYTES = 1024
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_path(path: str) -> str:
@@ -68,5 +72,5 @@ def _check_text(text: str) -> None:
         raise InvalidPath(f"path {text!r} is not valid Unicode") from None
     if size > MAX_PATH_BYTES:
         raise InvalidPath(f"path is {size} bytes of UTF-8; the longest allowed is {MAX_PATH_BYTES}")
-    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+    if _CONTROL.search(text):
         raise InvalidPath(f"path {text!r} has a control character: no store keeps it reliably")

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from commitlog.errors import ConfigurationError
 from commitlog.paths import check_prefix
 
-__all__ = ["SECRET_OPTIONS", "Url", "parse_store_url", "parse_table_url"]
+__all__ = ["SECRET_OPTIONS", "Url", "bucket_of", "parse_store_url", "parse_table_url"]
 
 #: Options that must not appear in a message, a log line, a plan or a stored record.
 SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token"})
@@ -109,6 +109,15 @@ def parse_store_url(url: str) -> Url:
         raise ConfigurationError(f"store URL 's3://{name}': not the name of a bucket")
     _only(options, SERVICE_OPTIONS | SECRET_OPTIONS, "s3")
     return Url(scheme="s3", name=name, prefix=prefix, options=options)
+
+
+def bucket_of(url: str) -> str:
+    """Return the URL of a store without what it says of a place inside its bucket.
+
+    >>> bucket_of("s3://bucket/a/b?region=eu-west-1")
+    's3://bucket?region=eu-west-1'
+    """
+    return str(evolve(parse_store_url(url), prefix=""))
 
 
 def parse_table_url(url: str) -> Url:

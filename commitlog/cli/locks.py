@@ -15,6 +15,7 @@ from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exits import Exit, message_of
 from commitlog.cli.show import duration, json_option, print_columns, print_json
 from commitlog.clock import SystemClock
+from commitlog.commit.evidence import FINDINGS
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CorruptRecord
@@ -136,6 +137,8 @@ def locks(
     ]
     status = Exit.DONE
     for item in connection.leases(url).scan():
+        if str(item.get("path")).startswith(FINDINGS):
+            continue
         try:
             record = LeaseRecord.from_item(item)
         except CorruptRecord as error:

@@ -35,16 +35,21 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     is left to the store, and the rest refused; with a --table, calls that can compete for an object all
     go natively if all of them are proven, and else all by lease.
 
-    With --json, the verdict is printed as one object. Keep it in a file, and give it to other commands
-    as --verdict FILE, or they measure anew what they depend on.
+    With --table, the verdict is kept there, in place of an earlier one, for all clients of that table;
+    do it while none is at work. (The first to need it would have measured and kept it, too.)
+
+    With --json, the verdict is printed as one object. Keep it in a file, and give it to commands
+    without a table as --verdict FILE, or they measure anew what they depend on.
 
     Scratch objects are written below URL, under .commitlog-probe-…/, and removed again. A race that went
     well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
     """
-    store = connection.open(connection.directory(url).store).store
+    opened = connection.open(connection.directory(url).store)
     with ThreadPoolExecutor(RACERS) as executor:
         wanted = [Kind(kind) for kind in kinds] or list(Kind)
-        verdict = measure(store, kinds=wanted, executor=executor)
+        verdict = measure(opened.store, kinds=wanted, executor=executor)
+    if connection.table is not None:
+        opened.keep_verdict(verdict)
     if json:
         proven = [kind.value for kind in Kind if verdict.proves(kind)]
         print_json({**loads(verdict.to_json()), "proven": proven})

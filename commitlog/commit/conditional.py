@@ -15,12 +15,13 @@ from typing import Literal, TypeAlias
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
+from commitlog.commit.evidence import Evidence, Findings
 from commitlog.commit.leased import LeaseCommitter
 from commitlog.commit.mutation import Mutation, contradiction, holds, quoted
 from commitlog.commit.native import NativeCommitter
 from commitlog.commit.probe import Mapper
 from commitlog.commit.settings import LeaseSettings
-from commitlog.commit.strategy import Evidence, Strategy
+from commitlog.commit.strategy import Strategy
 from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown
 from commitlog.stores.api import (
@@ -122,7 +123,13 @@ class ConditionalStore:
         self._table = table
         self._finish = finish
         self._words = words
-        self._evidence = Evidence(store, verdict, executor=executor, words=words)
+        self._evidence = Evidence(
+            store,
+            verdict,
+            findings=None if table is None else Findings(table, store),
+            executor=executor,
+            words=words,
+        )
         self._strategy = Strategy(
             store,
             native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
@@ -150,6 +157,16 @@ class ConditionalStore:
     def verdict(self) -> Verdict:
         """What is known so far of the conditions that the store enforces; keep it, and pass it on."""
         return self._evidence.verdict
+
+    def keep_verdict(self, verdict: Verdict) -> None:
+        """Keep `verdict` in the table, in place of what was kept, for all who share the table.
+
+        Do it while no writer on ``auto`` is at work: those that are go on as they began. Raises
+        `ConfigurationError` if there is no table.
+        """
+        if self._evidence.findings is None:
+            raise ConfigurationError("there is no table to keep a verdict in")
+        self._evidence.findings.replace(verdict)
 
     # -- conditional -------------------------------------------------------------------------------
 

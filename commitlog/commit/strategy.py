@@ -5,17 +5,16 @@ Imports the ground floor, the `ObjectStore` port and its siblings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from types import MappingProxyType
 
+from commitlog.commit.evidence import Evidence
 from commitlog.commit.mutation import Committer
-from commitlog.commit.probe import Mapper, probe
-from commitlog.commit.verdict import Kind, Verdict
+from commitlog.commit.verdict import Kind
 from commitlog.errors import NotSupported
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, ObjectStore, Operation
 
-__all__ = ["Evidence", "Strategy"]
+__all__ = ["Strategy"]
 
 #: The operations that can compete under a kind of condition, those that are quick to measure first.
 _RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
@@ -24,45 +23,6 @@ _RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
         IfMatch: (Operation.PUT, Operation.DELETE, Operation.PUBLISH),
     }
 )
-
-
-class Evidence:
-    """What is known of a store's conduct, measured when it is first asked for. Thread-safe.
-
-    Args:
-        store: the store.
-        verdict: what was measured before, or None.
-        executor: opens what races are run on, see `probe`; without it nothing is ever proven.
-        words: makes words that nobody else ever makes.
-    """
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        verdict: Verdict | None,
-        *,
-        executor: Callable[[], AbstractContextManager[Mapper]] | None,
-        words: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._executor = executor
-        self._words = words
-        #: All that was measured so far.
-        self.verdict = Verdict(url=store.url, rows=()) if verdict is None else verdict
-
-    def proves(self, kind: Kind) -> bool:
-        """Tell whether the store does right by requests of that kind.
-
-        Nothing is measured where the implementation itself sees to it. Two threads that ask first at
-        the same time both measure, each on paths of its own.
-        """
-        if self._store.capabilities.enforced:
-            return True
-        if not self.verdict.measured(kind):
-            with nullcontext() if self._executor is None else self._executor() as executor:
-                found = probe(self._store, kinds=[kind], executor=executor, words=self._words)
-            self.verdict = self.verdict.with_rows(found.rows)
-        return self.verdict.proves(kind)
 
 
 class Strategy:
@@ -78,7 +38,7 @@ class Strategy:
     the lease the other. So calls that can compete for one version of an object go the same way: with a
     table, a condition is left to the store only if it enforces it on every operation that takes it.
     Conditions of different kinds never compete: one needs an object, the other needs none. All *clients*
-    of one path must come to the same choice, too; given the same table and verdict, they do.
+    of one path must come to the same choice, too; those that share a table do, see `Findings`.
     """
 
     def __init__(

@@ -92,12 +92,16 @@ class Verdict:
 
     def measured(self, kind: Kind) -> bool:
         """Tell whether there is anything of that kind in the verdict."""
-        return any(row.kind is kind for row in self.rows)
+        return bool(self.of(kind))
 
     def proves(self, kind: Kind) -> bool:
         """Tell whether all the checks of that kind were made and came out right."""
-        passed = {row.check for row in self.rows if row.kind is kind and row.ok}
+        passed = {row.check for row in self.of(kind) if row.ok}
         return kind.checks <= passed
+
+    def of(self, kind: Kind) -> tuple[Row, ...]:
+        """Return what was tried of that kind."""
+        return tuple(row for row in self.rows if row.kind is kind)
 
     def with_rows(self, rows: tuple[Row, ...]) -> Verdict:
         """Return the verdict with these rows added."""

@@ -1,0 +1,129 @@
+"""What is known of a store's conduct: measured once, and agreed upon by all who share a table.
+
+A probe costs hundreds of requests, and two probes of a store that fails only in some races may
+disagree. So where there is a table, the first finding about a bucket is kept in it, and every other
+client of that table goes by it. ``commitlog probe --table`` replaces what is kept.
+
+Imports the ground floor, the ports and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from commitlog.commit.probe import Mapper, probe
+from commitlog.commit.verdict import Kind, Row, Verdict
+from commitlog.errors import CorruptRecord
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
+from commitlog.urls import bucket_of
+
+__all__ = ["FINDINGS", "Evidence", "Findings"]
+
+#: What the hash keys of findings start with. No object's path can: it has a segment ``..``.
+FINDINGS = "../PROBE/"
+
+
+class Findings:
+    """What probes found, kept in a table of leases, an item for each bucket and kind. Thread-safe.
+
+    Args:
+        table: where (`commitlog.commit.record.LEASE_SCHEMA`).
+        store: whose conduct it is; all prefixes of a bucket share their findings.
+
+    The items have no TTL: clients that went by a finding must not meet others that go by a new one. They
+    hold strings and numbers alone, as all items of such a table have to.
+    """
+
+    def __init__(self, table: Table, store: ObjectStore) -> None:
+        self._table = table
+        self._hash = FINDINGS + bucket_of(store.url)
+
+    def get(self, kind: Kind) -> tuple[Row, ...]:
+        """Return what is kept of `kind`; nothing, if nobody measured it. Raises `CorruptRecord`."""
+        item = self._table.get(Key(self._hash, kind.value))
+        return () if item is None else self._rows(item)
+
+    def agree(self, kind: Kind, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Keep `rows` unless there are others by now; return what is kept."""
+        try:
+            self._put(kind, rows, Absent())
+        except ConditionFailed:
+            return self.get(kind) or rows
+        return rows
+
+    def replace(self, verdict: Verdict) -> None:
+        """Keep all of `verdict`, whatever was kept before.
+
+        Do it while no writer is at work: some would go on as they began.
+        """
+        for kind in Kind:
+            if verdict.measured(kind):
+                self._put(kind, verdict.of(kind), None)
+
+    def _put(self, kind: Kind, rows: tuple[Row, ...], condition: TableCondition | None) -> None:
+        verdict = Verdict(url=self._hash.removeprefix(FINDINGS), rows=rows).to_json()
+        item: Item = {"path": self._hash, "etag": kind.value, "verdict": verdict}
+        self._table.put(item, condition=condition)
+
+    @staticmethod
+    def _rows(item: Item) -> tuple[Row, ...]:
+        text = item.get("verdict")
+        if not isinstance(text, str):
+            raise CorruptRecord(
+                f"what was found of {item['path']!r} is corrupt; run 'commitlog probe --table' anew"
+            )
+        return Verdict.from_json(text).rows
+
+
+class Evidence:
+    """What is known of a store's conduct, measured when it is first asked for. Thread-safe.
+
+    Args:
+        store: the store.
+        verdict: what was measured before, or None. It goes before what is kept in the table.
+        findings: what all clients of a table go by, or None.
+        executor: opens what races are run on, see `probe`; without it nothing is ever proven.
+        words: makes words that nobody else ever makes.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        verdict: Verdict | None,
+        *,
+        findings: Findings | None,
+        executor: Callable[[], AbstractContextManager[Mapper]] | None,
+        words: Callable[[], str],
+    ) -> None:
+        self._store = store
+        #: What all clients of the table go by, or None.
+        self.findings = findings
+        self._executor = executor
+        self._words = words
+        #: All that was measured so far.
+        self.verdict = Verdict(url=store.url, rows=()) if verdict is None else verdict
+
+    def proves(self, kind: Kind) -> bool:
+        """Tell whether the store does right by requests of that kind.
+
+        Nothing is measured where the implementation itself sees to it. Two threads that ask first at
+        the same time may both measure, each on paths of its own.
+        """
+        if self._store.capabilities.enforced:
+            return True
+        if not self.verdict.measured(kind):
+            self.verdict = self.verdict.with_rows(self._find(kind))
+        return self.verdict.proves(kind)
+
+    def _find(self, kind: Kind) -> tuple[Row, ...]:
+        rows = () if self.findings is None else self.findings.get(kind)
+        if rows:
+            return rows
+        with nullcontext() if self._executor is None else self._executor() as executor:
+            rows = probe(self._store, kinds=[kind], executor=executor, words=self._words).rows
+        # Without races nothing can be proven, and others might run them.
+        if self.findings is None or self._executor is None:
+            return rows
+        return self.findings.agree(kind, rows)

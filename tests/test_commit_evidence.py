@@ -1,0 +1,135 @@
+"""What is known of a store, and that all who share a table know the same."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import pytest
+from commit_kit import Script, ScriptedStore, proven
+
+from commitlog.commit import ConditionalStore
+from commitlog.commit.evidence import FINDINGS
+from commitlog.commit.probe import RACERS
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.commit.verdict import Kind
+from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath
+from commitlog.paths import check_path
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import Key, Table
+from commitlog.tables.open import open_table
+from commitlog.words import random_word
+
+
+def _table() -> Table:
+    table = open_table("memory://", LEASE_SCHEMA)
+    table.create()
+    return table
+
+
+class Client(Protocol):
+    def __call__(
+        self, table: Table | None, *, place: str = "", ignores: bool = False
+    ) -> ConditionalStore: ...
+
+
+@pytest.fixture
+def client() -> Client:
+    """Return what makes clients of one server of the test's own."""
+    server = f"memory://{random_word()}-"
+
+    def make(table: Table | None, *, place: str = "", ignores: bool = False) -> ConditionalStore:
+        return ConditionalStore(
+            ScriptedStore(MemoryStore(f"{server}{place or 'bucket/'}"), Script(), ignores=ignores),
+            table=table,
+            executor=lambda: ThreadPoolExecutor(RACERS),
+        )
+
+    return make
+
+
+def _requests(client: ConditionalStore) -> int:
+    assert isinstance(client.store, ScriptedStore)
+    return len(client.store.script.log)
+
+
+def test_the_first_finding_serves_all_clients_of_a_table(client: Client) -> None:
+    """The second client, on another prefix of the bucket, sends its put and measures nothing."""
+    table = _table()
+    first = client(table)
+    first.put_if_absent("a", b"1")
+    assert _requests(first) > 50
+    second = client(table, place="bucket/prefix")
+    second.put_if_absent("b", b"2")
+    assert _requests(second) == 1
+    assert second.verdict.rows == first.verdict.rows
+
+
+def test_other_buckets_are_measured_on_their_own(client: Client) -> None:
+    """What was found of one bucket says nothing about another."""
+    table = _table()
+    client(table).put_if_absent("a", b"1")
+    other = client(table, place="other/", ignores=True)
+    other.put_if_absent("a", b"1")
+    assert not other.verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+def test_all_go_by_what_was_kept_first(client: Client) -> None:
+    """A client whose own probe would say otherwise takes leases like the others, or none does."""
+    table = _table()
+    client(table, ignores=True).put_if_absent("a", b"1")
+    second = client(table, ignores=False)
+    second.put_if_absent("b", b"2")
+    assert not second.verdict.proves(Kind.PUT_IF_ABSENT)
+    assert table.get(Key("b", "*")) is not None  # its lease
+
+
+def test_two_who_measure_at_once_agree(client: Client) -> None:
+    """The one whose finding came second goes by the first."""
+    table = _table()
+    slow = client(table, ignores=False)
+    assert slow._evidence.findings is not None
+    measured = proven(Kind.PUT_IF_ABSENT).of(Kind.PUT_IF_ABSENT)
+    other = proven().of(Kind.PUT_IF_ABSENT)
+    assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, other) == other
+    assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, measured) == other
+
+
+def test_a_client_that_cannot_race_keeps_nothing() -> None:
+    """Its finding proves nothing, and must not stand in the way of one that could."""
+    table = _table()
+    mine = ConditionalStore(
+        ScriptedStore(MemoryStore("memory://bucket"), Script(), ignores=False), table=table
+    )
+    mine.put_if_absent("a", b"1")
+    assert not [item for item in table.scan() if str(item["path"]).startswith(FINDINGS)]
+
+
+def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client) -> None:
+    """`keep_verdict` replaces what was kept; without a table there is nowhere to keep it."""
+    table = _table()
+    mine = client(table)
+    mine.put_if_absent("a", b"1")
+    mine.keep_verdict(proven())
+    later = client(table)
+    later.put_if_absent("b", b"2")
+    assert not later.verdict.proves(Kind.PUT_IF_ABSENT)
+    with pytest.raises(ConfigurationError, match="no table"):
+        client(None).keep_verdict(proven())
+
+
+def test_a_corrupt_finding_is_reported(client: Client) -> None:
+    """It is not taken for a verdict, nor measured over: the message says how to replace it."""
+    table = _table()
+    client(table).put_if_absent("a", b"1")
+    for item in list(table.scan()):
+        if str(item["path"]).startswith(FINDINGS):
+            table.put({**item, "verdict": 7})
+    with pytest.raises(CorruptRecord, match="commitlog probe --table"):
+        client(table).put_if_absent("b", b"2")
+
+
+def test_no_object_can_have_the_key_of_a_finding() -> None:
+    """Findings and leases share a table, never a key."""
+    with pytest.raises(InvalidPath):
+        check_path(f"{FINDINGS}memory://bucket")
