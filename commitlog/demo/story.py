@@ -40,8 +40,8 @@ class Story:
         source: the rows.
         url: of the output; there must be none yet.
         options: of the data source: how to reach the store.
-        scratch: a directory for temporary files, and for ``spark.log`` and
-            ``driver.log`` with what Spark says.
+        scratch: a directory for temporary files, and for ``spark.log`` and ``driver.log`` with what
+            Spark says.
         echo: takes a line for the reader.
     """
 
@@ -67,7 +67,8 @@ class Story:
     def tell(self) -> bool:
         """Tell all of it; return whether every check held.
 
-        Raises `ConfigurationError` if the output is not new, or if there is no Java.
+        Raises `ConfigurationError` if the output is not new, if there are too few rows to bring some of
+        them late, or if there is no Java.
         """
         with self._output() as output:
             if next(output.records(), None) is not None:
@@ -76,7 +77,7 @@ class Story:
         with (self._scratch / "spark.log").open("wb") as log:
             spark = quiet_session(log)
         try:
-            self._commit(spark)
+            self._commit(spark, expected)
             self._refuse()
             self._kill(spark)
             self._recover()
@@ -95,7 +96,7 @@ class Story:
         self._say(f"{count.rows:,} rows, counted without Spark")
         return count
 
-    def _commit(self, spark: SparkSession) -> None:
+    def _commit(self, spark: SparkSession, expected: Count) -> None:
         self._step(
             f"A Spark driver cleans all of them but {self._source.late_title}, and commits them as job"
             f" {self._first.job_id!r}"
@@ -103,6 +104,8 @@ class Story:
         commit(spark, self._first)
         with self._output() as output:
             record = next(output.log())
+        if record.rows == expected.rows:
+            raise ConfigurationError(f"{expected.rows} rows are too few for the demo: give a hundred")
         names = [file.path for file in record.files]
         for name in names[:SHOWN]:
             self._say(name)
