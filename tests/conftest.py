@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
 from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 

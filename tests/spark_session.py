@@ -1,4 +1,4 @@
-"""One Spark session for the whole run: ``pytest_plugins = ["spark_session"]`` in modules that use it."""
+"""One Spark session for the whole run; its fixtures reach all tests through conftest."""
 
 from __future__ import annotations
 

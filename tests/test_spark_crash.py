@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from commitlog.testing.servers import Ministack
 
 pytestmark = pytest.mark.spark
-pytest_plugins = ["spark_session"]
 
 ROWS = 1000
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from commitlog.testing.servers import Ministack
 
 pytestmark = pytest.mark.spark
-pytest_plugins = ["spark_session"]
 
 # Workers cannot import test modules.
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
