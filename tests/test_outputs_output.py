@@ -264,6 +264,15 @@ def test_snapshots_of_older_versions(plain: Output) -> None:
             plain.snapshot(9, roll_forward=roll_forward)
 
 
+def test_a_reader_that_must_not_write_sees_the_version_it_asks_for(plain: Output) -> None:
+    """An older version is not replaced by the last complete one."""
+    for name in ("first", "second"):
+        job = plain.begin(name)
+        plain.commit(job, stage_some(plain, job))
+    assert plain.snapshot(1, roll_forward=False).jobs == ("first",)
+    assert plain.snapshot(roll_forward=False).jobs == ("first", "second")
+
+
 def test_a_snapshot_of_nothing_is_version_0(plain: Output) -> None:
     """An output that was never committed to has an empty snapshot."""
     for roll_forward in (True, False):

@@ -262,6 +262,26 @@ def test_a_committed_file_that_is_gone_is_never_passed_over(
     assert output.snapshot(roll_forward=False).version == 0
 
 
+def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock: ManualClock) -> None:
+    """A job that is committed while a reader looks is in its snapshot with all files, or not at all."""
+    rival: list[bool] = []
+
+    class Busy(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            try:
+                return self.inner.get(path, start=start, end=end)
+            except NotFound:
+                # The reader has found the end of the log: from here a driver commits, and dies.
+                if path.endswith("1.json") and not rival:
+                    rival.append(True)
+                    die_at(store, clock, PUBLISH_1, "before")
+                raise
+
+    snapshot = open_output(Busy(store), clock).snapshot()
+    assert rival
+    assert {file.path for file in snapshot.files} <= visible(store).keys()
+
+
 def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:

@@ -279,13 +279,11 @@ class Output:
         Raises `NotFound` if there is no such version (yet), `PublishIncomplete` if files of a committed
         job cannot be made visible. Reads every record up to the version.
         """
-        if roll_forward:
-            self._publisher.roll_forward(until=version)
-        else:
+        if not roll_forward:
             complete = self._publisher.watermark()
             if version is not None and version > complete:
                 raise NotFound(f"version {version} of {self!r} is not known to be complete yet")
-            version = complete
+            version = complete if version is None else version
         files: list[DataFile] = []
         jobs: list[str] = []
         schema: str | None = None
@@ -299,6 +297,10 @@ class Output:
                 schema = schema if record.schema is None else record.schema
         if version is not None and end < version:
             raise NotFound(f"{self!r} has no version {version}: its log ends with {end}")
+        if roll_forward:
+            # Up to what was read, since later records are not in the snapshot, and not earlier, since a
+            # record may have been added while the log was read.
+            self._publisher.roll_forward(until=end)
         return Snapshot(version=last, files=tuple(files), jobs=tuple(jobs), schema=schema)
 
     def log(self, after: int = 0) -> Iterator[CommitRecord]:
