@@ -282,6 +282,25 @@ def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock:
     assert {file.path for file in snapshot.files} <= visible(store).keys()
 
 
+def test_two_calls_of_commit_for_one_attempt_agree(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A call that is overtaken as it prepares, and finds the entry removed, returns the same record."""
+    job = output.begin("daily")
+    files = stage_some(output, job)
+
+    class Overtaken(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if "/pending/" in path:
+                output.commit(job, files)
+            return super().get(path, start=start, end=end)
+
+    with pytest.raises(Death):
+        open_output(HookedStore(store, Once(PREPARE, "after")), clock).commit(job, files)
+    assert open_output(Overtaken(store), clock).commit(job, files).version == 1
+    assert len(audit(store)) == 1
+
+
 def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:

@@ -18,6 +18,7 @@ Knows the ports `ConditionalStore`, `Clock` and `Executor`, and nothing of S3, S
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -327,8 +328,10 @@ class Output:
         except AlreadyExists:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
-            if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
-                raise _other_files(pending) from None
+            # If it is gone again the attempt is decided, and the log says how.
+            with contextlib.suppress(NotFound):
+                if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
+                    raise _other_files(pending) from None
 
 
 def _other_files(pending: PendingJob) -> ConfigurationError:
