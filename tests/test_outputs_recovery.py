@@ -301,6 +301,17 @@ def test_two_calls_of_commit_for_one_attempt_agree(
     assert len(audit(store)) == 1
 
 
+def test_published_uploads_are_not_reported_as_dropped(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Only what lost to another task attempt counts as dropped when a committed job is completed."""
+    job = die_at(store, clock, PUBLISH_1, "before")
+    output.stage(job, job.file_name(0, suffix=".lost"), b"lost")
+    report = output.recover(older_than=1e9)
+    assert (report.completed, report.uploads) == ((1,), 1)
+    audit(store)
+
+
 def test_an_unknown_outcome_at_the_commit_point_is_settled_by_abort(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:

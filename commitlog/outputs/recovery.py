@@ -70,7 +70,8 @@ def recover(
     for attempt in committed.keys() & entries.keys():
         publisher.complete(committed[attempt])
     # All that these attempts committed is published by now: what is left lost to another task attempt.
-    dropped += publisher.drop(upload for a in committed for upload in uploads.get(a, ()))
+    if committed.keys() & uploads.keys():
+        dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in committed)
     return RecoveryReport(
         completed=completed,
         aborted={attempt: suspects[attempt] for attempt in sorted(fenced.aborted)},
