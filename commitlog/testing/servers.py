@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -99,8 +101,10 @@ class Server(abc.ABC):
         while self._clients:
             self._clients.popitem()[1].close()
         if self._process is not None:
-            # Its data goes with it, so there is nothing to shut down in order.
-            self._process.kill()
+            # Its data goes with it, so there is nothing to shut down in order. The whole group, for the
+            # program may be a wrapper that runs the server as a child.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         if self._directory != Path():
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -192,6 +196,7 @@ class Server(abc.ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     def _base_environment(self) -> dict[str, str]:
