@@ -14,7 +14,7 @@ Imports the ground floor, the operation log's entries, the log and the records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
+    BucketNotFound,
     CommitError,
     Conflict,
     CorruptRecord,
@@ -115,13 +116,7 @@ class Publisher:
         """
         errors = self._each(self._publish, pending.uploads(self._root))
         if errors:
-            raise PublishIncomplete(
-                f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of"
-                f" its {len(record.files)} files are not visible yet ({errors[0]}). Do not run it again;"
-                " commitlog recover completes it",
-                job_id=record.job_id,
-                version=record.version,
-            ) from errors[0]
+            raise _incomplete(record, errors) from errors[0]
 
     def forget(self, record: CommitRecord) -> None:
         """Remove the pending entry of `record`, all of whose files were seen published."""
@@ -224,3 +219,24 @@ class Publisher:
             except (AlreadyExists, PreconditionFailed):
                 continue  # another finisher was faster; it may have been a later version's or not
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
+
+
+def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishIncomplete:
+    # What is neither visible nor staged was removed by somebody else.
+    lost = [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
+    if lost:
+        errors, state = lost, "lost"
+        advice = (
+            "Their uploads were removed, by a lifecycle rule or another program, and nothing brings them"
+            " back: write the data to a new output. Reading with roll_forward=False gives the versions"
+            " before"
+        )
+    else:
+        state = "not visible yet"
+        advice = "Do not run it again; commitlog recover completes it"
+    return PublishIncomplete(
+        f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
+        f" {len(record.files)} files are {state} ({errors[0]}). {advice}",
+        job_id=record.job_id,
+        version=record.version,
+    )
