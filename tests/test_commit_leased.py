@@ -469,27 +469,31 @@ def test_the_request_expires_with_the_lease(world: World) -> None:
 
 @given(
     timeout=st.floats(3, 1000),
-    head=st.floats(0, 900),
+    head=st.floats(-900, 900),
+    answer=st.floats(0, 900),
     offset=st.floats(-1e6, 1e6),
     rates=st.tuples(st.floats(1, 3), st.floats(1, 3), st.floats(1, 3)),
 )
 def test_no_request_is_accepted_once_a_waiter_may_take_over(
-    timeout: float, head: float, offset: float, rates: tuple[float, float, float]
+    timeout: float, head: float, answer: float, offset: float, rates: tuple[float, float, float]
 ) -> None:
     """Whatever the clocks say and, within the skew rate, however fast they run.
 
-    All moments are told in real seconds from the start of the lease; `rates` are those of my clock, the
+    The store read its clock when mine read `head`, counted from the start of the lease (before it, if we
+    paused between look and lease), and was heard `answer` later; `rates` are those of my clock, the
     store's and the waiter's.
     """
     mine, stores, waiters = rates
     real_head = head / mine
     store_clock = 1e9 + offset + stores * real_head
     look = _Look(
-        observation=Observation(info=None, store_time=math.floor(store_clock)), sent=head, received=head
+        observation=Observation(info=None, store_time=math.floor(store_clock)),
+        sent=head,
+        received=head + answer,
     )
-    if timeout - head < 2:
+    if timeout - look.received < 2:
         return
-    fence = look.fence(timeout)
+    fence = look.fence(timeout, timeout)
     assert fence is not None
     # Its clock being cut to whole seconds, the store accepts until just before the next one.
     last_accepted = real_head + (fence.expires_at + 1 - store_clock) / stores

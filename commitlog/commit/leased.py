@@ -59,8 +59,8 @@ class _Look:
     def info(self) -> ObjectInfo | None:
         return self.observation.info
 
-    def fence(self, ends: float) -> Fence | None:
-        """Return an expiry on the store's clock that is not after a lease that ends at `ends`.
+    def fence(self, ends: float, timeout: float) -> Fence | None:
+        """Return an expiry on the store's clock that is not after a lease of `timeout` ending at `ends`.
 
         Let the store have read its clock, for the ``Date`` that it answered, at a moment when my clock
         read m ≤ received, and let a (the lease's start) be ends − timeout. The store accepts the request
@@ -69,12 +69,14 @@ class _Look:
         count no earlier than a. While my clock moved from a to m, the waiter's moved by at most
         rate × (m − a); while the store's then moved by seconds + 1, by at most rate × (seconds + 1). It
         waits for rate × timeout. So nothing is accepted after it took over if
-        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. The rate has
-        to bound how fast any two of these clocks run to one another; no two need agree on the time.
+        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. If m is before
+        a, the store began to count before the waiter did, and seconds + 1 ≤ timeout will do; but a pause
+        between m and a must not be added to it. The rate has to bound how fast any two of these clocks
+        run to one another; no two need agree on the time.
         """
         if self.observation.store_time is None:
             return None
-        seconds = math.floor(ends - self.received) - 1
+        seconds = math.floor(min(ends - self.received, timeout)) - 1
         return Fence(self.observation.store_time, seconds)
 
 
@@ -140,7 +142,7 @@ class LeaseCommitter:
             if not mutation.holds(look.info):
                 self._release(lease)
                 raise mutation.contradiction(look.info)
-            fence = look.fence(lease.ends) if self._store.capabilities.fences else None
+            fence = self._fence(lease, look)
             try:
                 result = mutation.send(None, fence)
             except OutcomeUnknown as lost:
@@ -223,6 +225,11 @@ class LeaseCommitter:
     def _valid(self, lease: Lease, look: _Look) -> bool:
         now = self._clock.monotonic()
         return now - look.sent <= self._settings.timeout and lease.ends - now >= _LEAST
+
+    def _fence(self, lease: Lease, look: _Look) -> Fence | None:
+        if not self._store.capabilities.fences:
+            return None
+        return look.fence(lease.ends, self._settings.timeout)
 
     def _look_and_take(
         self, lease: Lease, mutation: Mutation, previous: LeaseRecord | None, fresh: _Look | None
