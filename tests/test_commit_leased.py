@@ -767,6 +767,35 @@ def test_whether_expiries_are_enforced_is_measured_when_it_matters(enforced: boo
     assert world.client.verdict.proves(Kind.FENCE) is enforced
 
 
+def test_what_cannot_be_measured_is_not_trusted() -> None:
+    """A probe that is refused does not pass its error off as that of the call, which may have landed."""
+    world = World(verdict=UNKNOWN)
+    delayed = Delayed()
+    world.script.next("put", delayed, raising(AccessDenied("no scratch objects here")))
+    with pytest.raises(OutcomeUnknown, match="no scratch"):
+        world.client.put_if_absent("a", b"mine")
+    assert not world.record().released
+
+
+def test_the_final_read_is_begun_after_the_expiry(world: World) -> None:
+    """HEAD is evaluated, the request lands in time, and HEAD's answer is dated after the expiry."""
+    delayed = Delayed()
+    world.objects.put("source", b"x")
+    world.script.next("copy", delayed)
+
+    def slow(perform: Any) -> Any:
+        seen = perform()()
+        world.clock.advance(5.0)
+        delayed.arrive()
+        world.clock.advance(30.0)
+        later = Observation(info=seen.info, store_time=int(world.clock.epoch()))
+        return lambda: later
+
+    world.script.next("head", None, slow)
+    with pytest.raises(OutcomeUnknown):
+        world.client.copy_if_absent("source", "a")
+
+
 def test_a_copy_that_landed_is_ours(world: World) -> None:
     """It bears its source's nonce; but under the lease nobody else can have created the target."""
     world.objects.put("source", b"x", metadata={NONCE: "of the source"})

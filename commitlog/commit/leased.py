@@ -69,10 +69,10 @@ class _Look:
         count no earlier than a. While my clock moved from a to m, the waiter's moved by at most
         rate × (m − a); while the store's then moved by seconds + 1, by at most rate × (seconds + 1). It
         waits for rate × timeout. So nothing is accepted after it took over if
-        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. If m is before
-        a, the store began to count before the waiter did, and seconds + 1 ≤ timeout will do; but a pause
-        between m and a must not be added to it. The rate has to bound how fast any two of these clocks
-        run to one another; no two need agree on the time.
+        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. If m is
+        before a, the store began to count before the waiter did, and seconds + 1 ≤ timeout will do; but
+        a pause between m and a must not be added to it. The rate has to bound how fast any two of these
+        clocks run to one another; no two need agree on the time.
         """
         if self.observation.store_time is None:
             return None
@@ -289,13 +289,15 @@ class LeaseCommitter:
     ) -> tuple[Reading, ObjectInfo | None]:
         """Find out what became of a request whose answer was lost (rule 7).
 
-        Returns LANDED, or UNCHANGED once the store's own clock is past the expiry of the request:
-        it can not land any more. Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
+        Returns LANDED, or UNCHANGED as seen by a look that was begun when the store's own clock was past
+        the expiry of the request: it can not land any more. (The look that shows the time may be older
+        than the time that it shows.) Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
         """
         ends = lease.ends
         patience = ends + self._settings.timeout
-        why = "the store does not bound how late the request may still be applied"
-        final = False
+        late = "the store does not bound how late the request may still be applied"
+        why = late
+        over = False
         while True:
             try:
                 look = self._begin_look(mutation)()
@@ -308,12 +310,19 @@ class LeaseCommitter:
                     return reading, look.info
                 if reading is Reading.OTHER:
                     raise mutation.unknown("what is there now is of another writer") from lost
+                if over:
+                    return reading, look.info
                 store_time = look.observation.store_time
-                if fence is not None and store_time is not None and store_time > fence.expires_at:
-                    if self._fenced():
-                        return reading, look.info
-                    final = True
-            if final or self._clock.monotonic() > (ends if fence is None else patience):
+                over = fence is not None and store_time is not None and store_time > fence.expires_at
+                if over:
+                    try:
+                        fenced = self._fenced()
+                    except CommitError as error:
+                        raise mutation.unknown(f"{late}, as far as is known ({error})") from lost
+                    if not fenced:
+                        raise mutation.unknown(late) from lost
+                    continue
+            if self._clock.monotonic() > (ends if fence is None else patience):
                 raise mutation.unknown(why) from lost
             self._clock.sleep(self._settings.test_interval)
 
