@@ -7,21 +7,27 @@ import decimal
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark.cloudpickle
 import pytest
+from outputs_kit import HookedStore
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.options import ReadOptions
+from commitlog.spark.schema import dump_schema
+from commitlog.spark.source import open_output
+from commitlog.stores import ObjectData
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,6 +216,36 @@ def test_what_is_refused_leaves_everything_as_it_was(spark: SparkSession, tmp_pa
         load(spark, tmp_path / "nowhere")
     assert {path: path.stat().st_mtime_ns for path in url.rglob("*.parquet")} == before
     check_clean(url, jobs=1)
+
+
+def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
+    """Beginning the job reads the log; what the columns must be is then told by its end."""
+    options = {"path": str(tmp_path / "out")}
+    columns = StructType().add("id", "long")
+    output = opened(tmp_path / "out")
+    for _ in range(5):
+        job = output.begin(schema=dump_schema(columns))
+        output.commit(job, [output.stage(job, job.file_name(0), b"rows")])
+    output.abort(output.begin())
+    read: list[str] = []
+
+    class Watched(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            read.append(path)
+            return super().get(path, start=start, end=end)
+
+    class WatchedSource(CommitlogDataSource):
+        @staticmethod
+        def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+            output = open_output(options, executor)
+            output.store.store = Watched(output.store.store)
+            return output
+
+    WatchedSource({**options, "jobId": "daily"}).writer(columns, False)
+    # Six records, the end of the log, and again the abort and the commit before it.
+    assert len(read) == 9
+    with pytest.raises(ConfigurationError, match="the output has the columns"):
+        WatchedSource(options).writer(StructType().add("id", "string"), False)
 
 
 def test_no_rows_make_a_version(spark: SparkSession, tmp_path: Path) -> None:

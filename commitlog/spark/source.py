@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError, NotFound, NotSupported
-from commitlog.outputs import DataFile, Job, Output, Snapshot, StagedFile
+from commitlog.outputs import CommitRecord, DataFile, Job, Output, Snapshot, StagedFile
 from commitlog.spark.options import ReadOptions, WriteOptions
 from commitlog.spark.parquet import read_parquet
 from commitlog.spark.partitions import check_partitioning, column_of
@@ -114,8 +114,7 @@ class CommitlogDataSource(DataSource):
         output = self.open_output(options)
         with output.store:
             job = output.begin(options.job_id, mode=options.if_exists, schema=dump_schema(columns))
-            if job.base:
-                _check_fit(output.snapshot(), columns, options)
+            _check_fit(output, job, columns, options)
         return CommitlogWriter(type(self), options, job, columns)
 
     def _pinned(self) -> Snapshot:
@@ -227,17 +226,28 @@ def _columns(snapshot: Snapshot, options: Mapping[str, str]) -> StructType:
     return load_schema(snapshot.schema)
 
 
-def _check_fit(snapshot: Snapshot, columns: StructType, options: WriteOptions) -> None:
-    if snapshot.schema is not None:
-        there = {field.name: field.dataType for field in load_schema(snapshot.schema)}
-        if there != {field.name: field.dataType for field in columns}:
+def _check_fit(output: Output, job: Job, columns: StructType, options: WriteOptions) -> None:
+    # Every job before was checked as well, so the last one that tells speaks for all.
+    schema: str | None = None
+    partition: tuple[str, ...] | None = None
+    for version in range(job.base, 0, -1):
+        record = next(output.records(after=version - 1))
+        if isinstance(record, CommitRecord):
+            schema = record.schema if schema is None else schema
+            if record.files and partition is None:
+                partition = tuple(record.files[0].partition)
+            if schema is not None and partition is not None:
+                break
+    if schema is not None:
+        there = load_schema(schema)
+        if {field.name: field.dataType for field in there} != {f.name: f.dataType for f in columns}:
             raise ConfigurationError(
-                f"the output has the columns {load_schema(snapshot.schema).simpleString()},"
-                f" the rows to append {columns.simpleString()}: they must be the same, in any order"
+                f"the output has the columns {there.simpleString()}, the rows to append"
+                f" {columns.simpleString()}: they must be the same, in any order"
             )
-    if snapshot.files and tuple(snapshot.files[0].partition) != options.partition_by:
+    if partition is not None and partition != options.partition_by:
         raise ConfigurationError(
-            f"the output is partitioned by {', '.join(snapshot.files[0].partition) or 'nothing'}:"
+            f"the output is partitioned by {', '.join(partition) or 'nothing'}:"
             " give option partitionBy accordingly"
         )
 
