@@ -26,7 +26,7 @@ from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.options import ReadOptions
 from commitlog.spark.schema import dump_schema
-from commitlog.spark.source import open_output
+from commitlog.spark.source import TaskCommitted, open_output
 from commitlog.stores import ObjectData
 
 if TYPE_CHECKING:
@@ -246,6 +246,17 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
     assert len(read) == 9
     with pytest.raises(ConfigurationError, match="the output has the columns"):
         WatchedSource(options).writer(StructType().add("id", "string"), False)
+
+
+def test_a_task_without_a_message_is_never_committed(tmp_path: Path) -> None:
+    """Were it left out, its rows would be missing; abort takes it for a task that did not finish."""
+    writer = CommitlogDataSource({"path": str(tmp_path / "out")}).writer(
+        StructType().add("id", "long"), False
+    )
+    with pytest.raises(AttributeError):
+        writer.commit([TaskCommitted(()), None])
+    writer.abort([TaskCommitted(()), None])
+    check_clean(tmp_path / "out", jobs=0)
 
 
 def test_no_rows_make_a_version(spark: SparkSession, tmp_path: Path) -> None:

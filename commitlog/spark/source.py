@@ -9,8 +9,9 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import cast
 
 import pyarrow as pa
 from attrs import frozen
@@ -205,6 +206,7 @@ class CommitlogWriter(DataSourceArrowWriter):
         with ThreadPoolExecutor(PUBLISHERS) as executor:
             output = self._source.open_output(self._options, executor)
             with output.store:
+                # Every task has a message here. Were one skipped, its rows would be missing.
                 output.commit(self._job, _files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -212,11 +214,11 @@ class CommitlogWriter(DataSourceArrowWriter):
         with ThreadPoolExecutor(PUBLISHERS) as executor:
             output = self._source.open_output(self._options, executor)
             with output.store:
-                output.abort(self._job, _files(messages))
+                output.abort(self._job, _files(m for m in messages if m is not None))
 
 
-def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
-    return [file for message in messages if isinstance(message, TaskCommitted) for file in message.files]
+def _files(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
+    return [file for message in messages for file in cast(TaskCommitted, message).files]
 
 
 def _columns(snapshot: Snapshot, options: Mapping[str, str]) -> StructType:
