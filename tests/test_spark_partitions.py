@@ -52,6 +52,14 @@ def test_rows_of_a_part_keep_their_order() -> None:
         assert rows.column("v").to_pylist() == list(range(key, 1000, 2))
 
 
+def test_many_columns_of_many_values_are_kept_apart() -> None:
+    """Combinations are not told apart by numbers that can overflow: nine columns of 256 values."""
+    numbers = [*range(256), 255]
+    batch = pa.record_batch({"a": [0] * 256 + [1], **{f"b{n}": numbers for n in range(8)}, "v": numbers})
+    parts = list(split_batch(batch, batch.schema.names[:-1]))
+    assert len(parts) == 257
+
+
 def test_an_empty_batch_has_no_parts() -> None:
     """No rows, no directory."""
     assert list(split_batch(ROWS.slice(0, 0), NAMES)) == []

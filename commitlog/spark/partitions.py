@@ -58,6 +58,8 @@ def split_batch(
     for name in names:
         encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
         codes = pc.add(pc.multiply(codes, len(encoded.dictionary)), encoded.indices.cast(pa.int64()))
+        # Numbered anew, for the product would overflow after some columns.
+        codes = pc.dictionary_encode(codes).indices.cast(pa.int64())
     order = pc.sort_indices(codes)  # stable
     ends = pc.run_end_encode(codes.take(order)).run_ends.to_pylist()
     rest = [name for name in batch.schema.names if name not in names]
