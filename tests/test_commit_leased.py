@@ -796,6 +796,30 @@ def test_the_final_read_is_begun_after_the_expiry(world: World) -> None:
         world.client.copy_if_absent("source", "a")
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_creation_that_may_have_come_and_gone_is_unknown(world: World, refused: bool) -> None:
+    """That there is no object after a lost answer does not prove that there was none in between."""
+
+    def come_and_gone(perform: Any) -> Any:
+        perform()
+        world.objects.delete("a")
+        raise OutcomeUnknown("lost")
+
+    world.script.next("put", come_and_gone, raising(AccessDenied("no")))
+    if not refused:  # another creates it while the lease is renewed
+        world.script.next("take", None, followed_by(lambda: create_elsewhere(world)))
+    with pytest.raises(OutcomeUnknown, match="come and gone"):
+        world.client.put_if_absent("a", b"mine")
+
+
+def test_an_update_whose_requests_did_nothing_is_refused_with_certainty(world: World) -> None:
+    """The object that was to be replaced was there all along, until another replaced it."""
+    etag = world.objects.put("a", b"old").etag
+    world.script.next("put", lost_before, raising(AccessDenied("no")))
+    with pytest.raises(AccessDenied):
+        world.client.put_if_match("a", b"mine", etag=etag)
+
+
 def test_a_copy_that_landed_is_ours(world: World) -> None:
     """It bears its source's nonce; but under the lease nobody else can have created the target."""
     world.objects.put("source", b"x", metadata={NONCE: "of the source"})
@@ -849,11 +873,12 @@ def test_a_deletion_followed_by_a_creation_is_unknown(world: World) -> None:
 
 def test_answers_lost_for_ever_end_in_a_typed_failure(world: World) -> None:
     """Each was proven to have done nothing, so nothing happened in all."""
+    etag = world.objects.put("a", b"old").etag
     world.script.next("put", *[lost_before] * 5)
     with pytest.raises(Unavailable, match="5 attempts"):
-        world.client.put_if_absent("a", b"mine")
-    assert world.record().released
-    assert not list(world.objects.list())
+        world.client.put_if_match("a", b"mine", etag=etag)
+    assert world.record(etag=etag).released
+    assert world.objects.get("a").data == b"old"
 
 
 def test_a_take_over_is_conditional_on_nothing_but_absence_at_first(world: World) -> None:

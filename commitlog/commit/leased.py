@@ -133,37 +133,47 @@ class LeaseCommitter:
             self._table_checked = True
         lease, look = self._first_hold(mutation)
         failure: CommitError | None = None
-        for attempt in self._backoff.attempts(self._clock):
-            if attempt:
-                look = self._hold(lease, mutation)
-            if mutation.recognises(look.info):
-                self._release(lease)
-                return mutation.result(look.info)
-            if not mutation.holds(look.info):
-                self._release(lease)
-                raise mutation.contradiction(look.info)
-            fence = self._fence(lease, look)
-            try:
-                result = mutation.send(None, fence)
-            except OutcomeUnknown as lost:
-                failure = lost
-                reading, info = self._settle(lease, mutation, fence, lost)
-                if reading is Reading.LANDED:
+        lost: OutcomeUnknown | None = None
+        try:
+            for attempt in self._backoff.attempts(self._clock):
+                if attempt:
+                    look = self._hold(lease, mutation)
+                if mutation.recognises(look.info):
                     self._release(lease)
-                    return mutation.result(info)
-            except (RequestExpired, Conflict, Unavailable) as error:
-                failure = error
-            except CommitError:
-                self._release(lease)
-                raise
-            else:
-                self._release(lease)
-                return result
-        self._release(lease)
-        raise Unavailable(
-            f"{mutation.operation.value} of {mutation.path!r} did nothing in "
-            f"{self._backoff.tries} attempts under a lease; the last one: {failure}"
-        ) from failure
+                    return mutation.result(look.info)
+                if not mutation.holds(look.info):
+                    self._release(lease)
+                    raise mutation.contradiction(look.info)
+                fence = self._fence(lease, look)
+                try:
+                    result = mutation.send(None, fence)
+                except OutcomeUnknown as error:
+                    failure = lost = error
+                    reading, info = self._settle(lease, mutation, fence, error)
+                    if reading is Reading.LANDED:
+                        self._release(lease)
+                        return mutation.result(info)
+                except (RequestExpired, Conflict, Unavailable) as error:
+                    failure = error
+                except CommitError:
+                    self._release(lease)
+                    raise
+                else:
+                    self._release(lease)
+                    return result
+            self._release(lease)
+            raise Unavailable(
+                f"{mutation.operation.value} of {mutation.path!r} did nothing in "
+                f"{self._backoff.tries} attempts under a lease; the last one: {failure}"
+            ) from failure
+        except OutcomeUnknown:
+            raise
+        except CommitError as error:
+            # The version to replace was seen to remain. But absence is no version: to remove what was
+            # created takes another lease than this.
+            if lost is not None and isinstance(mutation.condition, IfAbsent):
+                raise mutation.unknown(f"its object may have come and gone; then: {error}") from lost
+            raise
 
     # -- holding -----------------------------------------------------------------------------------
 
