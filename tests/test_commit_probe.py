@@ -17,6 +17,7 @@ from commitlog.errors import (
     FormatTooNew,
     NotSupported,
     OutcomeUnknown,
+    Unavailable,
 )
 from commitlog.stores.api import Condition, IfAbsent, Operation, PutResult
 from commitlog.stores.memory import MemoryStore
@@ -133,13 +134,34 @@ def test_without_a_race_nothing_is_proven() -> None:
     "error", [NotSupported("501"), OutcomeUnknown("500"), Conflict("409")], ids=lambda e: str(e)
 )
 def test_odd_answers_are_findings(error: Exception) -> None:
-    """They are put down, and prove nothing."""
+    """They are put down, and prove nothing, if they are given whenever it is tried."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
-    store.script.next("put", raising(error))
+    # What could be the network's doing is tried three times: two conditional puts and one plain each.
+    store.script.next("put", *[raising(error), None, None] * 3)
     verdict = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
     assert verdict.rows[0].got == type(error).__name__
     assert [row.check for row in verdict.rows] == ["accept", "refuse"]
     assert not verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("error", "before"),
+    [(Conflict("409"), 0), *((OutcomeUnknown("lost"), before) for before in range(4))],
+    ids=str,
+)
+def test_one_lost_answer_is_no_finding(error: Exception, before: int) -> None:
+    """It was the network's doing, be it of a request with a condition or without: it is tried again."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    store.script.next("put", *[None] * before, raising(error))
+    assert probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne()).proves(Kind.PUT_IF_ABSENT)
+
+
+def test_lost_answers_of_a_probe_leave_nothing_unknown() -> None:
+    """What is unknown is a scratch object: the caller's own write has not begun."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    store.script.next("put", *[None, raising(OutcomeUnknown("lost"))] * 3)
+    with pytest.raises(Unavailable, match="could not be probed"):
+        probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
 
 
 def test_a_denial_is_no_finding() -> None:

@@ -20,6 +20,7 @@ from commitlog.errors import (
     AlreadyExists,
     BucketNotFound,
     CommitError,
+    OutcomeUnknown,
     PreconditionFailed,
     Unavailable,
 )
@@ -45,6 +46,10 @@ PREFIX = ".commitlog-probe-"
 _ROUNDS = {Operation.PUT: 6, Operation.COPY: 6, Operation.DELETE: 6, Operation.PUBLISH: 24}
 #: Requests of one race.
 RACERS = 8
+
+#: What says nothing of the store unless it happens whenever it is tried.
+_PASSING = frozenset({"Conflict", "OutcomeUnknown"})
+_TRIES = 3
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -86,7 +91,7 @@ def probe(
     the stores that are known to fail.
 
     Raises `AccessDenied`, `BucketNotFound` or `Unavailable` if nothing can be measured, and takes
-    any other answer as a finding.
+    any other answer as a finding; an answer that is lost, or a conflict, only if it is so every time.
     """
     return _Probe(store, executor, words).run(kinds)
 
@@ -103,10 +108,27 @@ class _Probe:
         rows: list[Row] = []
         try:
             for kind in kinds:
-                rows.extend(self._fence() if kind is Kind.FENCE else self._condition(kind))
+                rows.extend(self._measure(kind))
         finally:
             self._clean_up()
         return Verdict(url=self._store.url, rows=rows)
+
+    def _measure(self, kind: Kind) -> list[Row]:
+        """Return the rows of one kind; a lost answer may be the network's doing: try again."""
+        rows: list[Row] = []
+        for _ in range(_TRIES):
+            lost = None
+            try:
+                rows = list(self._fence() if kind is Kind.FENCE else self._condition(kind))
+            except OutcomeUnknown as error:
+                lost = error
+                continue
+            if not any(row.got.partition(",")[0] in _PASSING for row in rows):
+                break
+        if lost is not None:
+            # Its outcome is a scratch object's: what the caller is about has not begun.
+            raise Unavailable(f"{self._store.url} could not be probed; try again: {lost}") from lost
+        return rows
 
     # -- conditions ----------------------------------------------------------------------------------
 
