@@ -18,6 +18,7 @@ from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
+    BucketNotFound,
     CommitError,
     JobAborted,
     JobAlreadyCommitted,
@@ -74,6 +75,8 @@ class CommitLog:
             version += 1
             try:
                 record = self.get(version)
+            except BucketNotFound:
+                raise
             except NotFound:
                 return
             yield record
