@@ -5,6 +5,8 @@ Imports nothing of the project but errors.
 
 from __future__ import annotations
 
+from http.client import responses
+
 from commitlog.errors import (
     AccessDenied,
     CommitError,
@@ -81,7 +83,9 @@ def common_fault(what: str, status: int, code: str, message: str) -> CommitError
         code: the service's error code; empty if the answer had none.
         message: the service's own words.
     """
-    said = f"{what}: {status} {code or '(no code)'}: {first_line(message) or '(no message)'}"
+    said = f"{what}: {status} {code or responses.get(status, '(no code)')}"
+    if message.strip():
+        said += f": {first_line(message)}"
     if code == "RequestTimeTooSkewed":
         return AccessDenied(f"{said}. Set the clock of this machine")
     if code in _DENIED or (status in (401, 403) and not code):

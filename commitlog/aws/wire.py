@@ -202,7 +202,9 @@ class Wire:
                     f"{self.host}: its TLS certificate is not trusted ({error.verify_message}): set "
                     "verify to the path of a CA bundle"
                 ) from error
-            raise Unavailable(f"{self.host}: no connection ({_reason(error)})") from error
+            raise Unavailable(
+                f"{self.host}: no connection ({_reason(error)}); check the endpoint and the network"
+            ) from error
         sock.settimeout(self._read_timeout)
         return _Connection(sock)
 

@@ -41,6 +41,10 @@ _CONFLICT = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _TOO_LATE = frozenset({"AccessDenied", "ExpiredPresignRequest", "RequestExpired"})
 
 
+#: What to do after a mutation whose answer was lost.
+_LOOK = "It may have happened, or may yet: look before you repeat it"
+
+
 @frozen
 class Request:
     """One request to the bucket, before it is signed.
@@ -85,10 +89,16 @@ class Bucket:
         pending = self._begin(request)
 
         def outcome() -> Response:
-            response = pending()
+            try:
+                response = pending()
+            except OutcomeUnknown as error:
+                raise OutcomeUnknown(f"{self.what(request)}: {error}. {_LOOK}") from error
             if 200 <= response.status < 300:
                 return response
-            raise self.fault(request, response)
+            problem = self.fault(request, response)
+            raise (
+                OutcomeUnknown(f"{problem}. {_LOOK}") if isinstance(problem, OutcomeUnknown) else problem
+            )
 
         return outcome
 
@@ -101,20 +111,22 @@ class Bucket:
         first = self._begin(request)
 
         def outcome() -> Response:
-            problem: CommitError | None = None
+            cause: CommitError | None = None
+            said = ""
             for attempt in self._backoff.attempts(self._clock):
                 pending = self._begin(request) if attempt else first
                 try:
                     response = pending()
                 except (Unavailable, OutcomeUnknown) as error:
-                    problem = error
+                    cause, said = error, f"{self.what(request)}: {error}"
                     continue
                 if 200 <= response.status < 300 or response.status in accept:
                     return response
                 problem = self.fault(request, response)
                 if not isinstance(problem, (Unavailable, OutcomeUnknown)):
                     raise problem
-            raise Unavailable(f"{self.what(request)}: given up: {problem}") from problem
+                cause, said = problem, str(problem)
+            raise Unavailable(f"{said}; given up after several attempts") from cause
 
         return outcome
 
