@@ -112,12 +112,14 @@ def parse_store_url(url: str) -> Url:
 
 
 def bucket_of(url: str) -> str:
-    """Return the URL of a store without what it says of a place inside its bucket.
+    """Return the URL of a store with only what tells its bucket from others: name and endpoint.
 
-    >>> bucket_of("s3://bucket/a/b?region=eu-west-1")
-    's3://bucket?region=eu-west-1'
+    >>> bucket_of("s3://bucket/a/b?region=eu-west-1&endpoint_url=http://host:9")
+    's3://bucket?endpoint_url=http://host:9'
     """
-    return str(evolve(parse_store_url(url), prefix=""))
+    parsed = parse_store_url(url)
+    endpoint = {k: v.rstrip("/") for k, v in parsed.options.items() if k == "endpoint_url"}
+    return str(evolve(parsed, prefix="", options=endpoint))
 
 
 def parse_table_url(url: str) -> Url:
@@ -149,7 +151,8 @@ def parse_table_url(url: str) -> Url:
 def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
     found = _SCHEME.match(url)
     if found is None:
-        raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in 'memory://name'")
+        known = {"store": "'s3://bucket'", "table": "'dynamodb://name' or 'sqlite:///file'"}[what]
+        raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in {known}")
     scheme, rest = found[1].lower(), url[found.end() :]
     if rest.startswith("//"):
         rest = rest[2:]

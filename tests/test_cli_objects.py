@@ -146,6 +146,9 @@ def test_get_never_leaves_half_a_file(base: str, tmp_path: Path) -> None:
     target.write_text("old")
     etag = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     assert run("get", f"{base}/missing", str(target)).exit_code == 1
+    nowhere = run("get", f"{base}/a", f"{tmp_path}/none/target")
+    assert nowhere.exit_code == 1
+    assert nowhere.stderr == f"commitlog: {tmp_path}/none/target: its directory does not exist\n"
     assert run("get", f"{base}/a", str(target), "--if-match", "other").exit_code == 3
     assert run("get", f"{base}/a", str(target), "--if-absent").exit_code == 3
     assert target.read_text() == "old"

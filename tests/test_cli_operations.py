@@ -201,7 +201,7 @@ def test_recover_rules_out_the_dead(out: str) -> None:
     assert (len(report["aborted"]), report["uploads"], report["live"]) == (1, 1, [])
     assert [row["kind"] for row in lines(run("log", out, "--json"))] == ["commit", "abort"]
     assert "ruled out" in run("log", out).stdout
-    assert run("recover", out, "--older-than", "0s").stdout == "nothing to recover\n"
+    assert run("recover", out, "--older-than", "0s").stdout.startswith("nothing to recover at ")
 
 
 def test_durations_are_checked(out: str) -> None:
@@ -224,6 +224,18 @@ def test_probe_of_a_local_directory(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]
 
 
+def test_what_is_empty_is_said_to_be(table: str, tmp_path: Path) -> None:
+    """Who mistyped a place reads which one was looked at; standard output is empty."""
+    for words, said in (
+        (("log", f"{tmp_path}/typo"), f"no commit at file://{tmp_path}/typo/"),
+        (("log", f"{tmp_path}/typo", "--after", "3"), "after version 3"),
+        (("locks", table), "no lease is held"),
+    ):
+        done = run(*words)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert said.rstrip("/") in done.stderr
+
+
 def test_kept_verdict_is_taken(tmp_path: Path) -> None:
     """What probe printed is what --verdict takes; anything else is refused with a message."""
     kept = tmp_path / "verdict.json"
@@ -232,5 +244,7 @@ def test_kept_verdict_is_taken(tmp_path: Path) -> None:
     assert run("stat", f"{tmp_path}/a", "--verdict", str(kept)).exit_code == 0
     kept.write_text("{}")
     done = run("stat", f"{tmp_path}/a", "--verdict", str(kept))
-    assert done.exit_code == 1
+    assert done.exit_code == 2 and str(kept) in done.stderr
+    kept.unlink()
+    assert run("stat", f"{tmp_path}/a", "--verdict", str(kept)).exit_code == 2
     assert done.stderr.startswith("commitlog: ")

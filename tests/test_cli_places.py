@@ -40,6 +40,17 @@ def test_object_needs_a_key(url: str) -> None:
         split(url)
 
 
+@pytest.mark.parametrize("url", ["s3:/bucket/a", "S3:bucket/a", "https:/host/a"])
+def test_a_slip_in_a_url_makes_no_local_file(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can only be meant as a URL is refused; a local file of that name can still be given."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="two slashes"):
+        split(url)
+    assert split(f"./{url}").store.scheme == "file"
+
+
 @pytest.mark.parametrize("url", ["s3://bucket//a", "s3://bucket/a//b", "s3://bucket/a/../b"])
 def test_odd_keys_are_refused_not_repaired(url: str) -> None:
     """Keys with empty or dotted segments are refused, as the library does."""

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import commitlog
 from commitlog.cli import main
 from commitlog.outputs import Output
+from commitlog.testing.proxy import Fault, Proxy
 from commitlog.testing.servers import Ministack
 
 pytestmark = pytest.mark.servers
@@ -128,6 +129,46 @@ def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
     assert table.exit_code == 1
     assert "commitlog table create" in table.stderr
     assert "Traceback" not in bucket.output + table.output
+    log = shell.run("log", "s3://no-such-bucket-here/out")
+    assert log.exit_code == 1 and "no such bucket" in log.stderr
+
+
+def test_locks_of_what_is_no_table_of_leases_are_not_none(shell: Shell) -> None:
+    """A table with other keys, or of a newer format, is an error, and not an empty list."""
+    client = shell.server.client("dynamodb")
+    other, newer = shell.server.new_table_name(), shell.server.new_table_name()
+    client.create_table(
+        TableName=other,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    assert shell.run("table", "create", f"dynamodb://{newer}").exit_code == 0
+    marker = {"path": {"S": "../VERSION"}, "etag": {"S": "../VERSION"}, "table_version": {"N": "99"}}
+    client.put_item(TableName=newer, Item=marker)
+    for name, reason in ((other, "has the keys 'id'"), (newer, "upgrade commitlog-store")):
+        done = shell.run("locks", f"dynamodb://{name}")
+        assert done.exit_code == 1 and reason in done.stderr
+
+
+def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) -> None:
+    """The connection breaks during the probe that comes first: it goes on, and the write is done."""
+    with Proxy(shell.server.endpoint_url) as proxy:
+        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        url = f"{shell.bucket}/after-a-lost-probe?endpoint_url={proxy.endpoint_url}"
+        done = shell.run("put", "-", url, "--if-absent", stdin=b"1")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_lost_answer_of_a_plain_write_is_unknown(shell: Shell) -> None:
+    """The status says so, and the message names the object and what to do."""
+    with Proxy(shell.server.endpoint_url) as proxy:
+        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        done = shell.run(
+            "put", "-", f"{shell.bucket}/lost?endpoint_url={proxy.endpoint_url}", stdin=b"1"
+        )
+    assert done.exit_code == 4
+    assert "PUT 'lost' in s3://" in done.stderr and "It may have happened" in done.stderr
 
 
 def test_unreachable_endpoint_is_a_failure(shell: Shell) -> None:

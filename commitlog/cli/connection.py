@@ -18,6 +18,7 @@ from commitlog.cli.places import Place, refuse_secrets, split, split_directory
 from commitlog.commit import ConditionalStore, Verdict
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
+from commitlog.errors import ConfigurationError, CorruptRecord
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_table_url
@@ -77,7 +78,7 @@ class Connection:
         table = None if self.table is None else parse_table_url(self.table)
         if table is not None:
             refuse_secrets(table)
-        verdict = None if self.verdict is None else Verdict.from_json(Path(self.verdict).read_text())
+        verdict = None if self.verdict is None else _verdict(self.verdict)
         return _closed_at_end(
             connect(self._completed(store), commit=self.commit, table=table, verdict=verdict)
         )
@@ -85,6 +86,14 @@ class Connection:
     def _completed(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
         return url.with_options({name: getattr(self, name) for name in names if name not in url.options})
+
+
+def _verdict(file: str) -> Verdict:
+    try:
+        return Verdict.from_json(Path(file).read_text())
+    except (CorruptRecord, OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"--verdict {file!r}: {reason}") from error
 
 
 def _closed_at_end(opened: C) -> C:

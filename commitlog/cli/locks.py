@@ -16,9 +16,11 @@ from commitlog.cli.exits import Exit, message_of
 from commitlog.cli.show import duration, json_option, print_columns, print_json
 from commitlog.clock import SystemClock
 from commitlog.commit.evidence import FINDINGS
-from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CorruptRecord
+from commitlog.tables.api import TABLE_FORMAT, Table
+from commitlog.tables.rules import format_too_new, wrong_schema
 
 __all__ = ["Holding", "locks"]
 
@@ -136,7 +138,9 @@ def locks(
         ("PATH", "REPLACES", "GENERATION", "STATE", "OWNER", "AGE", "RECLAIMABLE")
     ]
     status = Exit.DONE
-    for item in connection.leases(url).scan():
+    table = connection.leases(url)
+    _check(table)
+    for item in table.scan():
         if str(item.get("path")).startswith(FINDINGS):
             continue
         try:
@@ -154,4 +158,16 @@ def locks(
             rows.append(holding.to_row())
     if len(rows) > 1:
         print_columns(rows, right=[2, 5])
+    elif not json:
+        click.echo("no lease is held" if not everything else "no lease is kept", err=True)
     click.get_current_context().exit(status)
+
+
+def _check(table: Table) -> None:
+    """Raise if `table` cannot be one of leases. `Table.check` might write: it marks the table."""
+    known = table.describe()
+    keys = known.schema.hash_key, known.schema.range_key
+    if keys != (LEASE_SCHEMA.hash_key, LEASE_SCHEMA.range_key):
+        raise wrong_schema(known.url, found=known.schema, wanted=LEASE_SCHEMA)
+    if known.format is not None and known.format > TABLE_FORMAT:
+        raise format_too_new(known.url, known.format)

@@ -51,6 +51,9 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
         rows = [head, *map(_to_row, records)]
         if len(rows) > 1:
             print_columns(rows, right=[0, 3, 4, 5])
+        else:
+            since = f" after version {after}" if after else ""
+            click.echo(f"no commit at {place.url}{since}", err=True)
 
 
 def _to_json(record: Record) -> dict[str, Any]:

@@ -7,6 +7,7 @@ that cuts it in two. Imports errors, paths, urls and how the local store finds i
 from __future__ import annotations
 
 import os
+import re
 from urllib.parse import quote, unquote
 
 from attrs import frozen
@@ -17,6 +18,9 @@ from commitlog.stores.local_base import find_base
 from commitlog.urls import SECRET_OPTIONS, Url, parse_store_url
 
 __all__ = ["Place", "refuse_secrets", "split", "split_directory"]
+
+#: What can only be meant as a URL, and would name a local file.
+_SLIP = re.compile(r"(s3a?|memory|sqlite|dynamodb|https?):(?!//)", re.IGNORECASE)
 
 
 @frozen(kw_only=True)
@@ -106,6 +110,11 @@ def _local_path(url: str) -> str | None:
     """Return the path that a URL of a local file, or just a path, names; None for any other URL."""
     if url[:5].lower() == "file:":
         return _decoded(url[5:].removeprefix("//"))
+    scheme = _SLIP.match(url)
+    if scheme is not None:
+        raise ConfigurationError(
+            f"{url!r}: write {scheme[1]}://, with two slashes, or ./{scheme[0]}… for a local file"
+        )
     return None if "://" in url else url
 
 

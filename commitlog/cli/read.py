@@ -17,7 +17,7 @@ from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.show import json_option, moment, object_record, print_columns, print_json
 from commitlog.cli.streams import open_object, shown
 from commitlog.commit import ConditionalStore
-from commitlog.errors import AlreadyExists
+from commitlog.errors import AlreadyExists, CommitError
 from commitlog.stores.api import ObjectInfo
 
 __all__ = ["cat", "get", "ls", "stat"]
@@ -48,6 +48,10 @@ def get(connection: Connection, url: str, file: str, if_match: str | None, if_ab
             os.replace(partial, file)
     except FileExistsError:
         raise AlreadyExists(f"{file!r} exists already") from None
+    except FileNotFoundError as error:
+        if isinstance(error, CommitError):
+            raise
+        raise FileNotFoundError(error.errno, "its directory does not exist", file) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)

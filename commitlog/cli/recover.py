@@ -73,7 +73,7 @@ def recover(connection: Connection, url: str, older_than: float, json: bool) -> 
             }
         )
     else:
-        for line in _to_lines(report, older_than):
+        for line in _to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
             click.echo(line)
 
 
@@ -89,4 +89,4 @@ def _to_lines(report: RecoveryReport, older_than: float) -> list[str]:
             f"attempt {attempt}: left alone, it was active within {duration(older_than)}"
             for attempt in report.live
         ),
-    ] or ["nothing to recover"]
+    ]
