@@ -6,17 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import pytest
+from attrs import evolve
 from commit_kit import Script, ScriptedStore, proven
 
 from commitlog.commit import ConditionalStore
-from commitlog.commit.evidence import FINDINGS
+from commitlog.commit.evidence import FINDINGS, Findings
 from commitlog.commit.probe import RACERS
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.commit.verdict import Kind
-from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath
+from commitlog.commit.verdict import Kind, Row
+from commitlog.errors import (
+    ConfigurationError,
+    CorruptRecord,
+    InvalidPath,
+    OutcomeUnknown,
+    Unavailable,
+)
 from commitlog.paths import check_path
 from commitlog.stores.memory import MemoryStore
-from commitlog.tables.api import Key, Table
+from commitlog.tables.api import Item, Key, Table, TableCondition
 from commitlog.tables.open import open_table
 from commitlog.words import random_word
 
@@ -95,6 +102,86 @@ def test_two_who_measure_at_once_agree(client: Client) -> None:
     assert slow._evidence.findings.agree(Kind.PUT_IF_ABSENT, measured) == other
 
 
+def test_a_finding_outlasts_those_made_at_the_same_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that measures one kind does not forget what another thread found of another kind.
+
+    It would take a lease for what the other goes by the store for.
+    """
+    store = client(_table())
+    evidence = store._evidence
+    find = evidence._find
+
+    def other_thread_is_done_first(kind: Kind) -> tuple[Row, ...]:
+        rows = find(kind)
+        if kind is Kind.PUT_IF_ABSENT:
+            assert evidence.proves(Kind.PUT_IF_MATCH)
+        return rows
+
+    monkeypatch.setattr(evidence, "_find", other_thread_is_done_first)
+    assert evidence.proves(Kind.PUT_IF_ABSENT)
+    assert store.verdict.measured(Kind.PUT_IF_MATCH)
+    rows = store.verdict.rows
+    assert evidence.proves(Kind.PUT_IF_MATCH)
+    assert store.verdict.rows == rows
+
+
+def test_of_two_findings_of_one_client_the_first_counts(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that measure one kind at once come to the same choice, also without a table."""
+    evidence = client(None)._evidence
+    bad = proven().of(Kind.FENCE)
+
+    def found(kind: Kind) -> tuple[Row, ...]:
+        monkeypatch.setattr(evidence, "_find", lambda kind: bad)
+        assert not evidence.proves(kind)
+        return proven(kind).of(kind)
+
+    monkeypatch.setattr(evidence, "_find", found)
+    assert not evidence.proves(Kind.FENCE)
+    assert evidence.verdict.rows == bad
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_keeping_a_finding_is_not_the_caller_s_outcome(
+    client: Client, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    """If the table's answer is lost, what is kept is read; else the call fails before it began."""
+    table = _table()
+    put = table.put
+
+    def lost(item: Item, *, condition: TableCondition | None = None) -> None:
+        if arrived:
+            put(item, condition=condition)
+        raise OutcomeUnknown("no answer")
+
+    monkeypatch.setattr(table, "put", lost)
+    mine = client(table)
+    if arrived:
+        mine.put_if_absent("a", b"1")
+        assert mine.verdict.proves(Kind.PUT_IF_ABSENT)
+    else:
+        with pytest.raises(Unavailable, match="nothing was sent"):
+            mine.put_if_absent("a", b"1")
+
+
+def test_all_spellings_of_one_bucket_share_its_findings() -> None:
+    """Profile and region say who asks, and how; the bucket is the same, and its endpoint may matter."""
+    table = _table()
+
+    def findings(query: str) -> Findings:
+        store = MemoryStore()
+        store.url = f"s3://bucket{query}"
+        return Findings(table, store)
+
+    rows = proven(Kind.FENCE).of(Kind.FENCE)
+    findings("/a?region=eu-west-1&profile=p&verify=false").agree(Kind.FENCE, rows)
+    assert findings("/b?addressing_style=path").get(Kind.FENCE) == rows
+    assert findings("?endpoint_url=http://host").get(Kind.FENCE) == ()
+
+
 def test_a_client_that_cannot_race_keeps_nothing() -> None:
     """Its finding proves nothing, and must not stand in the way of one that could."""
     table = _table()
@@ -133,3 +220,10 @@ def test_no_object_can_have_the_key_of_a_finding() -> None:
     """Findings and leases share a table, never a key."""
     with pytest.raises(InvalidPath):
         check_path(f"{FINDINGS}memory://bucket")
+
+
+def test_findings_that_contradict_one_another_prove_nothing() -> None:
+    """A race that had several winners once is not made good by one that had a single winner."""
+    bad = tuple(evolve(row, ok=row.check != "race") for row in proven().of(Kind.PUT_IF_ABSENT))
+    good = proven(Kind.PUT_IF_ABSENT)
+    assert not good.with_rows(bad).proves(Kind.PUT_IF_ABSENT)

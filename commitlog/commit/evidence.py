@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from commitlog.commit.probe import Mapper, probe
 from commitlog.commit.verdict import Kind, Row, Verdict
-from commitlog.errors import CorruptRecord
+from commitlog.errors import CorruptRecord, OutcomeUnknown, Unavailable
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
 from commitlog.urls import bucket_of
@@ -30,7 +30,7 @@ class Findings:
 
     Args:
         table: where (`commitlog.commit.record.LEASE_SCHEMA`).
-        store: whose conduct it is; all prefixes of a bucket share their findings.
+        store: whose conduct it is; all prefixes of a bucket at one endpoint share their findings.
 
     The items have no TTL: clients that went by a finding must not meet others that go by a new one. They
     hold strings and numbers alone, as all items of such a table have to.
@@ -38,7 +38,8 @@ class Findings:
 
     def __init__(self, table: Table, store: ObjectStore) -> None:
         self._table = table
-        self._hash = FINDINGS + bucket_of(store.url)
+        self._bucket = bucket_of(store.url)
+        self._hash = FINDINGS + self._bucket
 
     def get(self, kind: Kind) -> tuple[Row, ...]:
         """Return what is kept of `kind`; nothing, if nobody measured it. Raises `CorruptRecord`."""
@@ -46,11 +47,20 @@ class Findings:
         return () if item is None else self._rows(item)
 
     def agree(self, kind: Kind, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        """Keep `rows` unless there are others by now; return what is kept."""
+        """Keep `rows` unless there are others by now; return what is kept.
+
+        Raises `Unavailable` if that cannot be told.
+        """
         try:
             self._put(kind, rows, Absent())
-        except ConditionFailed:
-            return self.get(kind) or rows
+        except (ConditionFailed, OutcomeUnknown) as error:
+            kept = self.get(kind)
+            if not kept:
+                raise Unavailable(
+                    f"what was found of {self._bucket} could not be kept in the table ({error}); "
+                    "nothing was sent, try again"
+                ) from error
+            return kept
         return rows
 
     def replace(self, verdict: Verdict) -> None:
@@ -63,7 +73,7 @@ class Findings:
                 self._put(kind, verdict.of(kind), None)
 
     def _put(self, kind: Kind, rows: tuple[Row, ...], condition: TableCondition | None) -> None:
-        verdict = Verdict(url=self._hash.removeprefix(FINDINGS), rows=rows).to_json()
+        verdict = Verdict(url=self._bucket, rows=rows).to_json()
         item: Item = {"path": self._hash, "etag": kind.value, "verdict": verdict}
         self._table.put(item, condition=condition)
 
@@ -102,20 +112,30 @@ class Evidence:
         self.findings = findings
         self._executor = executor
         self._words = words
-        #: All that was measured so far.
-        self.verdict = Verdict(url=store.url, rows=()) if verdict is None else verdict
+        self._given = Verdict(url=store.url, rows=()) if verdict is None else verdict
+        # Entries are only ever added, each in one step, so that no thread can undo another's.
+        self._found: dict[Kind, tuple[Row, ...]] = {}
+        self._proven: dict[Kind, bool] = {}
+
+    @property
+    def verdict(self) -> Verdict:
+        """All that was measured so far."""
+        found = tuple(self._found.values())
+        return self._given.with_rows(sum(found, start=())) if found else self._given
 
     def proves(self, kind: Kind) -> bool:
         """Tell whether the store does right by requests of that kind.
 
         Nothing is measured where the implementation itself sees to it. Two threads that ask first at
-        the same time may both measure, each on paths of its own.
+        the same time may both measure, each on paths of its own; both go by what is found first.
         """
         if self._store.capabilities.enforced:
             return True
-        if not self.verdict.measured(kind):
-            self.verdict = self.verdict.with_rows(self._find(kind))
-        return self.verdict.proves(kind)
+        if kind not in self._proven:
+            if not self._given.measured(kind):
+                self._found.setdefault(kind, self._find(kind))
+            self._proven[kind] = self.verdict.proves(kind)
+        return self._proven[kind]
 
     def _find(self, kind: Kind) -> tuple[Row, ...]:
         rows = () if self.findings is None else self.findings.get(kind)
