@@ -103,8 +103,10 @@ def main() -> int:
     if task.death is not None:
         Death(*task.death).arm()
     spark = quiet_session()
-    source = CommitlogDataSource if task.death is None else MortalSource
-    spark.dataSource.register(source)
+    source = CommitlogDataSource
+    if task.death is not None:
+        source = MortalSource
+        spark.dataSource.register(source)
     try:
         commit(spark, task, source.name())
     except Exception as error:

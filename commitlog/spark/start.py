@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from commitlog.errors import ConfigurationError
+from commitlog.spark.source import CommitlogDataSource
 
 __all__ = ["session"]
 
@@ -46,5 +47,9 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     builder = builder.config("spark.redaction.regex", "(?i)secret|password|token|access[._]?key")
     for name, value in (conf or {}).items():
         builder = builder.config(name, value)
-    # The format needs no registration: Spark finds the module pyspark_commitlog.
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    # Spark looks for the module pyspark_commitlog, but not everywhere where Python would find it: of an
+    # editable install it sees only the working directory. To register a format twice, it warns.
+    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("commitlog"):
+        spark.dataSource.register(CommitlogDataSource)
+    return spark
