@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3.session
 import botocore.credentials
 import pytest
-from botocore.exceptions import CredentialRetrievalError
+from botocore.exceptions import ClientError, CredentialRetrievalError
 
 from commitlog.aws import AwsOptions, AwsSession
 from commitlog.errors import AccessDenied, ConfigurationError
@@ -142,14 +142,29 @@ def test_missing_credentials_are_missed_when_they_are_needed() -> None:
         session.credentials()
 
 
-def test_credentials_that_cannot_be_refreshed_are_denied_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A role that gives no credentials is no configuration error: the same call may work later."""
+@pytest.mark.parametrize(
+    "problem",
+    [
+        CredentialRetrievalError(provider="role", error_msg="no"),
+        ClientError({"Error": {"Code": "AccessDenied", "Message": "not this role"}}, "AssumeRole"),
+        RuntimeError("the refreshed credentials of the role are still expired"),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_credentials_that_cannot_be_refreshed_are_denied_access(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """A role that gives no credentials is no configuration error: the same call may work later.
+
+    Whatever botocore raises, it must not come out of a call whose work is done: the release of a lease
+    is signed as well.
+    """
 
     def fail(_self: object) -> None:
-        raise CredentialRetrievalError(provider="role", error_msg="no")
+        raise problem
 
     monkeypatch.setattr(botocore.credentials.Credentials, "get_frozen_credentials", fail)
-    with pytest.raises(AccessDenied, match="role"):
+    with pytest.raises(AccessDenied, match=r"(?i)role"):
         AwsSession(AwsOptions(**KEYS)).credentials()
 
 

@@ -176,7 +176,7 @@ class AwsSession:
             )
         try:
             current: Credentials = self._credentials.get_frozen_credentials()
-        except BotoCoreError as error:
+        except Exception as error:  # a refusal, a fault of the network, or of the caller's own refresher
             raise AccessDenied(f"AWS credentials could not be obtained: {error}") from error
         return current
 
