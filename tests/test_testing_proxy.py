@@ -52,9 +52,11 @@ class _Echo(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self.send_header("Content-Length", str(len(body)))
+            if self.path == "/announced-close":
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
-            self.close_connection = self.path == "/then-closed"
+            self.close_connection = self.path in ("/announced-close", "/silent-close")
 
     do_POST = do_PUT
 
@@ -68,11 +70,23 @@ class _Echo(BaseHTTPRequestHandler):
         pass
 
 
+class _EchoServer(ThreadingHTTPServer):
+    """Tells when it has closed a connection."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Echo)
+        self.seen: list[str] = []
+        self.closed = threading.Semaphore(0)
+
+    def shutdown_request(self, request: object) -> None:
+        super().shutdown_request(request)  # type: ignore[arg-type]
+        self.closed.release()
+
+
 @pytest.fixture(scope="module")
-def echo() -> Iterator[ThreadingHTTPServer]:
+def echo() -> Iterator[_EchoServer]:
     """A server that answers with what it got; its `seen` lists the paths."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
-        server.seen = []  # type: ignore[attr-defined]
+    with _EchoServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield server
@@ -81,9 +95,9 @@ def echo() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def proxy(echo: ThreadingHTTPServer) -> Iterator[Proxy]:
+def proxy(echo: _EchoServer) -> Iterator[Proxy]:
     """A proxy in front of the echo server, without latencies."""
-    echo.seen.clear()  # type: ignore[attr-defined]
+    echo.seen.clear()
     with Proxy(f"http://127.0.0.1:{echo.server_port}") as proxy:
         yield proxy
 
@@ -105,13 +119,25 @@ def _put(connection: http.client.HTTPConnection, path: str = "/a", body: bytes =
     return connection.getresponse().read()
 
 
-@pytest.mark.parametrize("path", ["/plain", "/chunked", "/until-closed", "/then-closed"])
+@pytest.mark.parametrize("path", ["/plain", "/chunked", "/until-closed", "/announced-close"])
 def test_bodies_pass_unchanged_however_they_are_framed(
     path: str, connection: http.client.HTTPConnection
 ) -> None:
     """Responses with a length, in chunks, or ended by the connection's end arrive whole, in turn."""
     for body in (b"", b"x", os.urandom(3_000_000)):
         assert _put(connection, path, body) == body
+
+
+def test_a_connection_that_the_server_closed_silently_is_not_used_again(echo: _EchoServer) -> None:
+    """The next request goes to the server on a new connection, and the client notices nothing."""
+    with Proxy(f"http://127.0.0.1:{echo.server_port}") as proxy:
+        connection = _connect(proxy)
+        while echo.closed.acquire(blocking=False):
+            pass
+        assert _put(connection, "/silent-close") == b"x"
+        assert echo.closed.acquire(timeout=20)
+        assert _put(connection, "/a", b"y") == b"y"
+        connection.close()
 
 
 def test_a_request_in_chunks_passes(connection: http.client.HTTPConnection) -> None:
@@ -145,7 +171,7 @@ def test_expect_is_answered_by_the_proxy(proxy: Proxy) -> None:
 
 
 def test_a_dropped_request_never_reaches_the_server(
-    proxy: Proxy, connection: http.client.HTTPConnection, echo: ThreadingHTTPServer
+    proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
     """The client sees a reset connection, and the server saw nothing; the next request passes."""
     proxy.inject(Fault(kind="PUT", action="drop_request"))
@@ -153,17 +179,17 @@ def test_a_dropped_request_never_reaches_the_server(
         _put(connection, "/dropped")
     connection.close()
     assert _put(connection, "/after") == b"x"
-    assert echo.seen == ["/after"]  # type: ignore[attr-defined]
+    assert echo.seen == ["/after"]
 
 
 def test_a_dropped_response_follows_a_request_that_was_carried_out(
-    proxy: Proxy, connection: http.client.HTTPConnection, echo: ThreadingHTTPServer
+    proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
 ) -> None:
     """The client sees a reset connection although the server did its work, once."""
     proxy.inject(Fault(kind="PUT", action="drop_response"))
     with pytest.raises(ConnectionResetError):
         _put(connection, "/dropped")
-    assert echo.seen == ["/dropped"]  # type: ignore[attr-defined]
+    assert echo.seen == ["/dropped"]
 
 
 def test_a_fault_strikes_what_it_names_and_no_more(
@@ -190,7 +216,7 @@ def test_a_delayed_request_reaches_the_server_late(
     assert time.monotonic() - start >= 0.3
 
 
-def test_latencies_are_by_kind_and_overlap(echo: ThreadingHTTPServer) -> None:
+def test_latencies_are_by_kind_and_overlap(echo: _EchoServer) -> None:
     """Requests of the kind take the latency each, but eight at once do not take eight times that."""
     with Proxy(f"http://127.0.0.1:{echo.server_port}", latency={"PUT": 0.4, "HEAD": 60.0}) as proxy:
 
