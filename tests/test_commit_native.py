@@ -189,6 +189,12 @@ def test_publishing_what_is_not_staged_is_refused(world: World) -> None:
     world.objects.abort(staged)
     with pytest.raises(NotFound):
         world.client.publish_if_absent(staged)
+
+
+def test_an_upload_is_not_called_missing_unless_its_object_was_looked_for(world: World) -> None:
+    """It may have been published before, which is a success."""
+    staged = world.objects.stage("a", b"mine")
+    world.client.publish_if_absent(staged)
     world.script.next("head", raising(Unavailable("down")))
-    with pytest.raises(NotFound):
+    with pytest.raises(Unavailable, match="down"):
         world.client.publish_if_absent(staged)

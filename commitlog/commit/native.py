@@ -1,8 +1,9 @@
 """Conditions that the store itself enforces: one round trip.
 
 Only for operations that are known to be enforced (`commitlog.commit.strategy`). What is added here is
-the truth about lost answers: a retry carries the same nonce under the same condition, so at most one
-of all attempts lands, and a refusal after an ambiguous attempt is resolved by reading back.
+the truth about lost answers: a retry carries the same nonce under the same condition, so a second
+attempt lands only if what the first did was undone meanwhile, and a refusal after an ambiguous attempt is
+resolved by reading back.
 
 Imports the ground floor and the `ObjectStore` port.
 """
@@ -29,8 +30,9 @@ class NativeCommitter:
 
     Guarantees: as the store's own condition. Non-guarantees: after a lost answer, a copy that finds its
     target, a deletion that finds nothing, and a put that finds another's object raise
-    `OutcomeUnknown`: mine may have landed first. Where etags are digests of the content, an object
-    that returned to earlier bytes has its earlier etag, and a delayed attempt may match it.
+    `OutcomeUnknown`: mine may have landed first. A delayed attempt may find its condition to hold once
+    more: a creation, when the object was removed again; an update, where etags are digests of the
+    content, when the object returned to earlier bytes.
     """
 
     def __init__(self, store: ObjectStore, *, clock: Clock, backoff: Backoff) -> None:
@@ -66,7 +68,7 @@ class NativeCommitter:
             info = self._store.begin_head(mutation.path)().info
         except CommitError as error:
             if lost is None:
-                raise failure from None
+                raise error from failure  # whether the upload was published before cannot be told
             raise mutation.unknown(f"reading it back failed as well ({error})") from lost
         if mutation.read(info, exclusive=False) is Reading.LANDED:
             return mutation.result(info)
