@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -58,6 +59,11 @@ class Url:
         place = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
         shown = {k: v for k, v in sorted(self.options.items()) if k not in SECRET_OPTIONS}
         return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
+
+    def __reduce__(self) -> tuple[Callable[..., Url], tuple[()]]:
+        """Return what pickle makes a copy with: a read-only mapping cannot be pickled as it is."""
+        fields = {"scheme": self.scheme, "name": self.name, "prefix": self.prefix}
+        return partial(Url, **fields, options=dict(self.options)), ()
 
     def with_options(self, options: Mapping[str, str | None]) -> Url:
         """Return the URL with `options` in place of its own, where they are not None.

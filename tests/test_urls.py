@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -232,3 +233,10 @@ def test_options_given_in_the_call_replace_those_of_the_url() -> None:
     for wrong in ({"colour": "red"}, {"endpoint_url": "nowhere"}):
         with pytest.raises(ConfigurationError):
             url.with_options(wrong)
+
+
+def test_a_url_can_be_pickled() -> None:
+    """It may travel to other processes, with its options."""
+    url = parse_store_url("s3://bucket/a?region=here")
+    copy = pickle.loads(pickle.dumps(url))
+    assert (copy, dict(copy.options)) == (url, {"region": "here"})
