@@ -334,10 +334,9 @@ class ConditionalStore:
 
     def close(self) -> None:
         """Release the connections and files of store and table. Idempotent."""
-        # A release whose answer was not read could be cut off, and its lease would have to run out.
+        # A release of this thread whose answer was not read could be cut off, and its lease run out.
         self._finish(lambda: None)
         if self._table is not None:
-            self._finish(lambda: None)  # a release of this thread may be put off until the next one
             self._table.close()
         self.store.close()
 

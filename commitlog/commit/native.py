@@ -2,8 +2,8 @@
 
 Only for operations that are known to be enforced (`commitlog.commit.strategy`). What is added here is
 the truth about lost answers: a retry carries the same nonce under the same condition, so a second
-attempt lands only if what the first did was undone meanwhile, and a refusal after an ambiguous attempt is
-resolved by reading back.
+attempt lands only if what the first did was undone meanwhile, and a refusal after an ambiguous attempt
+is resolved by reading back.
 
 Imports the ground floor and the `ObjectStore` port.
 """
