@@ -104,3 +104,11 @@ def test_version_is_that_of_the_package() -> None:
     """--version names the program and the version that is installed."""
     done = CliRunner().invoke(main, ["--version"])
     assert done.stdout.strip().endswith(commitlog.__version__)
+
+
+def test_a_stack_in_a_message_is_left_out() -> None:
+    """Of an error of the JVM, what it says is shown, and not where."""
+    error = RuntimeError(
+        "An error occurred.\n: java.io.IOException: no disk\n\tat a.B.c(B.scala:1)\n\tat d"
+    )
+    assert "no disk (run it again" in message_of(error)

@@ -82,6 +82,24 @@ def test_a_check_that_fails_fails_the_command(tmp_path: Path, monkeypatch: pytes
     assert status == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv.gz", b"junk"),
+        ("a.parquet", b"junk"),
+        ("a.csv", b"a,b\n1,\xff\n"),
+        ("a.json", b'{"a": 1}\n{"a": oops\n'),
+        ("b.json", b"[1]\n"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    """It is a wrong input, and not an unexpected error; nothing is kept of a run that never began."""
+    (tmp_path / name).write_bytes(content)
+    status, output = demo("--input", str(tmp_path))
+    assert status == 2
+    assert f"{name} cannot be read as" in output and "Kept" not in output
+
+
 @pytest.mark.spark
 def test_the_whole_story(tmp_path: Path) -> None:
     """One driver commits, one is refused, one is killed; recovery completes, and the books agree."""

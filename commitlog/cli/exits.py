@@ -76,5 +76,7 @@ def message_of(error: BaseException) -> str:
         case OSError(strerror=str(reason)):
             text = f"{error.filename}: {reason}" if error.filename else reason
         case _:
-            text = f"unexpected {type(error).__name__}: {error} (run it again with --debug to see where)"
+            # A JVM puts its stack into the message.
+            said = str(error).partition("\n\tat ")[0]
+            text = f"unexpected {type(error).__name__}: {said} (run it again with --debug to see where)"
     return " ".join(text.split())

@@ -9,8 +9,10 @@ import csv
 import gzip
 import importlib.metadata
 import importlib.util
+import json
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,8 +85,14 @@ class Input:
     late_title: str
 
     def count(self) -> Count:
-        """Count rows and missing values, with Python's own readers."""
-        counts = [_count(self.kind, Path(file)) for file in self.files]
+        """Count rows and missing values, with Python's own readers.
+
+        Raises `ConfigurationError` if a file cannot be read.
+        """
+        counts = []
+        for file in self.files:
+            with _readable(file, self.kind):
+                counts.append(_count(self.kind, Path(file)))
         missing = None if self.kind != "csv" else sum(count.missing or 0 for count in counts)
         return Count(sum(count.rows for count in counts), missing)
 
@@ -165,6 +173,21 @@ def directory(path: Path) -> Input:
     )
 
 
+def _is_object(line: str) -> bool:
+    if not isinstance(json.loads(line), dict):
+        raise ValueError("each line has to be an object")
+    return True
+
+
+@contextmanager
+def _readable(file: str, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise ConfigurationError(f"{file} cannot be read as {kind}: {reason}") from error
+
+
 @contextmanager
 def _text(file: Path) -> Iterator[TextIO]:
     opener = gzip.open if file.suffix == ".gz" else open
@@ -176,7 +199,7 @@ def _check_headers(files: list[str]) -> None:
     # Spark goes by position, and would take one file's columns for another's.
     headers = {}
     for file in files:
-        with _text(Path(file)) as text:
+        with _readable(file, "csv"), _text(Path(file)) as text:
             headers[file] = [name.strip() for name in next(csv.reader(text), [])]
     for file, header in headers.items():
         if header != headers[files[0]]:
@@ -190,7 +213,7 @@ def _count(kind: str, file: Path) -> Count:
         return Count(pq.read_metadata(file).num_rows)
     with _text(file) as text:
         if kind == "json":
-            return Count(sum(1 for line in text if line.strip()))
+            return Count(sum(_is_object(line) for line in text if line.strip()))
         rows = missing = 0
         for row in csv.reader(text):
             # A line of blanks is no row.

@@ -113,7 +113,7 @@ class Story:
             self._say(f"and {len(names) - SHOWN} more")
         self._say(
             f"_commitlog/{record.version:020d}.json: version {record.version} is job {record.job_id!r},"
-            f" {len(names)} files, {record.rows:,} rows, {record.bytes / 1e6:.1f} MB"
+            f" files: {len(names)}, rows: {record.rows:,}, bytes: {record.bytes:,}"
         )
         self._check(
             "rows in the record, and in the files that are listed", self._listed_rows(), record.rows
