@@ -82,6 +82,12 @@ def test_a_check_that_fails_fails_the_command(tmp_path: Path, monkeypatch: pytes
     assert status == 1
 
 
+def test_what_would_have_no_effect_is_refused(tmp_path: Path) -> None:
+    """The drivers could not be told of a verdict."""
+    status, output = demo("--input", str(tmp_path), "--verdict", "verdict.json")
+    assert status == 2 and "--table" in output
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

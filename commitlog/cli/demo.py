@@ -16,7 +16,7 @@ from commitlog.errors import ConfigurationError
 __all__ = ["demo"]
 
 
-@click.command()
+@click.command(short_help="Commit real rows with Spark, with a crash in between.")
 @click.option(
     "--input",
     type=click.Path(path_type=Path),
@@ -40,6 +40,8 @@ def demo(
     """
     if output and s3:
         raise click.UsageError("give --output or --s3, not both")
+    if connection.verdict:
+        raise click.UsageError("Spark's drivers take no --verdict: give --table, which keeps one")
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         raise ConfigurationError(
             "the demo needs PySpark and pyarrow: install commitlog-store with its extra 'demo'"

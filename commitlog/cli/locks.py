@@ -91,7 +91,7 @@ class Holding:
         )
 
 
-@click.command()
+@click.command(short_help="Show the leases that are held.")
 @click.argument("url", metavar="TABLE", envvar="COMMITLOG_TABLE")
 @click.option("--prefix", default="", help="Only keys that begin so (whole keys, without the bucket).")
 @click.option("--all", "everything", is_flag=True, help="Show released leases as well.")

@@ -15,7 +15,7 @@ from commitlog.outputs import CommitRecord, Output, Record
 __all__ = ["log"]
 
 
-@click.command()
+@click.command(short_help="Show the commits of an output.")
 @click.argument("url")
 @click.option("--after", default=0, metavar="VERSION", help="Only records after this version.")
 @click.option("--files", is_flag=True, help="Print the files of each commit, one a line.")

@@ -19,7 +19,7 @@ from commitlog.stores.api import PutResult
 __all__ = ["cp", "mv"]
 
 
-@click.command()
+@click.command(short_help="Copy an object.")
 @click.argument("source")
 @click.argument("target")
 @click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")
@@ -70,7 +70,7 @@ def _check_distinct(here: Place, there: Place) -> None:
         raise ConfigurationError(f"source and target are the same object: {here.url}")
 
 
-@click.command()
+@click.command(short_help="Move an object.")
 @click.argument("source")
 @click.argument("target")
 @click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")

@@ -16,7 +16,7 @@ from commitlog.commit.verdict import Kind, Verdict
 __all__ = ["probe"]
 
 
-@click.command()
+@click.command(short_help="Measure which preconditions a store enforces.")
 @click.argument("url")
 @click.option(
     "--only",
@@ -41,7 +41,7 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     With --json, the verdict is printed as one object. Keep it in a file, and give it to commands
     without a table as --verdict FILE, or they measure anew what they depend on.
 
-    Scratch objects are written below URL, under .commitlog-probe-…/, and removed again. A race that went
+    Scratch objects, named .commitlog-probe-…, are written below URL and removed again. A race that went
     well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
     """
     opened = connection.open(connection.directory(url).store)

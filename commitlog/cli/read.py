@@ -23,7 +23,7 @@ from commitlog.stores.api import ObjectInfo
 __all__ = ["cat", "get", "ls", "stat"]
 
 
-@click.command()
+@click.command(short_help="Download an object.")
 @click.argument("url")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
@@ -57,7 +57,7 @@ def get(connection: Connection, url: str, file: str, if_match: str | None, if_ab
             os.unlink(partial)
 
 
-@click.command()
+@click.command(short_help="Write objects to standard output.")
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
 @object_options
@@ -76,7 +76,7 @@ def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) 
     target.flush()
 
 
-@click.command()
+@click.command(short_help="List objects.")
 @click.argument("url")
 @click.option("-l", "--long", is_flag=True, help="Show size, time of modification and etag as well.")
 @click.option("-r", "--recursive", is_flag=True, help="List everything below, not one level.")
@@ -119,7 +119,7 @@ def _entries(objects: ConditionalStore, prefix: str, delimiter: str) -> Iterator
             return
 
 
-@click.command()
+@click.command(short_help="Show what is known of an object.")
 @click.argument("url")
 @json_option
 @object_options

@@ -39,7 +39,7 @@ class Seconds(click.ParamType[float]):
         return float(match[1]) * _UNITS[match[2]]
 
 
-@click.command()
+@click.command(short_help="Finish or undo what dead drivers left.")
 @click.argument("url")
 @click.option(
     "--older-than",

@@ -10,7 +10,7 @@ from commitlog.cli.show import json_option, moment, print_columns, print_json
 __all__ = ["table"]
 
 
-@click.group()
+@click.group(short_help="Create or describe a table of leases.")
 def table() -> None:
     """Create or describe a table of leases: dynamodb://NAME or sqlite:///FILE."""
 

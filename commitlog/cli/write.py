@@ -18,7 +18,7 @@ from commitlog.stores.api import PutResult
 __all__ = ["check_conditions", "put", "rm", "write"]
 
 
-@click.command()
+@click.command(short_help="Upload a file to an object.")
 @click.argument("file", type=click.File("rb"))
 @click.argument("url")
 @click.option("--if-absent", is_flag=True, help="Only if there is no object at URL.")
