@@ -11,6 +11,7 @@ from outputs_kit import Death, HookedStore, Once, audit, open_output, stage_some
 from commitlog.backoff import Backoff
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
+    AccessDenied,
     CommitError,
     CorruptRecord,
     FormatTooNew,
@@ -281,6 +282,27 @@ def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock:
     snapshot = open_output(Busy(store), clock).snapshot()
     assert rival
     assert {file.path for file in snapshot.files} <= visible(store).keys()
+
+
+@pytest.mark.parametrize("at", [FORGET, SUCCESS])
+@pytest.mark.parametrize("error", [AccessDenied("read only"), OutcomeUnknown("no answer")])
+def test_who_reads_needs_only_that_all_files_are_visible(
+    store: MemoryStore, clock: ManualClock, at: int, error: CommitError
+) -> None:
+    """A reader that cannot note that all is published, and a repeated job, learn what they asked for."""
+    die_at(store, clock, at, "before")
+
+    def refuse(name: str, path: str, mutation: Callable[[], object]) -> object:
+        if name == "publish":
+            return mutation()
+        raise error
+
+    reader = open_output(HookedStore(store, refuse), clock)
+    assert reader.snapshot().version == 1
+    with pytest.raises(JobAlreadyCommitted):
+        reader.begin("daily")
+    with pytest.raises(type(error)):
+        reader.recover(older_than=1e9)
 
 
 def test_two_calls_of_commit_for_one_attempt_agree(

@@ -143,7 +143,7 @@ class Output:
             if isinstance(record, CommitRecord):
                 occupied = True
                 if record.job_id == job_id:
-                    self._publisher.roll_forward(until=base)
+                    self._publisher.roll_forward(until=base, strict=False)
                     raise already_committed(record)
         if mode == "error" and occupied:
             raise AlreadyExists(
@@ -301,7 +301,7 @@ class Output:
         if roll_forward:
             # Up to what was read, since later records are not in the snapshot, and not earlier, since a
             # record may have been added while the log was read.
-            self._publisher.roll_forward(until=end)
+            self._publisher.roll_forward(until=end, strict=False)
         return Snapshot(version=last, files=tuple(files), jobs=tuple(jobs), schema=schema)
 
     def log(self, after: int = 0) -> Iterator[CommitRecord]:

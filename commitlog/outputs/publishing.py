@@ -14,6 +14,8 @@ Imports the ground floor, the operation log's entries, the log and the records.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -43,6 +45,8 @@ from commitlog.paths import join
 from commitlog.stores.api import Staged, StagedInfo
 
 __all__ = ["Executor", "Publisher"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -93,10 +97,10 @@ class Publisher:
         success, _ = self._success()
         return 0 if success is None else success.version
 
-    def complete(self, record: CommitRecord) -> bool:
+    def complete(self, record: CommitRecord, *, strict: bool = True) -> bool:
         """Make every file of `record` visible; return False if that had been done before.
 
-        Raises `PublishIncomplete`.
+        `strict` is that of `roll_forward`. Raises `PublishIncomplete`.
         """
         try:
             pending = PendingJob.from_document(self._pending.get(record.attempt))
@@ -106,7 +110,8 @@ class Publisher:
         todo = pending.data_files() == record.files
         if todo:
             self.publish(record, pending)
-        self.forget(record)
+        with _noting(strict):
+            self.forget(record)
         return todo
 
     def publish(self, record: CommitRecord, pending: PendingJob) -> None:
@@ -122,20 +127,26 @@ class Publisher:
         """Remove the pending entry of `record`, all of whose files were seen published."""
         self._persist(partial(self._pending.remove, record.attempt))
 
-    def roll_forward(self, until: int | None = None) -> tuple[int, ...]:
+    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
         Returns the versions that had not been complete. Raises `PublishIncomplete`.
+
+        Args:
+            until: number of a record; None: the last one.
+            strict: whether it is an error if all files are visible and that cannot be noted. To readers
+                it makes no difference, and they may lack the permission.
         """
         completed = []
         last: CommitRecord | None = None
         for record in self._log.read(self.watermark(), until):
             if isinstance(record, CommitRecord):
-                if self.complete(record):
+                if self.complete(record, strict=strict):
                     completed.append(record.version)
                 last = record
         if last is not None:
-            self._advance(last)
+            with _noting(strict):
+                self._advance(last)
         return tuple(completed)
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
@@ -219,6 +230,16 @@ class Publisher:
             except (AlreadyExists, PreconditionFailed):
                 continue  # another finisher was faster; it may have been a later version's or not
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
+
+
+@contextlib.contextmanager
+def _noting(strict: bool) -> Iterator[None]:
+    try:
+        yield
+    except CommitError as error:
+        if strict:
+            raise
+        _log.warning("all files are visible, but that could not be noted: %s", error)
 
 
 def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishIncomplete:
