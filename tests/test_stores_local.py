@@ -11,6 +11,8 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -556,6 +558,70 @@ def test_a_store_goes_on_working_in_a_forked_child(root: Path) -> None:
     with sqlite3.connect(root / ".commitlog" / "index.sqlite") as index:
         assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     index.close()
+
+
+_FORK_AND_CLOSE = """
+import os, subprocess, sys
+from commitlog.stores.local import LocalStore
+store = LocalStore(sys.argv[1], durable=False)
+store.put("a", b"1")
+ready, parent = os.pipe()
+child, closed = os.pipe()
+pid = os.fork()
+if not pid:
+    store.put("b", b"1")
+    os.write(parent, b"x")
+    os.read(child, 1)
+    etag = store.put("c", b"1", metadata={"kind": "child"}).etag
+    look = "from commitlog.stores.local import LocalStore; import sys;"
+    look += "seen = LocalStore(sys.argv[1]).head('c'); print(seen.etag, seen.metadata['kind'])"
+    seen = subprocess.check_output([sys.executable, "-c", look, sys.argv[1]], text=True)
+    os._exit(seen.split() != [etag, "child"])
+os.read(ready, 1)
+store.close()
+os.write(closed, b"x")
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_is_not_taken_for_its_parent(root: Path) -> None:
+    """When the parent closes the store, the child's index is still in use: its log must not go."""
+    subprocess.run([sys.executable, "-c", _FORK_AND_CLOSE, str(root)], check=True, timeout=60)
+
+
+def test_a_fork_beside_threads_leaves_both_sides_working(root: Path) -> None:
+    """Forking waits for the threads that are at work, and neither they nor the child wait for ever."""
+    store = LocalStore(root, durable=False)
+    done = threading.Event()
+    wrote = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            store.put(f"thread-{threading.get_ident()}", b"x")
+            store.head("a")
+            wrote.set()
+
+    store.put("a", b"1")
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        for number in range(5):
+            pid = os.fork()
+            if not pid:
+                try:
+                    store.put(f"child-{number}", b"1")
+                finally:
+                    os._exit(store.head(f"child-{number}").size != 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    wrote.clear()
+    assert wrote.wait(30)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert [info.path for info in store.list("child-")] == [f"child-{number}" for number in range(5)]
+    store.close()
 
 
 def test_a_read_that_is_overtaken_by_a_replacement_looks_again(

@@ -15,12 +15,13 @@ import json
 import os
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
+from weakref import WeakSet
 
-from attrs import field, frozen
+from attrs import frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 
@@ -150,17 +151,8 @@ class Transaction:
         return found
 
 
-@frozen(eq=False)
-class _Process:
-    """What must not be shared with a forked child: connections, and the lock among threads."""
-
-    pid: int = field(factory=os.getpid)
-    idle: deque[sqlite3.Connection] = field(factory=deque)
-    turn: threading.Lock = field(factory=threading.Lock)
-
-
 class Index:
-    """One index file. Thread-safe; goes on working in a forked child.
+    """One index file. Thread-safe, and usable on both sides of a fork.
 
     Args:
         file: the SQLite file, which `Index.create` has made.
@@ -170,10 +162,12 @@ class Index:
     def __init__(self, file: str, *, durable: bool) -> None:
         self._file = file
         self._durable = durable
-        self._process = _Process()
-        # SQLite must not touch, not even close, a connection that was opened before a fork
-        # ("How To Corrupt An SQLite Database File", 2.6), so a child keeps them aside unused.
-        self._inherited: list[_Process] = []
+        self._turn = threading.Lock()
+        self._gate = threading.Condition()
+        self._idle: list[sqlite3.Connection] = []
+        self._lent = 0
+        with _all_lock:
+            _all.add(self)
 
     @staticmethod
     def create(file: str, scratch: str) -> None:
@@ -202,11 +196,8 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Give a transaction that sees what is committed and waits for nobody."""
-        process = self._of_this_process()
-        with _explained(self._file):
-            connection = self._take(process)
-            with self._giving_back(process, connection):
-                yield Transaction(connection)
+        with _explained(self._file), self._connection() as connection:
+            yield Transaction(connection)
 
     @contextmanager
     def recording(self, *, durable: bool = True) -> Iterator[Transaction]:
@@ -236,62 +227,69 @@ class Index:
 
     @contextmanager
     def _exclusive(self, *, durable: bool) -> Iterator[Transaction]:
-        process = self._of_this_process()
         # Threads queue on a lock, since SQLite's way of waiting is to sleep and try again.
-        if not process.turn.acquire(timeout=PATIENCE):
+        turn = self._turn
+        if not turn.acquire(timeout=PATIENCE):
             raise Unavailable(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
         try:
-            with _explained(self._file):
-                connection = self._take(process)
-                with self._giving_back(process, connection):
-                    level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
-                    connection.execute(f"PRAGMA synchronous = {level}")
-                    connection.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield Transaction(connection)
-                    finally:
-                        if connection.in_transaction:
-                            with suppress(sqlite3.Error):
-                                connection.execute("ROLLBACK")
+            with _explained(self._file), self._connection() as connection:
+                level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
+                connection.execute(f"PRAGMA synchronous = {level}")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield Transaction(connection)
+                finally:
+                    if connection.in_transaction:
+                        with suppress(sqlite3.Error):
+                            connection.execute("ROLLBACK")
         finally:
-            process.turn.release()
+            turn.release()
 
     def close(self) -> None:
-        """Close the connections of this process that are not in use. Idempotent."""
-        process = self._of_this_process()
-        while process.idle:
-            with suppress(IndexError):
-                process.idle.popleft().close()
-
-    def _of_this_process(self) -> _Process:
-        process = self._process
-        if process.pid != os.getpid():
-            self._inherited.append(process)
-            process = self._process = _Process()
-        return process
-
-    def _take(self, process: _Process) -> sqlite3.Connection:
-        try:
-            return process.idle.pop()
-        except IndexError:
-            return self._connect()
+        """Close the connections that are not in use. Idempotent."""
+        with self._gate:
+            while self._idle:
+                self._idle.pop().close()
 
     @contextmanager
-    def _giving_back(self, process: _Process, connection: sqlite3.Connection) -> Iterator[None]:
-        sound = False
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection to this thread alone."""
+        with self._gate:
+            self._lent += 1
+            connection = self._idle.pop() if self._idle else None
         try:
-            yield
-            sound = True
-        except sqlite3.Error:
-            raise
-        except BaseException:  # the caller's own failure says nothing of the connection
-            sound = True
-            raise
+            if connection is None:
+                connection = self._connect()
+            sound = False
+            try:
+                yield connection
+                sound = True
+            except sqlite3.Error:
+                raise
+            except BaseException:  # the caller's own failure says nothing of the connection
+                sound = True
+                raise
+            finally:
+                if sound and not connection.in_transaction:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
         finally:
-            if sound and not connection.in_transaction:
-                process.idle.append(connection)
-            else:
-                connection.close()
+            with self._gate:
+                self._lent -= 1
+                self._gate.notify_all()
+
+    def put_away(self) -> None:
+        """Wait until no connection is in use, close all, and let none be opened until `bring_back`."""
+        self._gate.acquire()
+        self._gate.wait_for(lambda: not self._lent, timeout=PATIENCE)
+        self.close()
+
+    def bring_back(self, *, child: bool) -> None:
+        """Go on after a fork, in the thread that called `put_away`."""
+        if child:
+            self._turn = threading.Lock()  # held perhaps by a thread that is not here
+        self._gate.release()
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: an index that has vanished is an error, not an empty index
@@ -342,3 +340,34 @@ def _explain(error: sqlite3.Error, file: str) -> CommitError:
             " etags change, their metadata and unpublished uploads are lost"
         )
     return Unavailable(f"{file}: {error}")
+
+
+# -- forks ------------------------------------------------------------------------------------------
+
+# SQLite remembers in memory which file locks its process holds. A forked child inherits that memory, but
+# not the locks: other processes would remove the log under it, and it would write beside them ("How To
+# Corrupt An SQLite Database File", 2.6). So no connection may be open while the process forks. Hooks on
+# fork are the process's and cannot be taken back, so there is one set for all indexes.
+_all: WeakSet[Index] = WeakSet()
+_all_lock = threading.Lock()
+_put_away: list[Index] = []
+
+
+def _before_fork() -> None:
+    _all_lock.acquire()
+    for index in list(_all):
+        index.put_away()
+        _put_away.append(index)
+
+
+def _after_fork(*, child: bool) -> None:
+    while _put_away:
+        _put_away.pop().bring_back(child=child)
+    _all_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, child=False),
+    after_in_child=partial(_after_fork, child=True),
+)
