@@ -75,6 +75,7 @@ def test_options_of_the_table_go_to_the_table() -> None:
         ({"path": "s3://b-1/x", "compression": "lzo"}, "compression is 'lzo'; known: snappy, zstd"),
         ({"path": "s3://b-1/x", "ifexists": "ignore"}, "ifExists is 'ignore'; known: append, error"),
         ({"path": "s3://b-1/x", "table.region": "r"}, "go with option table"),
+        ({"path": "s3://b-1/x", "jobid": "a", "job_id": "b"}, "jobId is given twice, with different"),
         ({"path": "memory://x"}, "memory:// store is gone"),
         ({"path": "ftp://x"}, "scheme must be"),
     ],

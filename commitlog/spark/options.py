@@ -114,7 +114,8 @@ class _Given:
             documented = spelled.get(name.lower().replace("_", ""))
             if documented is None:
                 raise ConfigurationError(f"unknown option {name!r}; known: {', '.join(sorted(known))}")
-            self._values[documented] = value
+            if self._values.setdefault(documented, value) != value:
+                raise ConfigurationError(f"option {documented} is given twice, with different values")
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
