@@ -253,8 +253,8 @@ class Output:
         that was alive after all loses its work, with `JobAborted`, but never its output's integrity.
 
         Args:
-            older_than: age in seconds; longer than the longest time for which a job may write on its
-                last files without beginning another, and then commit. 0 if no job is running.
+            older_than: age in seconds; longer than a job may go without beginning a file, from its first
+                one until it has prepared its commit. 0 if no job is running.
 
         Raises `PublishIncomplete` or what the store raises; the next run does what was not reached.
         """
