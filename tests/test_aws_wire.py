@@ -331,6 +331,8 @@ def test_a_refused_connection_proves_that_nothing_happened(wire_to: Wires) -> No
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\nok",
     ],
     ids=[
         "none",
@@ -340,6 +342,8 @@ def test_a_refused_connection_proves_that_nothing_happened(wire_to: Wires) -> No
         "other protocol",
         "bad header",
         "bad length",
+        "huge length",
+        "huge chunk",
     ],
 )
 def test_a_request_without_a_complete_answer_has_an_unknown_outcome(

@@ -275,7 +275,7 @@ class _Exchange:
         connection = self._connection
         try:
             response, keep = _Reader(connection.sock).response(self._method)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError, MemoryError) as error:  # the last two: of a length
             connection.close()
             reason = _reason(self._problem or error)
             raise OutcomeUnknown(
