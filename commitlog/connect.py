@@ -56,7 +56,8 @@ def connect(
         commit: how conditions are enforced. ``"auto"``: by the store where a probe proves that it does
             (a local directory and memory need none), else under leases in `table`, else not at all:
             such calls are refused. With a table, calls that can compete all go the same way.
-            ``"native"``: by the store where that is proven, or not at all. ``"lease"``: always under leases in `table`.
+            ``"native"``: by the store where that is proven, or not at all.
+            ``"lease"``: always under leases in `table`.
             `DynamoCommit` or `SqliteCommit`: always under leases, with these settings.
             ``"dynamo:TABLE"`` or ``"dynamo:TABLE:TIMEOUT_MS"``: likewise, spelt as the crate
             ``object_store`` does, and as there with the endpoint, region and credentials of S3.

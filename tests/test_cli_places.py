@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import commitlog
-from commitlog.cli.places import split
+from commitlog.cli.places import split, split_directory
 from commitlog.errors import ConfigurationError, InvalidPath
 
 
@@ -56,6 +56,12 @@ def test_odd_keys_are_refused_not_repaired(url: str) -> None:
     """Keys with empty or dotted segments are refused, as the library does."""
     with pytest.raises(InvalidPath):
         split(url)
+
+
+def test_a_directory_is_printed_with_its_prefix() -> None:
+    """Its store is opened below the bucket's root, but what is printed is the whole URL."""
+    place = split_directory("s3://bucket/a/out/?region=eu-west-1")
+    assert (place.url, place.url_of("b c")) == ("s3://bucket/a/out/", "s3://bucket/a/out/b%20c")
 
 
 def test_secrets_in_urls_are_refused_without_being_shown() -> None:

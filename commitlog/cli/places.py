@@ -37,7 +37,8 @@ class Place:
 
     def url_of(self, path: str) -> str:
         """Return the URL of an object of the same store, without options."""
-        return f"{self.store.scheme}://{quote(self.store.name)}/{quote(path)}"
+        within = f"{self.store.prefix}/{path}" if self.store.prefix else path
+        return f"{self.store.scheme}://{quote(self.store.name)}/{quote(within)}"
 
     @property
     def url(self) -> str:

@@ -127,7 +127,10 @@ class _Probe:
                 break
         if lost is not None:
             # Its outcome is a scratch object's: what the caller is about has not begun.
-            raise Unavailable(f"{self._store.url} could not be probed; try again: {lost}") from lost
+            raise Unavailable(
+                f"{self._store.url} could not be probed, and nothing else was begun; try again. "
+                f"What became of a scratch object is not known: {lost}"
+            ) from lost
         return rows
 
     # -- conditions ----------------------------------------------------------------------------------
