@@ -194,7 +194,8 @@ def check_endpoint(endpoint: str) -> str:
     # urlsplit drops line ends and tabs without a word
     if not right or not endpoint.isprintable() or " " in endpoint:
         raise ConfigurationError("endpoint_url must be http://host[:port] or https://host[:port]")
-    if "@" in parts.netloc or "?" in endpoint or "#" in endpoint:
+    # Anywhere: a password may hold a slash, and the host would then seem to end there.
+    if "@" in endpoint or "?" in endpoint or "#" in endpoint:
         raise ConfigurationError("endpoint_url must not bear credentials, a query or a fragment")
     return endpoint
 

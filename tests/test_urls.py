@@ -186,6 +186,7 @@ def test_a_wrong_table_url_is_refused(url: str) -> None:
         parse_table_url(url)
 
 
+@example(endpoint="http://user:1/2@host")
 @given(st.text(st.sampled_from("htps:/@.[]%?#:x0 9\n\ud800"), max_size=20).map("http://{}".format))
 def test_an_endpoint_is_taken_unchanged_or_refused(endpoint: str) -> None:
     """Any string is returned as it is, or raises `ConfigurationError`."""
