@@ -38,6 +38,7 @@ from commitlog.errors import (
 )
 from commitlog.stores.api import Fence, IfAbsent, IfMatch, ObjectStore, Staged
 from commitlog.stores.local import LocalStore
+from commitlog.stores.local_index import Index
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock, check_object_store
 
@@ -996,3 +997,11 @@ def test_fences_go_by_the_clock_of_the_store(root: Path) -> None:
     with pytest.raises(RequestExpired):
         LocalStore(root / "none", clock=clock).delete("a", fence=Fence(1000, 1))
     assert store.get("a").data == b"1" and _private(root) == []
+
+
+def test_who_is_late_to_make_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
+    """The first sweep of who was faster takes away what a slower process is still writing."""
+    Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"))
+    Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"))
+    with pytest.raises(CommitError):
+        Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"))

@@ -177,16 +177,17 @@ class Index:
             file: where.
             scratch: an unused name in the same file system.
         """
-        with _explained(file):
-            connection = sqlite3.connect(scratch, isolation_level=None)
-            try:
-                connection.executescript(_SCHEMA)
-            finally:
-                connection.close()
         try:
+            with _explained(file):
+                connection = sqlite3.connect(scratch, isolation_level=None)
+                try:
+                    connection.executescript(_SCHEMA)
+                finally:
+                    connection.close()
             os.link(scratch, file)
-        except (FileExistsError, FileNotFoundError):
-            # Somebody else was faster, and may have swept our scratch file as well.
+        except (FileExistsError, FileNotFoundError, CommitError):
+            # Somebody else was faster, and may have swept our scratch file as well, even while it was
+            # being written.
             if not os.path.exists(file):
                 raise
         finally:
