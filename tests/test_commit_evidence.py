@@ -227,3 +227,24 @@ def test_findings_that_contradict_one_another_prove_nothing() -> None:
     bad = tuple(evolve(row, ok=row.check != "race") for row in proven().of(Kind.PUT_IF_ABSENT))
     good = proven(Kind.PUT_IF_ABSENT)
     assert not good.with_rows(bad).proves(Kind.PUT_IF_ABSENT)
+
+
+def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
+    """A stale verdict must not send one client natively while all others take leases."""
+    table = _table()
+    client(table, ignores=True).put_if_absent("a", b"1")
+    mine = client(table)
+    stale = ConditionalStore(mine.store, table=table, verdict=proven(*Kind))
+    stale.put_if_absent("b", b"2")
+    assert not stale.verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> None:
+    """It spares the probe, and whoever comes later goes by it."""
+    table = _table()
+    first = ConditionalStore(client(table).store, table=table, verdict=proven(*Kind))
+    first.put_if_absent("a", b"1")
+    assert _requests(first) == 1
+    later = client(table)
+    later.put_if_absent("b", b"2")
+    assert _requests(later) == 1 and later.verdict.proves(Kind.PUT_IF_ABSENT)

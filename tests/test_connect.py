@@ -91,7 +91,7 @@ def test_arguments_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
 def test_a_verdict_is_used(tmp_path: Path) -> None:
     """What was measured before is not measured again."""
     verdict = commitlog.Verdict(url="memory://", rows=())
-    assert connect("memory://", verdict=verdict).verdict is verdict
+    assert connect("memory://", verdict=verdict).verdict == verdict
 
 
 S3 = {

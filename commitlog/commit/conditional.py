@@ -67,8 +67,9 @@ class ConditionalStore:
             without a table native where the store enforces the very operation; with one, native where it
             enforces the condition on every operation that could compete, else leases.
         settings: how leases are kept.
-        verdict: what a `probe` of this store found. What it does not tell is measured at the first call
-            that depends on it, for seconds rather than milliseconds.
+        verdict: what a `probe` of this store found. What neither it nor the table tells is measured at
+            the first call that depends on it, for seconds rather than milliseconds. What is kept in the
+            table goes before it: all clients of a table have to go the same way.
         clock: own clock.
         backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
         words: makes a word that nobody else ever makes: nonces and lease owners.

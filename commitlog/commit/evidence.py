@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from attrs import evolve
+
 from commitlog.commit.probe import Mapper, probe
 from commitlog.commit.verdict import Kind, Row, Verdict
 from commitlog.errors import CorruptRecord, OutcomeUnknown, Unavailable
@@ -92,7 +94,7 @@ class Evidence:
 
     Args:
         store: the store.
-        verdict: what was measured before, or None. It goes before what is kept in the table.
+        verdict: what was measured before, or None. It spares measuring; what is kept goes before it.
         findings: what all clients of a table go by, or None.
         executor: opens what races are run on, see `probe`; without it nothing is ever proven.
         words: makes words that nobody else ever makes.
@@ -119,9 +121,10 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """All that was measured so far."""
-        found = tuple(self._found.values())
-        return self._given.with_rows(sum(found, start=())) if found else self._given
+        """All that is known so far."""
+        found = dict(self._found)
+        rows = (row for kind in Kind for row in found.get(kind) or self._given.of(kind))
+        return evolve(self._given, rows=rows)
 
     def proves(self, kind: Kind) -> bool:
         """Tell whether the store does right by requests of that kind.
@@ -132,18 +135,20 @@ class Evidence:
         if self._store.capabilities.enforced:
             return True
         if kind not in self._proven:
-            if not self._given.measured(kind):
-                self._found.setdefault(kind, self._find(kind))
+            self._found.setdefault(kind, self._find(kind))
             self._proven[kind] = self.verdict.proves(kind)
         return self._proven[kind]
 
     def _find(self, kind: Kind) -> tuple[Row, ...]:
-        rows = () if self.findings is None else self.findings.get(kind)
-        if rows:
-            return rows
-        with nullcontext() if self._executor is None else self._executor() as executor:
-            rows = probe(self._store, kinds=[kind], executor=executor, words=self._words).rows
-        # Without races nothing can be proven, and others might run them.
-        if self.findings is None or self._executor is None:
+        """Return what goes for all clients: what is kept, else what was given, else what is measured."""
+        kept = () if self.findings is None else self.findings.get(kind)
+        given = self._given.of(kind)
+        rows = kept or given or self._measure(kind)
+        # A measurement without races proves nothing, and must not stand in the way of one with them.
+        if self.findings is None or kept or not (given or self._executor):
             return rows
         return self.findings.agree(kind, rows)
+
+    def _measure(self, kind: Kind) -> tuple[Row, ...]:
+        with nullcontext() if self._executor is None else self._executor() as executor:
+            return probe(self._store, kinds=[kind], executor=executor, words=self._words).rows
