@@ -30,6 +30,7 @@ from commitlog.errors import (
 from commitlog.stores import Fence, IfAbsent, IfMatch, ObjectStore, Operation
 from commitlog.stores.s3 import S3Store
 from commitlog.stores.s3_bucket import Bucket, Request
+from commitlog.stores.s3_records import object_info
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
 from commitlog.testing.servers import Juicefs, Ministack, Seaweedfs
@@ -634,3 +635,10 @@ def test_uploads_are_listed_page_by_page(store: S3Store, ministack: Ministack) -
     for number in range(1002):
         store.begin_stage(f"a/{number:04}")
     assert [info.path for info in store.list_staged("a/")] == [f"a/{n:04}" for n in range(1002)]
+
+
+@pytest.mark.parametrize("length", ["12, 12", "-1", "1_000", "twelve"])
+def test_a_length_that_is_none_is_no_answer(length: str) -> None:
+    """What stands between us and the store may garble headers; that is no fact about an object."""
+    with pytest.raises(Unavailable, match="length"):
+        object_info("a", {"content-length": length})

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
-from commitlog.errors import CorruptRecord
+from commitlog.errors import CorruptRecord, Unavailable
 from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, StagedInfo
 from commitlog.stores.s3_xml import http_date, iso_date
 
@@ -94,12 +94,19 @@ def next_upload(listing: Element) -> dict[str, str] | None:
 def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "path": path,
-        "size": int(headers.get("content-length", "0")),
+        "size": _size(path, headers.get("content-length", "0")),
         "etag": headers.get("etag", ""),
         "version": _version(headers),
         "last_modified": float(http_date(headers.get("last-modified")) or 0),
         "metadata": {k[len(META) :]: value for k, value in headers.items() if k.startswith(META)},
     }
+
+
+def _size(path: str, length: str) -> int:
+    # int() would take signs, spaces and underscores, too.
+    if not (length.isascii() and length.isdigit()):
+        raise Unavailable(f"the answer about {path!r} has the length {length!r}; it was not used")
+    return int(length)
 
 
 def _version(headers: Mapping[str, str]) -> str | None:
