@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()
-    quick, full = (3, 0.08, 3.0), (11, 0.5, 120.0)
+    quick, full = (3, 0.08, 2.5), (11, 0.5, 120.0)
     rounds, seconds, budget = quick if arguments.quick else full
     bench = Bench(rounds=rounds, seconds=seconds, budget=budget)
     started = datetime.datetime.now(datetime.UTC)

@@ -106,6 +106,7 @@ def connect(
         clock=clock,
         backoff=backoff,
         executor=_threads,
+        lock=_Lock(),
         finish=_Later() if remote else _now,
     )
 
@@ -139,6 +140,19 @@ def _threads() -> ThreadPoolExecutor:
 
 def _now(pending: Pending[None]) -> None:
     pending()
+
+
+class _Lock:
+    """A lock whose copy in a child process is free, whoever held it at the fork."""
+
+    def __init__(self) -> None:
+        self._of_process: dict[int, threading.Lock] = {}
+
+    def __enter__(self) -> None:
+        self._of_process.setdefault(os.getpid(), threading.Lock()).acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._of_process[os.getpid()].release()
 
 
 class _Later:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock
 from typing import Protocol
 
 import pytest
@@ -248,3 +249,20 @@ def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> No
     later = client(table)
     later.put_if_absent("b", b"2")
     assert _requests(later) == 1 and later.verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+def test_threads_that_ask_at_the_same_time_measure_once() -> None:
+    """Eight writers that begin together wait for one probe, instead of running eight."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    many = ConditionalStore(store, executor=lambda: ThreadPoolExecutor(RACERS), lock=Lock())
+    start = Barrier(8)
+
+    def write(number: int) -> None:
+        start.wait()
+        many.put_if_absent(f"key-{number}", b"")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    once = ScriptedStore(MemoryStore(), Script(), ignores=False)
+    ConditionalStore(once, executor=lambda: ThreadPoolExecutor(RACERS)).put_if_absent("key", b"")
+    assert len(store.script.sent("put")) == len(once.script.sent("put")) + 7

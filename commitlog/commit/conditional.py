@@ -76,6 +76,7 @@ class ConditionalStore:
         executor: opens what a probe runs its races on. Without one a server's conditions are never taken
             for proven; `commitlog.connect` gives one.
         finish: takes the releases of leases, see `LeaseCommitter`.
+        lock: keeps threads from measuring the same thing at the same time, see `Evidence`.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
     `OutcomeUnknown` (only if reading back could not settle it, `rename_if_absent` excepted). Answers
@@ -110,6 +111,7 @@ class ConditionalStore:
         words: Callable[[], str] = random_word,
         executor: Callable[[], AbstractContextManager[Mapper]] | None = None,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         if mode not in ("auto", "native", "lease"):
             raise ConfigurationError(f"mode is {mode!r}; it must be 'auto', 'native' or 'lease'")
@@ -129,6 +131,7 @@ class ConditionalStore:
             verdict,
             findings=None if table is None else Findings(table, store),
             executor=executor,
+            lock=lock,
             words=words,
         )
         self._strategy = Strategy(

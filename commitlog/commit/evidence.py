@@ -98,6 +98,8 @@ class Evidence:
         findings: what all clients of a table go by, or None.
         executor: opens what races are run on, see `probe`; without it nothing is ever proven.
         words: makes words that nobody else ever makes.
+        lock: entered while something is found out, so that threads which ask at the same time measure
+            once. Without one each measures, on paths of its own, and all go by what is found first.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class Evidence:
         findings: Findings | None,
         executor: Callable[[], AbstractContextManager[Mapper]] | None,
         words: Callable[[], str],
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._store = store
+        self._lock = nullcontext() if lock is None else lock
         #: What all clients of the table go by, or None.
         self.findings = findings
         self._executor = executor
@@ -129,13 +133,14 @@ class Evidence:
     def proves(self, kind: Kind) -> bool:
         """Tell whether the store does right by requests of that kind.
 
-        Nothing is measured where the implementation itself sees to it. Two threads that ask first at
-        the same time may both measure, each on paths of its own; both go by what is found first.
+        Nothing is measured where the implementation itself sees to it.
         """
         if self._store.capabilities.enforced:
             return True
         if kind not in self._proven:
-            self._found.setdefault(kind, self._find(kind))
+            with self._lock:
+                if kind not in self._found:
+                    self._found.setdefault(kind, self._find(kind))
             self._proven[kind] = self.verdict.proves(kind)
         return self._proven[kind]
 
