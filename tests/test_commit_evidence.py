@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 from attrs import evolve
-from commit_kit import Script, ScriptedStore, proven
+from commit_kit import Script, ScriptedStore, World, proven, raising
 
 from commitlog.commit import ConditionalStore
 from commitlog.commit.evidence import FINDINGS, Findings
@@ -18,6 +18,7 @@ from commitlog.commit.verdict import Kind, Row
 from commitlog.errors import (
     ConfigurationError,
     CorruptRecord,
+    FormatTooNew,
     InvalidPath,
     OutcomeUnknown,
     Unavailable,
@@ -175,7 +176,7 @@ def test_all_spellings_of_one_bucket_share_its_findings() -> None:
     def findings(query: str) -> Findings:
         store = MemoryStore()
         store.url = f"s3://bucket{query}"
-        return Findings(table, store)
+        return Findings(table, store, check=table.check)
 
     rows = proven(Kind.FENCE).of(Kind.FENCE)
     findings("/a?region=eu-west-1&profile=p&verify=false").agree(Kind.FENCE, rows)
@@ -215,6 +216,20 @@ def test_a_corrupt_finding_is_reported(client: Client) -> None:
             table.put({**item, "verdict": 7})
     with pytest.raises(CorruptRecord, match="commitlog probe --table"):
         client(table).put_if_absent("b", b"2")
+
+
+def test_nothing_is_kept_in_a_table_that_does_not_fit() -> None:
+    """It is checked before the first look at it, whichever way a write would go in the end."""
+    world = World(mode="auto", ignores=False, verdict=proven(*Kind))
+    world.script.next("check", *[raising(FormatTooNew("newer"))] * 2)
+    with pytest.raises(FormatTooNew):
+        world.client.put_if_absent("a", b"1")
+    with pytest.raises(FormatTooNew):
+        world.client.keep_verdict(proven())
+    assert not list(world.items.scan())
+    world.client.put_if_absent("a", b"1")
+    world.client.put_if_absent("b", b"2")
+    assert world.script.log == ["check"] * 3 + ["put"] * 2
 
 
 def test_no_object_can_have_the_key_of_a_finding() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache
 from itertools import chain
 from types import MappingProxyType, TracebackType
 from typing import Literal, TypeAlias
@@ -126,29 +126,29 @@ class ConditionalStore:
         self._table = table
         self._finish = finish
         self._words = words
-        self._evidence = Evidence(
-            store,
-            verdict,
-            findings=None if table is None else Findings(table, store),
-            executor=executor,
-            lock=lock,
-            words=words,
-        )
-        self._strategy = Strategy(
-            store,
-            native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
-            lease=None
-            if table is None
-            else LeaseCommitter(
+        findings: Findings | None = None
+        lease: LeaseCommitter | None = None
+        if table is not None:
+            check = cache(table.check)
+            findings = Findings(table, store, check=check)
+            lease = LeaseCommitter(
                 store,
                 table,
                 settings=LeaseSettings() if settings is None else settings,
                 clock=clock,
                 backoff=backoff,
                 owner=words,
-                fenced=partial(self._evidence.proves, Kind.FENCE),
+                check=check,
+                fenced=lambda: self._evidence.proves(Kind.FENCE),
                 finish=finish,
-            ),
+            )
+        self._evidence = Evidence(
+            store, verdict, findings=findings, executor=executor, lock=lock, words=words
+        )
+        self._strategy = Strategy(
+            store,
+            native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
+            lease=lease,
             evidence=self._evidence,
         )
 

@@ -33,18 +33,21 @@ class Findings:
     Args:
         table: where (`commitlog.commit.record.LEASE_SCHEMA`).
         store: whose conduct it is; all prefixes of a bucket at one endpoint share their findings.
+        check: makes sure that the table fits; called before each use, so it has to remember that it did.
 
     The items have no TTL: clients that went by a finding must not meet others that go by a new one. They
     hold strings and numbers alone, as all items of such a table have to.
     """
 
-    def __init__(self, table: Table, store: ObjectStore) -> None:
+    def __init__(self, table: Table, store: ObjectStore, *, check: Callable[[], None]) -> None:
         self._table = table
+        self._check = check
         self._bucket = bucket_of(store.url)
         self._hash = FINDINGS + self._bucket
 
     def get(self, kind: Kind) -> tuple[Row, ...]:
         """Return what is kept of `kind`; nothing, if nobody measured it. Raises `CorruptRecord`."""
+        self._check()
         item = self._table.get(Key(self._hash, kind.value))
         return () if item is None else self._rows(item)
 
@@ -75,6 +78,7 @@ class Findings:
                 self._put(kind, verdict.of(kind), None)
 
     def _put(self, kind: Kind, rows: tuple[Row, ...], condition: TableCondition | None) -> None:
+        self._check()
         verdict = Verdict(url=self._bucket, rows=rows).to_json()
         item: Item = {"path": self._hash, "etag": kind.value, "verdict": verdict}
         self._table.put(item, condition=condition)

@@ -90,6 +90,7 @@ class LeaseCommitter:
         clock: own clock.
         backoff: how often, and after what pauses, a step is repeated that did nothing.
         owner: makes a word that no other call ever gets.
+        check: makes sure that the table fits; called before each use, so it has to remember that it did.
         fenced: tells whether the store enforces the expiry of requests. Asked only when an answer was
             lost, and therefore free to measure it then.
         finish: takes the pending call of a release, which must be called once, in the same thread, and
@@ -113,6 +114,7 @@ class LeaseCommitter:
         clock: Clock,
         backoff: Backoff,
         owner: Callable[[], str],
+        check: Callable[[], None],
         fenced: Callable[[], bool] = lambda: True,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
     ) -> None:
@@ -122,15 +124,13 @@ class LeaseCommitter:
         self._clock = clock
         self._backoff = backoff
         self._owner = owner
+        self._check = check
         self._fenced = fenced
         self._finish = finish
-        self._table_checked = False
 
     def run(self, mutation: Mutation) -> PutResult | None:
         """Carry out `mutation`; see `ConditionalStore` for results and errors."""
-        if not self._table_checked:
-            self._table.check()
-            self._table_checked = True
+        self._check()
         lease, look = self._first_hold(mutation)
         failure: CommitError | None = None
         lost: OutcomeUnknown | None = None
