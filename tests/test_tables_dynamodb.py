@@ -509,6 +509,17 @@ def test_lost_marker(setting: Setting, table: DynamoTable) -> None:
     assert marker["table_version"] == {"N": "1"}
 
 
+@pytest.mark.parametrize("action", ["drop_request", "drop_response"])
+def test_marker_whose_answer_is_lost(setting: Setting, action: str) -> None:
+    """It is no outcome of what the caller is about; a marker that did not arrive is put later."""
+    setting.make({"path": "HASH", "etag": "RANGE"})
+    table = setting.open()
+    setting.disturb("PutItem", action)
+    table.check()
+    table.check()
+    assert setting.marker() is not None
+
+
 @pytest.mark.parametrize("where", ["marker", "tag"])
 def test_newer_table(setting: Setting, table: DynamoTable, where: str) -> None:
     """A table of a later format is refused, whether the marker says it or the tag, and not changed."""

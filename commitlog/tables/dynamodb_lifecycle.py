@@ -20,6 +20,7 @@ from commitlog.errors import (
     CommitError,
     CorruptRecord,
     NotSupported,
+    OutcomeUnknown,
     TableNotFound,
     Unavailable,
 )
@@ -213,6 +214,8 @@ class Lifecycle:
         condition = conditional(Absent(), self.schema)
         try:
             self.calls.call("PutItem", {"TableName": self.name, "Item": marshal(marker), **condition})
+        except OutcomeUnknown:
+            pass  # It may be there. If not, the next one to check puts it.
         except Refused as error:
             if error.code != "ConditionalCheckFailedException":
                 raise
