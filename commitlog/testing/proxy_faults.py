@@ -1,0 +1,131 @@
+"""What `commitlog.testing.proxy` can let go wrong: named faults, and hazards that a seed lets strike.
+
+Imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal, TypeAlias, get_args
+
+from attrs import field, frozen, validators
+
+__all__ = ["Action", "Fault", "Hazard", "Plan", "Strike"]
+
+#: What can go wrong with one request:
+#:
+#: * ``drop_request``: the connection is reset, and the server never hears of the request.
+#: * ``drop_response``: the server carries the request out, then the connection is reset.
+#: * ``reset``: the connection is reset at once, and the server gets the request `seconds` later.
+#: * ``delay``: the server gets the request `seconds` later, while the client waits.
+#: * ``duplicate``: the server gets the request twice, and the client the first answer. The second comes
+#:   `seconds` after that answer; for 0, right behind the first, before the answer goes out and before
+#:   any other mutation of the same path that comes through this proxy.
+#: * ``fail``: the server carries the request out, and the client gets `status` instead of its answer.
+#: * ``answer``: the client gets `status`, and the server never hears of the request.
+Action: TypeAlias = Literal[
+    "drop_request", "drop_response", "reset", "delay", "duplicate", "fail", "answer"
+]
+_ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+@frozen(kw_only=True)
+class Fault:
+    """Something that goes wrong with the next requests of one kind.
+
+    Attributes:
+        kind: which requests; see `commitlog.testing.proxy.Proxy`.
+        action: what goes wrong; see `Action`.
+        path: only requests whose path and query contain this.
+        skip: let that many matching requests through first.
+        times: how many requests it then strikes.
+        seconds: see `Action`.
+        status: HTTP status of an ``answer`` or a ``fail``.
+        body: body of the same.
+    """
+
+    kind: str
+    action: Action = field(validator=validators.in_(_ACTIONS))
+    path: str = ""
+    skip: int = field(default=0, validator=validators.ge(0))
+    times: int = field(default=1, validator=validators.ge(1))
+    seconds: float = field(default=0.0, validator=validators.ge(0))
+    status: int = 503
+    body: str = ""
+
+
+def _pair(value: tuple[float, float]) -> tuple[float, float]:
+    shortest, longest = value
+    if not 0 <= shortest <= longest:
+        raise ValueError(f"seconds are {value}; they must be the shortest and the longest time")
+    return shortest, longest
+
+
+@frozen(kw_only=True)
+class Hazard:
+    """A fault that strikes some requests, as a seed has it.
+
+    Attributes:
+        kinds: which requests: those that are of all these kinds; see `commitlog.testing.proxy.Proxy`.
+        action: what goes wrong; see `Action`.
+        rate: what share of them is struck, 0 to 1.
+        path: only requests whose path and query contain this.
+        seconds: shortest and longest time, see `Action`; evenly spread.
+        status: HTTP status of an ``answer`` or a ``fail``.
+
+    Raises `ValueError` for values out of range.
+    """
+
+    kinds: tuple[str, ...] = field(converter=tuple)
+    action: Action = field(validator=validators.in_(_ACTIONS))
+    rate: float = field(validator=[validators.ge(0), validators.le(1)])
+    path: str = ""
+    seconds: tuple[float, float] = field(default=(0.0, 0.0), converter=_pair)
+    status: int = 500
+
+
+@frozen
+class Strike:
+    """What a fault did to a request.
+
+    Attributes:
+        kind: the request's own kind, the narrowest.
+        action: what went wrong.
+        status: what the server answered to it, the second time for a ``duplicate``; 0 if it was never
+            asked or gave no answer. A store that refuses what is late shows 403 here.
+    """
+
+    kind: str
+    action: Action
+    status: int
+
+
+class Plan:
+    """Which of the requests to come are struck: a function of the seed. Not thread-safe.
+
+    Args:
+        hazards: what may happen; of several that strike the same request the first one does.
+        seed: what decides.
+
+    >>> plan = Plan((Hazard(kinds=("PUT",), action="delay", rate=0.5, seconds=(0, 2)),), seed=1)
+    >>> [None if fault is None else round(fault.seconds, 2) for fault in
+    ...     (plan.next(("PUT", "S3"), "/bucket/a") for _ in range(4))]
+    [None, 1.81, None, None]
+    """
+
+    def __init__(self, hazards: tuple[Hazard, ...], seed: int) -> None:
+        self._hazards = hazards
+        self._seed = seed
+        self._counts: dict[str, int] = {}
+
+    def next(self, kinds: tuple[str, ...], target: str) -> Fault | None:
+        """Return what happens to the next request of these kinds, the narrowest being the first."""
+        kind = kinds[0]
+        number = self._counts[kind] = self._counts.get(kind, 0) + 1
+        # A generator of its own for each request, so that no other request has a part in its fate.
+        random = Random(f"{self._seed} {kind} {number}")
+        for hazard in self._hazards:
+            drawn, seconds = random.random(), random.uniform(*hazard.seconds)
+            if drawn < hazard.rate and hazard.path in target and set(hazard.kinds) <= set(kinds):
+                return Fault(kind=kind, action=hazard.action, seconds=seconds, status=hazard.status)
+        return None
