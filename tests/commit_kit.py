@@ -82,14 +82,14 @@ class Script:
         return [given for name, given in zip(self.log, self.arguments, strict=True) if name == call]
 
 
-def proven(*kinds: Kind) -> Verdict:
-    """Return the verdict of a store that enforces these kinds, and no other."""
+def proven(*kinds: Kind, url: str = "memory://") -> Verdict:
+    """Return the verdict on the store at `url` that it enforces these kinds, and no other."""
     rows = [
         Row(kind=kind, check=check, expected="", got="", ok=kind in kinds)
         for kind in Kind
         for check in sorted(kind.checks)
     ]
-    return Verdict(url="memory://", rows=rows)
+    return Verdict(url=url, rows=rows)
 
 
 #: The verdict on a store of which nothing is known yet.

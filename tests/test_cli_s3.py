@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from attrs import frozen
@@ -149,6 +150,20 @@ def test_locks_of_what_is_no_table_of_leases_are_not_none(shell: Shell) -> None:
     for name, reason in ((other, "has the keys 'id'"), (newer, "upgrade commitlog-store")):
         done = shell.run("locks", f"dynamodb://{name}")
         assert done.exit_code == 1 and reason in done.stderr
+
+
+def test_a_verdict_is_of_one_bucket(shell: Shell, tmp_path: Path) -> None:
+    """A copy between two takes it for the one that it is of; for any other it is refused."""
+    kept, other = tmp_path / "verdict.json", f"s3://{shell.server.new_bucket()}"
+    kept.write_text(shell.run("probe", shell.bucket, "--only", "put-if-absent", "--json").stdout)
+    how = ["--verdict", str(kept)]
+    assert shell.run("put", "-", f"{other}/a", stdin=b"1").exit_code == 0
+    for source, target in ((other, shell.bucket), (shell.bucket, other)):
+        done = shell.run("cp", f"{source}/a", f"{target}/a", *how)
+        assert done.exit_code == 0, done.output
+    for words in (("stat", f"{other}/a"), ("cp", f"{other}/a", f"{other}/b")):
+        done = shell.run(*words, *how)
+        assert done.exit_code == 2 and shell.bucket in done.stderr and other in done.stderr
 
 
 def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) -> None:

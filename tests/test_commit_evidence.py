@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 from typing import Protocol
@@ -199,7 +200,7 @@ def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client
     table = _table()
     mine = client(table)
     mine.put_if_absent("a", b"1")
-    mine.keep_verdict(proven())
+    mine.keep_verdict(proven(url=mine.url))
     later = client(table)
     later.put_if_absent("b", b"2")
     assert not later.verdict.proves(Kind.PUT_IF_ABSENT)
@@ -250,7 +251,7 @@ def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
     table = _table()
     client(table, ignores=True).put_if_absent("a", b"1")
     mine = client(table)
-    stale = ConditionalStore(mine.store, table=table, verdict=proven(*Kind))
+    stale = ConditionalStore(mine.store, table=table, verdict=proven(*Kind, url=mine.url))
     stale.put_if_absent("b", b"2")
     assert not stale.verdict.proves(Kind.PUT_IF_ABSENT)
 
@@ -258,12 +259,40 @@ def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
 def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> None:
     """It spares the probe, and whoever comes later goes by it."""
     table = _table()
-    first = ConditionalStore(client(table).store, table=table, verdict=proven(*Kind))
+    store = client(table).store
+    first = ConditionalStore(store, table=table, verdict=proven(*Kind, url=store.url))
     first.put_if_absent("a", b"1")
     assert _requests(first) == 1
     later = client(table)
     later.put_if_absent("b", b"2")
     assert _requests(later) == 1 and later.verdict.proves(Kind.PUT_IF_ABSENT)
+
+
+@pytest.mark.parametrize("of", ["memory://other", "s3://bucket", "ftp://host", "s3://bucket/../x"])
+def test_a_verdict_on_another_store_is_refused(client: Client, of: str) -> None:
+    """Nothing is left to a store because another one honours it; the message names both."""
+    mine = client(_table())
+    with pytest.raises(ConfigurationError, match=f"{re.escape(of)}.*{mine.url}"):
+        ConditionalStore(mine.store, verdict=proven(*Kind, url=of))
+    with pytest.raises(ConfigurationError, match=f"{re.escape(of)}.*{mine.url}"):
+        mine.keep_verdict(proven(*Kind, url=of))
+
+
+def test_a_verdict_serves_its_whole_bucket(client: Client) -> None:
+    """The probe is often let loose on a prefix of its own; profile and region say only who asks."""
+    mine, there = client(None), client(None, place="bucket/scratch")
+    ConditionalStore(mine.store, verdict=proven(*Kind, url=there.url)).put_if_absent("a", b"1")
+    assert _requests(mine) == 1
+    verdict = proven(url="s3://bucket/scratch?endpoint_url=http://host:9/&region=eu-west-1")
+    assert verdict.is_of("s3://bucket?profile=p&endpoint_url=http://host:9")
+    assert not verdict.is_of("s3://bucket?endpoint_url=http://host:8")
+    assert not verdict.is_of("s3://bucket")
+
+
+def test_a_store_that_enforces_conditions_itself_minds_no_verdict() -> None:
+    """One that is set for all commands may meet a local file, too."""
+    store = ConditionalStore(MemoryStore("memory://mine"), verdict=proven(url="s3://bucket"))
+    assert store.put_if_absent("a", b"1")
 
 
 def test_threads_that_ask_at_the_same_time_measure_once() -> None:

@@ -75,25 +75,38 @@ class Connection:
 
         The table goes by its own URL and the environment: it may be another service's.
         """
+        return self._open(store, self._verdict())
+
+    def open_both(self, one: Url, other: Url) -> tuple[ConditionalStore, ConditionalStore]:
+        """Open two stores; the verdict, if there is one, is given to the one that it is of."""
+        verdict = self._verdict()
+        if verdict is None:
+            return self._open(one, None), self._open(other, None)
+        of = [verdict.is_of(str(self._completed(store))) for store in (one, other)]
+        # One that is of neither is given to both, and refused.
+        given = [verdict if it or not any(of) else None for it in of]
+        return self._open(one, given[0]), self._open(other, given[1])
+
+    def _open(self, store: Url, verdict: Verdict | None) -> ConditionalStore:
         table = None if self.table is None else parse_table_url(self.table)
         if table is not None:
             refuse_secrets(table)
-        verdict = None if self.verdict is None else _verdict(self.verdict)
         return _closed_at_end(
             connect(self._completed(store), commit=self.commit, table=table, verdict=verdict)
         )
 
+    def _verdict(self) -> Verdict | None:
+        if self.verdict is None:
+            return None
+        try:
+            return Verdict.from_json(Path(self.verdict).read_text())
+        except (CorruptRecord, OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(f"--verdict {self.verdict!r}: {reason}") from error
+
     def _completed(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
         return url.with_options({name: getattr(self, name) for name in names if name not in url.options})
-
-
-def _verdict(file: str) -> Verdict:
-    try:
-        return Verdict.from_json(Path(file).read_text())
-    except (CorruptRecord, OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"--verdict {file!r}: {reason}") from error
 
 
 def _closed_at_end(opened: C) -> C:

@@ -42,7 +42,7 @@ def cp(
     check_conditions(if_absent, if_match)
     here, there = connection.place(source), connection.place(target)
     _check_distinct(here, there)
-    origin, store = connection.open(here.store), connection.open(there.store)
+    origin, store = connection.open_both(here.store, there.store)
     if here.store == there.store and if_match is None:
         copy = store.copy_if_absent if if_absent else store.copy
         result = copy(here.path, there.path)
@@ -84,7 +84,7 @@ def mv(connection: Connection, source: str, target: str, if_absent: bool, json: 
     """
     here, there = connection.place(source), connection.place(target)
     _check_distinct(here, there)
-    origin, store = connection.open(here.store), connection.open(there.store)
+    origin, store = connection.open_both(here.store, there.store)
     if here.store == there.store and if_absent:
         result = store.rename_if_absent(here.path, there.path)
     else:

@@ -67,9 +67,10 @@ class ConditionalStore:
             without a table native where the store enforces the very operation; with one, native where it
             enforces the condition on every operation that could compete, else leases.
         settings: how leases are kept.
-        verdict: what a `probe` of this store found. What neither it nor the table tells is measured at
-            the first call that depends on it, for seconds rather than milliseconds. What is kept in the
-            table goes before it: all clients of a table have to go the same way.
+        verdict: what a `probe` of this store found, or of another prefix of its bucket. What neither it
+            nor the table tells is measured at the first call that depends on it, for seconds rather than
+            milliseconds. What is kept in the table goes before it: all clients of a table have to go the
+            same way.
         clock: own clock.
         backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
         words: makes a word that nobody else ever makes: nonces and lease owners.
@@ -166,7 +167,7 @@ class ConditionalStore:
         """Keep `verdict` in the table, in place of what was kept, for all who share the table.
 
         Do it while no writer on ``auto`` is at work: those that are go on as they began. Raises
-        `ConfigurationError` if there is no table.
+        `ConfigurationError` if there is no table, or if it is the verdict on another bucket.
         """
         if self._evidence.findings is None:
             raise ConfigurationError("there is no table to keep a verdict in")

@@ -16,7 +16,7 @@ from attrs import evolve
 
 from commitlog.commit.probe import Mapper, probe
 from commitlog.commit.verdict import Kind, Row, Verdict
-from commitlog.errors import CorruptRecord, OutcomeUnknown, Unavailable
+from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
 from commitlog.urls import bucket_of
@@ -41,6 +41,7 @@ class Findings:
 
     def __init__(self, table: Table, store: ObjectStore, *, check: Callable[[], None]) -> None:
         self._table = table
+        self._store = store
         self._check = check
         self._bucket = bucket_of(store.url)
         self._hash = FINDINGS + self._bucket
@@ -71,8 +72,10 @@ class Findings:
     def replace(self, verdict: Verdict) -> None:
         """Keep all of `verdict`, whatever was kept before.
 
-        Do it while no writer is at work: some would go on as they began.
+        Do it while no writer is at work: some would go on as they began. Raises `ConfigurationError` if
+        it is of another bucket.
         """
+        _check_bucket(verdict, self._store)
         for kind in Kind:
             if verdict.measured(kind):
                 self._put(kind, verdict.of(kind), None)
@@ -99,6 +102,7 @@ class Evidence:
     Args:
         store: the store.
         verdict: what was measured before, or None. It spares measuring; what is kept goes before it.
+            `ConfigurationError` is raised if it is of another bucket.
         findings: what all clients of a table go by, or None.
         executor: opens what races are run on, see `probe`; without it nothing is ever proven.
         words: makes words that nobody else ever makes.
@@ -116,6 +120,8 @@ class Evidence:
         words: Callable[[], str],
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
+        if verdict is not None:
+            _check_bucket(verdict, store)
         self._store = store
         self._lock = nullcontext() if lock is None else lock
         #: What all clients of the table go by, or None.
@@ -161,3 +167,15 @@ class Evidence:
     def _measure(self, kind: Kind) -> tuple[Row, ...]:
         with nullcontext() if self._executor is None else self._executor() as executor:
             return probe(self._store, kinds=[kind], executor=executor, words=self._words).rows
+
+
+def _check_bucket(verdict: Verdict, store: ObjectStore) -> None:
+    """Raise `ConfigurationError` if `verdict` tells of another bucket than that of `store`.
+
+    What a store enforces by itself is not up to any verdict.
+    """
+    if not store.capabilities.enforced and not verdict.is_of(store.url):
+        raise ConfigurationError(
+            f"the verdict is of {verdict.url}, but the store is {store.url}, which may ignore what the "
+            "other one honours. Probe it, too, or name bucket and endpoint as they were for the probe"
+        )

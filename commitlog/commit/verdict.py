@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from attrs import asdict, evolve, field, frozen
 
-from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
 from commitlog.stores.api import Condition, IfAbsent, Operation
+from commitlog.urls import bucket_of
 
 __all__ = ["FORMAT", "Kind", "Row", "Verdict"]
 
@@ -89,6 +90,20 @@ class Verdict:
 
     url: str
     rows: tuple[Row, ...] = field(converter=_tuple)
+
+    def is_of(self, url: str) -> bool:
+        """Tell whether the bucket at `url` was probed, whatever prefix of it, by the same endpoint.
+
+        >>> verdict = Verdict(url="s3://bucket/a?region=eu-west-1", rows=())
+        >>> verdict.is_of("s3://bucket"), verdict.is_of("s3://bucket?endpoint_url=http://host:9")
+        (True, False)
+        """
+        if self.url == url:
+            return True
+        try:
+            return bucket_of(self.url) == bucket_of(url)
+        except CommitError:
+            return False
 
     def measured(self, kind: Kind) -> bool:
         """Tell whether there is anything of that kind in the verdict."""
