@@ -23,7 +23,9 @@ class Backoff:
         base: longest first pause, in seconds.
         cap: longest pause ever, in seconds.
         tries: how often the operation is tried in all, the first included.
-        random: source of the jitter; pass a seeded one for a reproducible run.
+        random: source of the jitter; pass a seeded one for a reproducible run. The default asks the
+            system: it has no state that a fork could copy, or the children of a process would all
+            pause alike and meet again each time.
 
     Full jitter (a pause drawn evenly from zero to the exponential bound) is what spreads a herd
     best: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Thread-safe.
@@ -37,7 +39,7 @@ class Backoff:
     base: float = field(default=0.05, validator=validators.gt(0))
     cap: float = field(default=5.0, validator=validators.gt(0))
     tries: int = field(default=8, validator=validators.ge(1))
-    random: random.Random = field(factory=random.Random, eq=False, repr=False)
+    random: random.Random = field(factory=random.SystemRandom, eq=False, repr=False)
 
     def pause(self, attempt: int) -> float:
         """Return the pause in seconds after failed attempt number `attempt` (from 0)."""
