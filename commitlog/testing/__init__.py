@@ -1,7 +1,20 @@
 """The public test kit: contract checks and a clock that a test turns by hand."""
 
 from commitlog.testing.clock import ManualClock
+from commitlog.testing.history import Action, Call, History, Outcome
+from commitlog.testing.recorded import RecordedStore
+from commitlog.testing.recorder import Recorder
 from commitlog.testing.store_checks import check_object_store
 from commitlog.testing.table_checks import check_table
 
-__all__ = ["ManualClock", "check_object_store", "check_table"]
+__all__ = [
+    "Action",
+    "Call",
+    "History",
+    "ManualClock",
+    "Outcome",
+    "RecordedStore",
+    "Recorder",
+    "check_object_store",
+    "check_table",
+]

@@ -1,0 +1,224 @@
+"""`RecordedStore`: a `ConditionalStore` of one client whose calls are taken down as a history.
+
+Imports the ground floor, the ports, `ConditionalStore`, and the recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from attrs import frozen
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import (
+    AlreadyExists,
+    BucketNotFound,
+    CommitError,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    TableNotFound,
+)
+from commitlog.stores.api import ObjectData, ObjectInfo, PutResult, Staged
+from commitlog.testing.history import Action, Outcome
+from commitlog.testing.recorder import Recorder
+
+__all__ = ["WORD", "RecordedStore"]
+
+T = TypeVar("T")
+Info = TypeVar("Info", bound=ObjectInfo)
+
+#: Metadata key under which an object bears the word of its version.
+WORD = "version"
+
+#: What an error tells of the object that an action was on. All others say that nothing happened.
+_TOLD: Mapping[Action, Mapping[type[CommitError], Outcome]] = MappingProxyType(
+    {
+        Action.CREATE: {AlreadyExists: Outcome.CONTRADICTED},
+        Action.REPLACE: {PreconditionFailed: Outcome.CONTRADICTED},
+        # A rename without a source: what was to be removed is not the version expected.
+        Action.REMOVE: {PreconditionFailed: Outcome.CONTRADICTED, NotFound: Outcome.CONTRADICTED},
+        Action.READ: {NotFound: Outcome.DONE},
+    }
+)
+
+
+@frozen(kw_only=True)
+class _Part:
+    """One thing that a call does: an action on a key, with the words expected and written."""
+
+    action: Action
+    key: str
+    expected: str | None = None
+    version: str | None = None
+
+
+class RecordedStore:
+    """The conditional calls and reads of one client, each of them taken down. Thread-safe as the store is.
+
+    Args:
+        store: performs them. Several clients may share it, or each have their own.
+        recorder: takes them down; one for all clients of the process.
+        client: who makes them. A client that calls from several threads is several clients.
+
+    A version is named by a word, which no other write of its key may have. The object has the word as
+    its body and in its metadata, so that GET, HEAD and copies carry it along. Results and errors are
+    those of `ConditionalStore`. An error that is none of the library's, a simulated crash or
+    ``KeyboardInterrupt`` leaves the call with an unknown outcome in the history.
+
+    What other writers write without that metadata is known by its body to `get`, and to `head` and
+    `put_if_match` once its etag has been seen.
+
+    >>> from commitlog.stores.memory import MemoryStore
+    >>> recorder = Recorder()
+    >>> store = RecordedStore(ConditionalStore(MemoryStore()), recorder, client="A")
+    >>> etag = store.put_if_absent("k", "w1").etag
+    >>> _ = store.put_if_match("k", "w2", etag=etag)
+    >>> [(call.name, call.expected, call.version) for call in recorder.history()]
+    [('put_if_absent', None, 'w1'), ('put_if_match', 'w1', 'w2')]
+    """
+
+    def __init__(self, store: ConditionalStore, recorder: Recorder, *, client: str) -> None:
+        #: What performs the calls; what is asked of it directly is not taken down.
+        self.store = store
+        self.client = client
+        self._recorder = recorder
+
+    def put_if_absent(self, path: str, word: str) -> PutResult:
+        """See `ConditionalStore.put_if_absent`; an `Action.CREATE`."""
+        part = _Part(action=Action.CREATE, key=path, version=word)
+        return self._write(
+            "put_if_absent",
+            lambda: self.store.put_if_absent(path, word.encode(), metadata={WORD: word}),
+            part,
+        )
+
+    def put_if_match(self, path: str, word: str, *, etag: str, expected: str | None = None) -> PutResult:
+        """See `ConditionalStore.put_if_match`; an `Action.REPLACE`.
+
+        Args:
+            path: where.
+            word: names the new version.
+            etag: that of the version expected.
+            expected: its word; left out where a write, `head` or `get` of this process has shown it.
+        """
+        part = _Part(action=Action.REPLACE, key=path, expected=self._word(etag, expected), version=word)
+        return self._write(
+            "put_if_match",
+            lambda: self.store.put_if_match(path, word.encode(), etag=etag, metadata={WORD: word}),
+            part,
+        )
+
+    def copy_if_absent(self, source: str, target: str, *, word: str) -> PutResult:
+        """See `ConditionalStore.copy_if_absent`; an `Action.CREATE` of the target.
+
+        `word` is that of the source, which must never be another version as long as the copy may come to
+        pass, and which is copied to one target once.
+        """
+        part = _Part(action=Action.CREATE, key=target, version=word)
+        return self._write("copy_if_absent", lambda: self.store.copy_if_absent(source, target), part)
+
+    def rename_if_absent(self, source: str, target: str, *, word: str) -> PutResult:
+        """See `ConditionalStore.rename_if_absent`; an `Action.CREATE` and an `Action.REMOVE`.
+
+        A rename is not atomic: creation of the target and removal of the source may each take effect at
+        any time of the call, and if the outcome is unknown, it is that of both. `word` is as for
+        `copy_if_absent`.
+        """
+        return self._write(
+            "rename_if_absent",
+            lambda: self.store.rename_if_absent(source, target),
+            _Part(action=Action.CREATE, key=target, version=word),
+            _Part(action=Action.REMOVE, key=source, expected=word),
+        )
+
+    def stage(self, path: str, word: str) -> Staged:
+        """Upload an object that nobody sees until `publish_if_absent`. It is not taken down."""
+        return self.store.store.stage(path, word.encode(), metadata={WORD: word})
+
+    def publish_if_absent(self, staged: Staged, *, word: str) -> PutResult:
+        """See `ConditionalStore.publish_if_absent`; an `Action.CREATE`. Publish an upload once."""
+        part = _Part(action=Action.CREATE, key=staged.path, version=word)
+        return self._write("publish_if_absent", lambda: self.store.publish_if_absent(staged), part)
+
+    def delete_if_match(self, path: str, *, etag: str, expected: str | None = None) -> None:
+        """See `ConditionalStore.delete_if_match`; an `Action.REMOVE`. Arguments as of `put_if_match`."""
+        part = _Part(action=Action.REMOVE, key=path, expected=self._word(etag, expected))
+        self._run("delete_if_match", lambda: self.store.delete_if_match(path, etag=etag), part)
+
+    def head(self, path: str) -> ObjectInfo:
+        """See `ConditionalStore.head`; an `Action.READ`."""
+        return self._read("head", path, lambda: self.store.head(path))
+
+    def get(self, path: str) -> ObjectData:
+        """See `ConditionalStore.get`, of the whole object; an `Action.READ`."""
+        return self._read("get", path, lambda: self.store.get(path))
+
+    def _word(self, etag: str, expected: str | None) -> str:
+        word = self._recorder.word(etag) if expected is None else expected
+        if word is None:
+            raise ValueError(f"which version has etag {etag} was not seen here: say what is expected")
+        return word
+
+    def _write(self, name: str, perform: Callable[[], PutResult], *parts: _Part) -> PutResult:
+        result = self._run(name, perform, *parts)
+        assert parts[0].version is not None
+        self._recorder.learn(result.etag, parts[0].version)
+        return result
+
+    def _read(self, name: str, path: str, perform: Callable[[], Info]) -> Info:
+        part = _Part(action=Action.READ, key=path)
+        return self._run(name, perform, part, seen=self._seen)
+
+    def _seen(self, info: ObjectInfo) -> str | None:
+        """Return the word of what a read found, if there is one."""
+        word = info.metadata.get(WORD)
+        if word is None and isinstance(info, ObjectData):
+            word = info.data.decode("ascii", "backslashreplace")
+        if word is None:
+            return self._recorder.word(info.etag)
+        self._recorder.learn(info.etag, word)
+        return word
+
+    def _run(
+        self,
+        name: str,
+        perform: Callable[[], T],
+        *parts: _Part,
+        seen: Callable[[T], str | None] | None = None,
+    ) -> T:
+        """Perform a call that does one or more things, and take each of them down."""
+        numbers = [
+            self._recorder.begin(
+                self.client,
+                part.action,
+                part.key,
+                expected=part.expected,
+                version=part.version,
+                name=name,
+            )
+            for part in parts
+        ]
+        try:
+            result = perform()
+        except OutcomeUnknown:
+            raise
+        except CommitError as error:
+            for number, part in zip(numbers, parts, strict=True):
+                self._recorder.end(number, _told(part.action, error))
+            raise
+        word = None if seen is None else seen(result)
+        outcome = Outcome.NOTHING if seen is not None and word is None else Outcome.DONE
+        for number in numbers:
+            self._recorder.end(number, outcome, version=word)
+        return result
+
+
+def _told(action: Action, error: CommitError) -> Outcome:
+    """Return what `error` says of the object that the action was on."""
+    if isinstance(error, (BucketNotFound, TableNotFound)):
+        return Outcome.NOTHING
+    told = (outcome for kind, outcome in _TOLD[action].items() if isinstance(error, kind))
+    return next(told, Outcome.NOTHING)
