@@ -18,6 +18,25 @@ settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say how long campaigns (``-m campaign``) go on, and where they begin."""
+    group = parser.getgroup("campaign")
+    group.addoption("--campaign-seconds", type=float, default=60.0, help="seconds for each campaign")
+    group.addoption("--campaign-seed", type=int, default=0, help="seed of the first run")
+
+
+@pytest.fixture
+def campaign_seconds(request: pytest.FixtureRequest) -> float:
+    """How long a campaign goes on, in seconds."""
+    return float(request.config.getoption("--campaign-seconds"))
+
+
+@pytest.fixture
+def campaign_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a campaign's first run; the next ones follow it."""
+    return int(request.config.getoption("--campaign-seed"))
+
+
 def pytest_configure() -> None:
     """Cut the run off from the settings of the machine, before anything reads them."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -54,6 +54,7 @@ KEPT_TO = {
     "pyspark": {"spark", "demo", "testing"},
     "pyarrow": {"spark", "demo", "testing"},
     "click": {"cli", "demo"},
+    "greenlet": {"testing"},
 }
 
 

@@ -1,0 +1,39 @@
+"""A simulator that breaks commit protocols: the ports, time and every misfortune, under one scheduler.
+
+See docs/verification.md for what is modelled and what is not. Needs the extra ``simulator``.
+"""
+
+from commitlog.testing.sim.choices import Choices, Drawn, Pick, Recording, Replayed, Seeded
+from commitlog.testing.sim.clock import EPOCH, SimulatedClock
+from commitlog.testing.sim.explore import Exploration, Violation, World, explore
+from commitlog.testing.sim.faults import Fault, Faults, Forced
+from commitlog.testing.sim.simulation import Crashed, Node, Simulation, Stuck
+from commitlog.testing.sim.store import SimulatedStore, store_state
+from commitlog.testing.sim.table import SimulatedTable, something_expired, table_state
+
+__all__ = [
+    "EPOCH",
+    "Choices",
+    "Crashed",
+    "Drawn",
+    "Exploration",
+    "Fault",
+    "Faults",
+    "Forced",
+    "Node",
+    "Pick",
+    "Recording",
+    "Replayed",
+    "Seeded",
+    "SimulatedClock",
+    "SimulatedStore",
+    "SimulatedTable",
+    "Simulation",
+    "Stuck",
+    "Violation",
+    "World",
+    "explore",
+    "something_expired",
+    "store_state",
+    "table_state",
+]

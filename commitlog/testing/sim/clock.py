@@ -1,0 +1,50 @@
+"""Clocks of the simulator, each with a rate and an offset of its own. Imports nothing of the project."""
+
+from __future__ import annotations
+
+from attrs import define
+
+__all__ = ["EPOCH", "SimulatedClock", "TrueTime"]
+
+#: What a clock without an offset calls the beginning, in epoch seconds.
+EPOCH = 1_800_000_000.0
+
+
+@define
+class TrueTime:
+    """The time of the world, which nobody in it can read. `now` is in seconds from the beginning."""
+
+    now: float = 0.0
+
+
+class SimulatedClock:
+    """A clock on `TrueTime`, for a server: it cannot be slept on.
+
+    Args:
+        time: the time of the world.
+        rate: how many of its seconds pass in a true one.
+        offset: by how many seconds it is ahead of the others at the beginning.
+
+    >>> clock = SimulatedClock(TrueTime(10.0), rate=3.0)
+    >>> clock.monotonic()
+    30.0
+    """
+
+    def __init__(self, time: TrueTime, *, rate: float = 1.0, offset: float = 0.0) -> None:
+        if rate <= 0:
+            raise ValueError(f"a clock's rate is more than 0, not {rate}")
+        self.time = time
+        self.rate = rate
+        self.offset = offset
+
+    def monotonic(self) -> float:
+        """Seconds since the beginning, as this clock counts."""
+        return round(self.time.now * self.rate, 9)
+
+    def epoch(self) -> float:
+        """Epoch seconds, as this clock counts."""
+        return EPOCH + self.offset + self.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Refuse: a server never sleeps."""
+        raise NotImplementedError("only the clock of a node can be slept on")

@@ -1,0 +1,46 @@
+"""What the trace says of an answer: everything that the code which got it can tell from it.
+
+Imports the records of the ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from commitlog.stores.api import ObjectData, ObjectInfo, Observation, Page, PutResult, Staged
+from commitlog.tables.api import ConditionFailed
+
+__all__ = ["describe"]
+
+
+def describe(answer: object) -> str:
+    """Return one line that differs for answers that differ.
+
+    >>> describe(None), describe({"path": "a", "generation": 0})
+    ('done', "{'generation': 0, 'path': 'a'}")
+    """
+    if answer is None:
+        return "done"
+    if isinstance(answer, Observation):
+        seen = "nothing" if answer.info is None else describe(answer.info)
+        return f"{seen} at {answer.store_time}"
+    if isinstance(answer, ObjectData):
+        return f"{answer.path} {answer.etag} {answer.data!r}"
+    if isinstance(answer, ObjectInfo):
+        metadata = "".join(f" {key}={value}" for key, value in sorted(answer.metadata.items()))
+        return f"{answer.path} {answer.etag}{metadata}"
+    if isinstance(answer, PutResult):
+        return f"done, {answer.etag}"
+    if isinstance(answer, Staged):
+        return f"staged as {answer.upload_id}"
+    if isinstance(answer, Page):
+        return (
+            f"{[describe(info) for info in answer.objects]} {list(answer.prefixes)} {answer.next_token}"
+        )
+    if isinstance(answer, ConditionFailed):
+        return f"ConditionFailed, there is {describe(answer.item) if answer.item_known else '?'}"
+    if isinstance(answer, BaseException):
+        return f"{type(answer).__name__}: {answer}"
+    if isinstance(answer, Mapping):
+        return repr(dict(sorted(answer.items())))
+    return repr(answer)

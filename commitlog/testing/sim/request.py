@@ -1,0 +1,162 @@
+"""One request from a node to a server: on its way, performed (once, twice, never), answered or not.
+
+Imports the errors, the `Pending` of the ports, and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
+from commitlog.testing.sim.describe import describe
+from commitlog.testing.sim.faults import Fault
+from commitlog.testing.sim.simulation import Node
+
+__all__ = ["Request", "begin", "call"]
+
+T = TypeVar("T")
+
+_NODE_FAULTS = (Fault.PAUSED, Fault.CRASHED)
+_READ_FAULTS = (Fault.LOST_REQUEST, Fault.DELAYED, Fault.THROTTLED)
+_WRITE_FAULTS = (
+    *_READ_FAULTS,
+    Fault.LOST_RESPONSE,
+    Fault.DUPLICATED,
+    Fault.REPEATED,
+    Fault.FAILED_AFTER,
+)
+_NONE: Mapping[Fault, Callable[[], Any]] = MappingProxyType({})
+
+
+def begin(
+    node: Node,
+    what: str,
+    perform: Callable[[], T],
+    *,
+    mutates: bool,
+    more: Iterable[Fault] = (),
+    instead: Mapping[Fault, Callable[[], T]] = _NONE,
+) -> Callable[[], T]:
+    """Send a request, and return what waits for its answer.
+
+    Args:
+        node: who sends it.
+        what: verb and path, for the trace and for ordered faults.
+        perform: does it on the server.
+        mutates: whether it changes anything. A read can be lost and late, but nobody needs to know how;
+            its sender gets `Unavailable`. A mutation's sender gets `OutcomeUnknown`.
+        more: further faults that it can meet.
+        instead: what is performed in place of `perform` when the request meets one of these faults.
+    """
+    faults = _WRITE_FAULTS if mutates else _READ_FAULTS
+    fault, seconds = node.point(what, (*_NODE_FAULTS, *faults, *more, *instead))
+    request = Request(node, what, instead.get(fault, perform) if fault else perform, mutates=mutates)
+    request.send(fault, seconds)
+    return request.wait
+
+
+def call(node: Node, what: str, perform: Callable[[], T], **options: Any) -> T:
+    """Send a request, and wait for its answer; arguments as for `begin`."""
+    pending: Callable[[], T] = begin(node, what, perform, **options)
+    return pending()
+
+
+class Request(Generic[T]):
+    """See `begin`."""
+
+    def __init__(self, node: Node, what: str, perform: Callable[[], T], *, mutates: bool) -> None:
+        self._node = node
+        self._simulation = node.simulation
+        self._name = node.next_request()
+        self._what = what
+        self._perform = perform
+        self._mutates = mutates
+        self._answer: Callable[[], T] | None = None
+
+    def send(self, fault: Fault | None, seconds: float) -> None:
+        """Put the request on its way, and let `fault` happen to it."""
+        simulation = self._simulation
+        there, back = simulation.latency(), simulation.latency()
+        if fault is Fault.DELAYED:
+            there += seconds
+        patience = simulation.patience / self._node.clock.rate
+        answered = there + back <= patience and fault not in (Fault.LOST_REQUEST, Fault.LOST_RESPONSE)
+        length = f" by {seconds:g} s" if seconds else ""
+        self._node.note(f"{self._name}: {self._what}" + (f" [{fault.value}{length}]" if fault else ""))
+        if fault is not Fault.LOST_REQUEST:
+            self._later(there, "arrives", lambda: self._arrive(fault, back if answered else None))
+        if fault is Fault.DUPLICATED:
+            self._later(there + seconds, "arrives again", self._arrive_again)
+        if not answered:
+            self._later(patience, "gives up", lambda: self._settle(self._no_answer))
+
+    def wait(self) -> T:
+        """Wait for the answer, and return or raise it."""
+        while self._answer is None:
+            self._node.wait_for(self)
+        return self._answer()
+
+    # inside
+
+    def _later(self, seconds: float, what: str, action: Callable[[], None]) -> None:
+        self._simulation.after(seconds, f"{self._name} {what}", action)
+
+    def _arrive(self, fault: Fault | None, back: float | None) -> None:
+        answer: Callable[[], T]
+        if fault is Fault.CONFLICT:
+            answer = _raising(Conflict("another request was under way; nothing happened"))
+        elif fault is Fault.THROTTLED:
+            answer = _raising(Unavailable("the service sheds load; nothing happened"))
+        else:
+            answer = self._effect(self._name)
+            if fault is Fault.REPEATED:
+                answer = self._effect(f"{self._name}'")
+            if fault is Fault.FAILED_AFTER:
+                answer = _raising(OutcomeUnknown("the service failed"))
+        if back is None:
+            return
+        if back == 0:
+            self._settle(answer)  # nothing else can come in between
+        else:
+            self._later(back, "is answered", lambda: self._settle(answer))
+
+    def _arrive_again(self) -> None:
+        self._effect(f"{self._name}'")
+
+    def _effect(self, name: str) -> Callable[[], T]:
+        """Perform the request, and return what answers it."""
+        try:
+            value = self._simulation.perform(name, self._perform)
+        except CommitError as error:
+            self._simulation.note(f"  {name} {self._what}: {describe(error)}")
+            return _raising(error)
+        if self._mutates:
+            self._simulation.note(f"  {name} {self._what}: {describe(value)}")
+        return lambda: value
+
+    def _no_answer(self) -> T:
+        if self._mutates:
+            raise OutcomeUnknown(f"no answer to {self._what}")
+        raise Unavailable(f"no answer to {self._what}")
+
+    def _settle(self, answer: Callable[[], T]) -> None:
+        if self._answer is None:
+            self._answer = answer
+            self._node.note(f"{self._name} -> {_outcome(answer)}")
+            self._node.go_on(self)
+
+
+def _raising(error: CommitError) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+def _outcome(answer: Callable[[], object]) -> str:
+    try:
+        return describe(answer())
+    except CommitError as error:
+        return describe(error)

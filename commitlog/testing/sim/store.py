@@ -1,0 +1,260 @@
+"""A node's client of a store in the simulated world.
+
+Imports the port, and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from attrs import evolve
+
+from commitlog.errors import CommitError, Unavailable
+from commitlog.stores.api import (
+    Body,
+    Condition,
+    Fence,
+    IfMatch,
+    ObjectData,
+    ObjectStore,
+    Observation,
+    Page,
+    Pending,
+    PutResult,
+    Staged,
+    StagedInfo,
+    StageWriter,
+    chunks,
+)
+from commitlog.testing.sim.faults import Fault
+from commitlog.testing.sim.request import begin, call
+from commitlog.testing.sim.simulation import Node
+
+__all__ = ["SimulatedStore", "store_state"]
+
+T = TypeVar("T")
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class SimulatedStore(ObjectStore):
+    """An `ObjectStore` whose every request travels through a `Simulation`.
+
+    Args:
+        node: whose client it is.
+        server: the store itself, such as a `commitlog.stores.memory.MemoryStore` on a clock of
+            `Simulation.server_clock`. It is called when a request arrives, one at a time. What it
+            answers is taken for the truth, so it must fail by itself only as the port has it.
+        conditions: whether it enforces conditions. If not, this client sends none, as that of a store
+            which a probe found wanting.
+        fences: whether it enforces expiries. If not, requests carry them, the server ignores them, and
+            only a verdict that is given tells so (else a `ConditionalStore` probes, in the simulation).
+    """
+
+    def __init__(
+        self, node: Node, server: ObjectStore, *, conditions: bool = True, fences: bool = True
+    ) -> None:
+        self._node = node
+        self._server = server
+        self._fences = fences
+        self.url = server.url
+        self.capabilities = evolve(
+            server.capabilities,
+            conditions=server.capabilities.conditions if conditions else {},
+            enforced=fences,
+            fences=server.capabilities.fences,
+        )
+
+    def key(self, path: str) -> str:
+        """Return the full key of `path` in its bucket."""
+        return self._server.key(path)
+
+    # reads
+
+    def begin_head(self, path: str) -> Pending[Observation]:
+        """See `ObjectStore.begin_head`."""
+        return begin(self._node, f"head {path}", lambda: self._server.begin_head(path)(), mutates=False)
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        return self._read(f"get {path}", lambda: self._server.get(path, start=start, end=end))
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """See `ObjectStore.list_page`."""
+        return self._read(
+            f"list {prefix}",
+            lambda: self._server.list_page(
+                prefix, start_after=start_after, delimiter=delimiter, limit=limit, token=token
+            ),
+        )
+
+    # mutations
+
+    def put(
+        self,
+        path: str,
+        body: Body,
+        *,
+        condition: Condition | None = None,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.put`."""
+        data = b"".join(chunks(body))  # a request that is performed twice has the same body twice
+        return self._write(
+            f"put {path}",
+            lambda kept: self._server.put(
+                path, data, condition=condition, metadata=metadata, content_type=content_type, fence=kept
+            ),
+            condition,
+            fence,
+        )
+
+    def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        condition: Condition | None = None,
+        fence: Fence | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.copy`."""
+        return self._write(
+            f"copy {source} {target}",
+            lambda kept: self._server.copy(source, target, condition=condition, fence=kept),
+            condition,
+            fence,
+        )
+
+    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
+        """See `ObjectStore.delete`."""
+        self._write(
+            f"delete {path}",
+            lambda kept: self._server.delete(path, condition=condition, fence=kept),
+            condition,
+            fence,
+        )
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        """See `ObjectStore.delete_many`. A partial deletion leaves every second path."""
+        paths = list(paths)
+
+        def some() -> Mapping[str, CommitError]:
+            kept = paths[1::2]
+            refused: dict[str, CommitError] = {path: Unavailable("InternalError") for path in kept}
+            return {**self._server.delete_many(paths[::2]), **refused}
+
+        return call(
+            self._node,
+            f"delete_many {len(paths)}",
+            lambda: self._server.delete_many(paths),
+            mutates=True,
+            instead={Fault.PARTIAL: some},
+        )
+
+    # uploads
+
+    def begin_stage(
+        self,
+        path: str,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> StageWriter:
+        """See `ObjectStore.begin_stage`."""
+        inner = self._upload(
+            f"begin_stage {path}",
+            lambda: self._server.begin_stage(path, metadata=metadata, content_type=content_type),
+        )
+        return _Writer(self, path, inner)
+
+    def publish(
+        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+    ) -> PutResult:
+        """See `ObjectStore.publish`."""
+        return self._write(
+            f"publish {staged.path}",
+            lambda kept: self._server.publish(staged, condition=condition, fence=kept),
+            condition,
+            fence,
+        )
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        """See `ObjectStore.abort`."""
+        self._write(f"abort {staged.path}", lambda _: self._server.abort(staged), None, None)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        """See `ObjectStore.list_staged`."""
+        found = self._read(f"list_staged {prefix}", lambda: tuple(self._server.list_staged(prefix)))
+        return iter(found)
+
+    # inside
+
+    def _read(self, what: str, perform: Callable[[], T]) -> T:
+        return call(self._node, what, perform, mutates=False)
+
+    def _upload(self, what: str, perform: Callable[[], T]) -> T:
+        # What nobody sees yet is sent again inside the port until it is known: no answer is lost.
+        return call(self._node, what, perform, mutates=False)
+
+    def _write(
+        self,
+        what: str,
+        perform: Callable[[Fence | None], T],
+        condition: Condition | None,
+        fence: Fence | None,
+    ) -> T:
+        kept = fence if self._fences else None
+        return call(
+            self._node,
+            what,
+            lambda: perform(kept),
+            mutates=True,
+            more=() if condition is None else (Fault.CONFLICT,),
+        )
+
+
+class _Writer(StageWriter):
+    def __init__(self, store: SimulatedStore, path: str, inner: StageWriter) -> None:
+        self._store = store
+        self._path = path
+        self._inner = inner
+        self._over = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        return self._inner.write(data)
+
+    def finish(self) -> Staged:
+        staged = self._store._upload(f"finish {self._path}", self._inner.finish)
+        self._over = True
+        return staged
+
+    def abort(self) -> None:
+        if not self._over:
+            self._over = True
+            self._store._upload(f"abort {self._path}", self._inner.abort)
+
+
+def store_state(server: ObjectStore) -> Callable[[], Hashable]:
+    """Return what tells all that `server` holds, for `Simulation.add_state`. Meant for small stores."""
+
+    def state() -> Hashable:
+        objects: list[Any] = []
+        for listed in server.list():
+            found = server.get(listed.path)
+            objects.append((found.path, found.etag, found.data, tuple(sorted(found.metadata.items()))))
+        staged = tuple((upload.path, upload.upload_id) for upload in server.list_staged())
+        return tuple(objects), staged
+
+    return state

@@ -1,0 +1,145 @@
+"""A node's client of a table in the simulated world.
+
+Imports the port, and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from commitlog.tables.api import (
+    ConditionFailed,
+    Item,
+    ItemPage,
+    Key,
+    Pending,
+    Table,
+    TableCondition,
+    TableInfo,
+    Write,
+)
+from commitlog.testing.sim.clock import SimulatedClock
+from commitlog.testing.sim.faults import Fault
+from commitlog.testing.sim.request import begin, call
+from commitlog.testing.sim.simulation import Node
+
+__all__ = ["SimulatedTable", "something_expired", "table_state"]
+
+T = TypeVar("T")
+
+
+class SimulatedTable(Table):
+    """A `Table` whose every request travels through a `Simulation`.
+
+    Args:
+        node: whose client it is.
+        server: the table itself, such as a `commitlog.tables.memory.MemoryTable` on a clock of
+            `Simulation.server_clock`; it is called when a request arrives, one at a time.
+        tells: whether a failed condition brings along what was found instead.
+
+    Throttling and conflicts are retried by real tables inside; here they come out at once, as they do
+    when those retries have failed.
+    """
+
+    def __init__(self, node: Node, server: Table, *, tells: bool = True) -> None:
+        self._node = node
+        self._server = server
+        self._tells = tells
+        self.url = server.url
+        self.schema = server.schema
+
+    def create(self) -> bool:
+        """See `Table.create`."""
+        return self._read("table.create", self._server.create)
+
+    def check(self) -> None:
+        """See `Table.check`."""
+        self._read("table.check", self._server.check)
+
+    def describe(self) -> TableInfo:
+        """See `Table.describe`."""
+        return self._read("table.describe", self._server.describe)
+
+    def get(self, key: Key) -> Item | None:
+        """See `Table.get`."""
+        return self._read(f"table.get {_name(key)}", lambda: self._server.get(key))
+
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+        """See `Table.begin_put`."""
+        kept = dict(item)
+        return begin(
+            self._node,
+            f"table.put {_name(self.schema.key_of(item))}",
+            self._told(lambda: self._server.put(kept, condition=condition)),
+            mutates=True,
+            more=(Fault.CONFLICT,),
+        )
+
+    def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
+        """See `Table.delete`."""
+        self._write(
+            f"table.delete {_name(key)}",
+            self._told(lambda: self._server.delete(key, condition=condition)),
+        )
+
+    def query_page(
+        self, hash_key: str, *, start_after: str = "", limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """See `Table.query_page`."""
+        return self._read(
+            f"table.query {hash_key}",
+            lambda: self._server.query_page(hash_key, start_after=start_after, limit=limit, token=token),
+        )
+
+    def scan_page(
+        self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """See `Table.scan_page`."""
+        return self._read(
+            "table.scan",
+            lambda: self._server.scan_page(segment=segment, segments=segments, limit=limit, token=token),
+        )
+
+    def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
+        """See `Table.transact`."""
+        self._write("table.transact", lambda: self._server.transact(writes, token=token))
+
+    # inside
+
+    def _read(self, what: str, perform: Callable[[], T]) -> T:
+        return call(self._node, what, perform, mutates=False)
+
+    def _write(self, what: str, perform: Callable[[], None]) -> None:
+        call(self._node, what, perform, mutates=True, more=(Fault.CONFLICT,))
+
+    def _told(self, perform: Callable[[], None]) -> Callable[[], None]:
+        def silent() -> None:
+            try:
+                perform()
+            except ConditionFailed as error:
+                raise ConditionFailed(str(error)) from None
+
+        return perform if self._tells else silent
+
+
+def _name(key: Key) -> str:
+    return key.hash if key.range is None else f"{key.hash} {key.range}"
+
+
+def table_state(server: Table) -> Callable[[], Hashable]:
+    """Return what tells all that `server` holds, for `Simulation.add_state`. Meant for small tables."""
+    return lambda: tuple(sorted(tuple(sorted(item.items())) for item in server.scan()))
+
+
+def something_expired(server: Table, clock: SimulatedClock) -> Callable[[], bool]:
+    """Return what tells whether TTL could drop an item of `server`, for `Simulation.add_sweeper`."""
+    name = server.schema.ttl_attribute
+
+    def due() -> bool:
+        now = clock.epoch()
+        return any(
+            type(expiry := item.get(name or "")) is int and expiry < now for item in server.scan()
+        )
+
+    return due
