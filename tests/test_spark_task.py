@@ -119,6 +119,38 @@ def test_an_attempt_that_fails_in_the_end_drops_what_it_finished(
     assert staged(output) == []
 
 
+def test_the_error_of_a_task_outlives_a_failing_clean_up(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload that cannot be dropped hides neither the error nor the other uploads."""
+    begin_stage = output.begin_stage
+
+    def first_stays(job: Job, name: str) -> StageWriter:
+        upload = begin_stage(job, name)
+        if name.startswith("k=a/"):
+
+            def abort() -> None:
+                raise Unavailable("no answer")
+
+            monkeypatch.setattr(upload, "abort", abort)
+        return upload
+
+    monkeypatch.setattr(output, "begin_stage", first_stays)
+
+    def write(error: Exception | None) -> None:
+        with attempt(output, output.begin(), partitionby="k") as files:
+            files.write(rows("a", "b"))
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        write(ZeroDivisionError())
+    assert ["no answer" in note for note in caught.value.__notes__] == [True]
+    assert [path.partition("/")[0] for path in staged(output)] == ["k=a"]
+    with pytest.raises(Unavailable):
+        write(None)
+
+
 def test_many_partitions_gather_no_more_than_one_would(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

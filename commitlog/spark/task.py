@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
 
 import pyarrow as pa
 from attrs import frozen
@@ -25,6 +27,9 @@ class _OpenFile:
 
 class TaskFiles:
     """A context manager that drops every upload unless `finish` returned. Not thread-safe.
+
+    If an upload cannot be dropped, the others are all the same, and the error of the block stays what
+    it is; a note of it tells.
 
     Args:
         output: where to stage.
@@ -79,12 +84,29 @@ class TaskFiles:
     def __enter__(self) -> TaskFiles:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        steps: list[Callable[[], None]] = []
         for file in self._open.values():
-            file.parquet.abandon()
-            file.upload.abort()
+            steps += file.parquet.abandon, file.upload.abort
         for staged in self._staged:
-            self._output.store.store.abort(staged)
+            steps.append(partial(self._output.store.store.abort, staged))
+        failures = []
+        for step in steps:
+            try:
+                step()
+            except Exception as failure:
+                failures.append(failure)
+        if not failures:
+            return
+        # What stays behind is invisible, and `recover` finds it; what failed first is what matters.
+        if error is None:
+            raise failures[0]
+        error.add_note(f"Besides, not all uploads of the task could be dropped: {failures[0]}")
 
     def _file(self, values: tuple[object, ...]) -> _OpenFile:
         file = self._open.get(values)
