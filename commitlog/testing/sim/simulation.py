@@ -293,11 +293,12 @@ class Node:
         """
 
         def live() -> None:
+            crashes = self.crashes
             try:
                 program()
                 self.note("ends")
             except Crashed:
-                if restart is not None and self.crashes:
+                if restart is not None and self.crashes > crashes:
                     self.start(
                         restart, after=restart_after, restart=restart, restart_after=restart_after
                     )
