@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from commitlog.errors import ConfigurationError, NotFound, RequestExpired
+from commitlog.errors import ConfigurationError, NotFound, RequestExpired, Unavailable
 from commitlog.stores.api import Fence
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock, check_object_store
@@ -32,6 +32,24 @@ def test_stores_of_one_name_share_their_objects() -> None:
     part.publish(staged)
     assert [info.path for info in whole.list()] == ["a/b/c", "a/b/d"]
     assert [info.path for info in part.list()] == ["c", "d"]
+
+
+def test_an_abort_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that ended an upload is what the caller hears of, whichever store it is on."""
+
+    def abort() -> None:
+        raise Unavailable("no answer")
+
+    def use(error: Exception | None) -> None:
+        with MemoryStore().begin_stage("a") as writer:
+            monkeypatch.setattr(writer, "abort", abort)
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError):
+        use(ZeroDivisionError())
+    with pytest.raises(Unavailable):
+        use(None)
 
 
 def test_a_prefix_does_not_show_its_neighbours() -> None:

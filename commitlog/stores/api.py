@@ -264,7 +264,8 @@ class StagedInfo:
 class StageWriter(abc.ABC):
     """A binary sink for one upload. Not thread-safe.
 
-    As a context manager it aborts unless `finish` was called; it never swallows an exception.
+    As a context manager it aborts unless `finish` was called; it never swallows an exception, nor hides
+    one behind that of an abort that fails.
     """
 
     @abc.abstractmethod
@@ -283,7 +284,11 @@ class StageWriter(abc.ABC):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.abort()
+        try:
+            self.abort()
+        except CommitError:
+            if exc_info[0] is None:
+                raise
 
 
 # -- the port ----------------------------------------------------------------------------------------

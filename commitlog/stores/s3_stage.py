@@ -6,9 +6,8 @@ Imports the port, errors and the bucket.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 
-from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
+from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
 from commitlog.stores.s3_bucket import Bucket, Request
 
@@ -89,13 +88,6 @@ class S3StageWriter(StageWriter):
             # A part that arrives after the abort would be kept, and be paid for.
             self._release()
             abort_upload(self._bucket, self._key, self._upload_id)
-
-    def __exit__(self, *exc_info: object) -> None:
-        if exc_info[0] is None:
-            self.abort()
-        else:
-            with suppress(CommitError):  # what went wrong first is what the caller should hear of
-                self.abort()
 
     def _check_open(self) -> None:
         if not self._open:
