@@ -20,9 +20,10 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.stores.api import NONCE, Body, ObjectStore, Staged, same_etag
+from commitlog.testing.checks import assert_raises
 from commitlog.testing.store_condition_checks import CONDITION_CHECKS
 from commitlog.testing.store_list_checks import LIST_CHECKS
-from commitlog.testing.store_run import Conditions, Run, assert_raises
+from commitlog.testing.store_run import Conditions, Run
 from commitlog.testing.store_stage_checks import STAGE_CHECKS
 
 __all__ = ["check_object_store"]

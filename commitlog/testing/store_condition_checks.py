@@ -14,7 +14,8 @@ from commitlog.errors import (
     RequestExpired,
 )
 from commitlog.stores.api import Condition, Fence, IfAbsent, IfMatch, Operation, PutResult, same_etag
-from commitlog.testing.store_run import Run, assert_raises, race
+from commitlog.testing.checks import assert_raises
+from commitlog.testing.store_run import Run, race
 
 __all__ = ["CONDITION_CHECKS"]
 

@@ -1,15 +1,15 @@
 """What the checks of the `ObjectStore` contract share: one run of them, and its assertions.
 
-Imports the port.
+Imports the port and what all checks are made of.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeAlias, TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from attrs import field, frozen
 
@@ -24,11 +24,11 @@ from commitlog.stores.api import (
     PutResult,
     same_etag,
 )
+from commitlog.testing import checks
 
-__all__ = ["Conditions", "Run", "assert_raises", "race"]
+__all__ = ["Conditions", "Run", "race"]
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 #: For each operation, kinds of condition: as in `Capabilities.conditions`.
 Conditions: TypeAlias = Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
@@ -111,41 +111,13 @@ class Run:
             assert one.last_modified > 0, f"{path!r} was last modified at {one.last_modified}"
 
 
-def assert_raises(
-    kind: type[CommitError],
-    because: str,
-    call: Callable[P, object],
-    *args: P.args,
-    **keywords: P.kwargs,
-) -> None:
-    """Assert that the call raises `kind`."""
-    try:
-        result = call(*args, **keywords)
-    except kind:
-        return
-    except CommitError as error:
-        raise AssertionError(f"{because}: {kind.__name__} was due, not {error!r}") from error
-    raise AssertionError(f"{because}: {kind.__name__} was due, not {result!r}")
-
-
 def race(calls: Sequence[Callable[[], T]]) -> list[T | CommitError]:
-    """Start all calls at once, each in a thread; return what each one gave or which error it raised.
+    """As `commitlog.testing.checks.race`; a call that did nothing is made again."""
+    return checks.race([partial(_insist, call) for call in calls])
 
-    A call that ends in `Conflict` or `Unavailable`, which did nothing, is made again.
-    """
-    barrier = threading.Barrier(len(calls), timeout=60.0)
 
-    def racer(call: Callable[[], T]) -> T | CommitError:
-        barrier.wait()
-        last: CommitError = Unavailable("never tried")
-        for _ in range(_TRIES):
-            try:
-                return call()
-            except (Conflict, Unavailable) as error:
-                last = error
-            except CommitError as error:
-                return error
-        return last
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(racer, calls))
+def _insist(call: Callable[[], T]) -> T:
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(Conflict, Unavailable):
+            return call()
+    return call()

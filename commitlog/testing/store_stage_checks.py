@@ -10,7 +10,8 @@ from functools import partial
 
 from commitlog.errors import AlreadyExists, CommitError, NotFound, OutcomeUnknown, PreconditionFailed
 from commitlog.stores.api import NONCE, IfAbsent, IfMatch, Operation, PutResult, Staged, same_etag
-from commitlog.testing.store_run import Run, assert_raises, race
+from commitlog.testing.checks import assert_raises
+from commitlog.testing.store_run import Run, race
 
 __all__ = ["STAGE_CHECKS"]
 

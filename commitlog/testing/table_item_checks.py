@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec
 
 from commitlog.tables.api import (
     TABLE_FORMAT,
@@ -31,9 +31,12 @@ from commitlog.tables.rules import (
     MAX_TOKEN_CHARS,
     MAX_TRANSACTION_WRITES,
 )
-from commitlog.testing.table_run import Run, assert_raises, assert_reason, assert_stored, cases
+from commitlog.testing.checks import assert_raises
+from commitlog.testing.table_run import Run, assert_reason, assert_stored, cases
 
 __all__ = ["ITEM_CHECKS"]
+
+P = ParamSpec("P")
 
 # -- one item ---------------------------------------------------------------------------------------
 
@@ -136,8 +139,8 @@ def _check_limits(run: Run) -> None:
     table.delete(key)
     wrong_types: list[Any] = [None, 1.5, ["x"], {"a": 1}, bytearray(b"x")]
     for wrong in wrong_types:
-        assert_raises(TypeError, table.put, {**run.item(key), "a": wrong})
-        assert_raises(TypeError, table.put, run.item(key), condition=Equals("a", wrong))
+        _assert_refused(TypeError, table.put, {**run.item(key), "a": wrong})
+        _assert_refused(TypeError, table.put, run.item(key), condition=Equals("a", wrong))
     wrong_values: list[dict[str, Value]] = [
         {"n": MAX_INT + 1},
         {"n": -MAX_INT - 1},
@@ -146,25 +149,31 @@ def _check_limits(run: Run) -> None:
         {"": 1},
     ]
     for attributes in wrong_values:
-        assert_raises(ValueError, table.put, run.item(key, attributes))
+        _assert_refused(ValueError, table.put, run.item(key, attributes))
     schema = table.schema
-    assert_raises(ValueError, table.put, {"a": 1})
-    assert_raises(ValueError, table.put, {**run.item(key), schema.hash_key: 1})
+    _assert_refused(ValueError, table.put, {"a": 1})
+    _assert_refused(ValueError, table.put, {**run.item(key), schema.hash_key: 1})
     wrong_keys = ["", MARKER_KEY, "x" * (MAX_HASH_BYTES + 1)]
     for wrong_key in [Key(hash_key, key.range) for hash_key in wrong_keys] + _wrong_ranges(run):
-        assert_raises(ValueError, table.get, wrong_key)
-        assert_raises(ValueError, table.delete, wrong_key)
-        assert_raises(ValueError, table.put, run.item(wrong_key))
-    assert_raises(ValueError, table.query_page, key.hash, limit=0)
-    assert_raises(ValueError, table.query_page, key.hash, token="no token")
+        _assert_refused(ValueError, table.get, wrong_key)
+        _assert_refused(ValueError, table.delete, wrong_key)
+        _assert_refused(ValueError, table.put, run.item(wrong_key))
+    _assert_refused(ValueError, table.query_page, key.hash, limit=0)
+    _assert_refused(ValueError, table.query_page, key.hash, token="no token")
     for segment, segments in ((0, 0), (-1, 2), (2, 2)):
-        assert_raises(ValueError, table.scan_page, segment=segment, segments=segments)
+        _assert_refused(ValueError, table.scan_page, segment=segment, segments=segments)
     put = Put(run.item(key))
-    assert_raises(ValueError, table.transact, [put, Delete(key)])
-    assert_raises(ValueError, table.transact, [put], token="x" * (MAX_TOKEN_CHARS + 1))
+    _assert_refused(ValueError, table.transact, [put, Delete(key)])
+    _assert_refused(ValueError, table.transact, [put], token="x" * (MAX_TOKEN_CHARS + 1))
     many = [Put(run.item(run.key(f"limits-{i}"))) for i in range(MAX_TRANSACTION_WRITES + 1)]
-    assert_raises(ValueError, table.transact, many)
+    _assert_refused(ValueError, table.transact, many)
     assert_stored(run, key, None, "calls with wrong arguments")
+
+
+def _assert_refused(
+    kind: type[Exception], call: Callable[P, object], *args: P.args, **keywords: P.kwargs
+) -> None:
+    assert_raises(kind, "a wrong argument", call, *args, **keywords)
 
 
 def _wrong_ranges(run: Run) -> list[Key]:

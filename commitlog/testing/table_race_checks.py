@@ -5,9 +5,10 @@ Imports the port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-from commitlog.errors import NotSupported, TransactionCanceled
+from commitlog.errors import CommitError, NotSupported, TransactionCanceled
 from commitlog.tables.api import (
     Absent,
     Check,
@@ -18,7 +19,8 @@ from commitlog.tables.api import (
     Put,
     Write,
 )
-from commitlog.testing.table_run import Run, assert_raises, assert_reason, assert_stored, cases
+from commitlog.testing.checks import assert_raises, race
+from commitlog.testing.table_run import Run, assert_reason, assert_stored, cases
 
 __all__ = ["RACE_CHECKS", "TRANSACTION_CHECKS", "check_no_transactions"]
 
@@ -26,23 +28,22 @@ __all__ = ["RACE_CHECKS", "TRANSACTION_CHECKS", "check_no_transactions"]
 
 
 def _check_racing_creates(run: Run) -> None:
-    winners: list[tuple[int, int]] = []
-
-    def create(racer: int, start: Callable[[], object]) -> None:
-        for i in range(run.keys):
-            start()
-            try:
-                run.table.put(run.item(run.key(f"race-{i}"), {"owner": racer}), condition=Absent())
-            except ConditionFailed:
-                continue
-            winners.append((i, racer))
-
-    run.race(create)
     for i in range(run.keys):
-        won = [racer for key, racer in winners if key == i]
-        assert len(won) == 1, f"{len(won)} of {run.threads} racing creates won"
         key = run.key(f"race-{i}")
-        assert_stored(run, key, run.item(key, {"owner": won[0]}), "racing creates")
+        items = [run.item(key, {"owner": racer}) for racer in range(run.threads)]
+        outcomes = race([partial(run.table.put, item, condition=Absent()) for item in items])
+        won = _the_winner("create", outcomes, ConditionFailed)
+        assert_stored(run, key, items[won], "racing creates")
+
+
+def _the_winner(what: str, outcomes: Sequence[CommitError | None], otherwise: type[CommitError]) -> int:
+    """Return the number of the only racer that won; all others must have been told `otherwise`."""
+    for outcome in outcomes:
+        fine = outcome is None or isinstance(outcome, otherwise)
+        assert fine, f"a racing {what} ended in {outcome!r}"
+    won = outcomes.count(None)
+    assert won == 1, f"{won} of {len(outcomes)} racers won with a {what}"
+    return outcomes.index(None)
 
 
 def _check_racing_generations(run: Run) -> None:
@@ -50,15 +51,19 @@ def _check_racing_generations(run: Run) -> None:
     run.table.put(run.item(key, {"generation": 0}))
     rounds = 3
 
-    def count(_racer: int, start: Callable[[], object]) -> None:
-        start()
+    def count() -> None:
         for _ in range(rounds):
             while not _increment(run, key):
                 pass
 
-    run.race(count)
+    _assert_all_end(race([count] * run.threads))
     wanted = run.item(key, {"generation": rounds * run.threads})
     assert_stored(run, key, wanted, "racing compare-and-swaps, one of which was lost")
+
+
+def _assert_all_end(outcomes: Sequence[CommitError | None]) -> None:
+    for outcome in outcomes:
+        assert outcome is None, f"a read or write in a race ended in {outcome!r}"
 
 
 def _increment(run: Run, key: Key) -> bool:
@@ -136,20 +141,17 @@ def _canceled(run: Run, writes: Sequence[Write]) -> TransactionCanceled | None:
 
 
 def _check_racing_transactions(run: Run) -> None:
-
-    def create_both(racer: int, start: Callable[[], object]) -> None:
-        for i in range(run.keys):
-            pair = [run.key(f"pair-{i}-{side}") for side in ("left", "right")]
-            # In opposite orders, which would deadlock a table that locks item by item.
-            pair = pair[:: 1 if racer % 2 else -1]
-            start()
-            _canceled(run, [Put(run.item(key, {"owner": racer}), Absent()) for key in pair])
-
-    run.race(create_both)
     for i in range(run.keys):
-        found = [run.table.get(run.key(f"pair-{i}-{side}")) for side in ("left", "right")]
-        owners = {None if item is None else item["owner"] for item in found}
-        assert len(owners) == 1 and None not in owners, f"a pair was created in part: {found}"
+        pair = [run.key(f"pair-{i}-{side}") for side in ("left", "right")]
+        # Half of them in the opposite order, which would deadlock a table that locks item by item.
+        puts = [
+            [Put(run.item(key, {"owner": racer}), Absent()) for key in pair[:: 1 if racer % 2 else -1]]
+            for racer in range(run.threads)
+        ]
+        outcomes = race([partial(run.table.transact, writes) for writes in puts])
+        won = _the_winner("transaction", outcomes, TransactionCanceled)
+        for key in pair:
+            assert_stored(run, key, run.item(key, {"owner": won}), "racing transactions")
 
 
 def _check_transfers(run: Run) -> None:
@@ -157,13 +159,12 @@ def _check_transfers(run: Run) -> None:
     for key in accounts:
         run.table.put(run.item(key, {"generation": 0}))
 
-    def transfer(racer: int, start: Callable[[], object]) -> None:
-        start()
+    def transfer(racer: int) -> None:
         source, target = accounts[:: 1 if racer % 2 else -1]
         while not _transfer(run, source, target):
             pass
 
-    run.race(transfer)
+    _assert_all_end(race([partial(transfer, racer) for racer in range(run.threads)]))
     total = sum(_generation(run, key) for key in accounts)
     assert total == 0, f"racing transactions made {total} out of nothing"
 
@@ -179,8 +180,9 @@ def _transfer(run: Run, source: Key, target: Key) -> bool:
 def check_no_transactions(run: Run) -> None:
     """Check that a table without transactions says so, and does nothing."""
     key = run.key("transact")
-    assert_raises(NotSupported, run.table.transact, [Put(run.item(key))])
-    assert_stored(run, key, None, "a transaction on a table that has none")
+    why = "a transaction on a table that has none"
+    assert_raises(NotSupported, why, run.table.transact, [Put(run.item(key))])
+    assert_stored(run, key, None, why)
 
 
 RACE_CHECKS = (

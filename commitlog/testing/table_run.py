@@ -5,11 +5,8 @@ Imports the port.
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec
+from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
@@ -24,9 +21,7 @@ from commitlog.tables.api import (
     Value,
 )
 
-__all__ = ["Run", "assert_raises", "assert_reason", "assert_stored", "cases"]
-
-P = ParamSpec("P")
+__all__ = ["Run", "assert_reason", "assert_stored", "cases"]
 
 
 @frozen(kw_only=True)
@@ -57,27 +52,6 @@ class Run:
             item[schema.range_key] = key.range
         return item
 
-    def race(self, work: Callable[[int, Callable[[], object]], None]) -> None:
-        """Run `work(0, start)`, `work(1, start)`, … at once in threads; raise what one of them raised.
-
-        `start` returns once all racers have called it. It fails if another one has failed.
-        """
-        barrier = threading.Barrier(self.threads, timeout=60.0)
-
-        def racer(number: int) -> BaseException | None:
-            try:
-                work(number, barrier.wait)
-            except BaseException as error:
-                barrier.abort()
-                return error
-            return None
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            errors = [error for error in pool.map(racer, range(self.threads)) if error is not None]
-        # The first to fail broke the barrier for the others.
-        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
-            raise error
-
 
 def assert_stored(run: Run, key: Key, item: Item | None, after: str) -> None:
     """Assert that `item` is stored under `key` now, with values of the very types."""
@@ -102,17 +76,6 @@ def assert_reason(run: Run, error: BaseException | None, stored: Item | None) ->
         assert error.item is None, "ConditionFailed bears an item that it calls unknown"
         told = not run.returns_old_item or stored is None
         assert told, f"ConditionFailed does not bear what was found: {stored!r}"
-
-
-def assert_raises(
-    kind: type[Exception], call: Callable[P, object], *args: P.args, **keywords: P.kwargs
-) -> None:
-    """Assert that the call, whose arguments are wrong, raises `kind`."""
-    try:
-        call(*args, **keywords)
-    except kind:
-        return
-    raise AssertionError(f"a wrong argument was accepted; {kind.__name__} was due")
 
 
 _CONDITIONS: Sequence[TableCondition] = (
