@@ -85,6 +85,8 @@ class Simulation:
         self.trace: list[str] = []
         #: How often each fault happened.
         self.injected: Counter[Fault] = Counter()
+        #: How many events there were.
+        self.steps = 0
         #: Called before each step; may raise to break the run off.
         self.watch: Callable[[], None] | None = None
         self._choices = choices
@@ -161,6 +163,7 @@ class Simulation:
             while same < len(self._events) and self._events[same].at == self._events[0].at:
                 same += 1
             event = self._events.pop(self.pick("next", [1.0] * same))
+            self.steps += 1
             self.time.now = max(self.now, event.at)
             event.action()
 
