@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -21,17 +22,19 @@ from commitlog.stores import Staged
 ATTEMPT = "0123456789abcdef" * 2
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-counts = st.integers(0, 2**60)
+counts = st.integers(0, 2**63 - 1)
+attempts = st.integers(0, 16**32 - 1).map("{:032x}".format)
+paths = texts.map(lambda text: f"x/{quote(text)}y")
 partitions = st.dictionaries(texts, st.none() | texts, max_size=3)
 files = st.builds(
-    DataFile, path=texts, size=counts, nonce=texts, rows=st.none() | counts, partition=partitions
+    DataFile, path=paths, size=counts, nonce=texts, rows=st.none() | counts, partition=partitions
 )
 times = st.floats(0, 1e11)
 commits = st.builds(
     CommitRecord,
-    version=st.integers(1, 10**19),
+    version=st.integers(1, 2**63 - 1),
     job_id=texts,
-    attempt=texts,
+    attempt=attempts,
     mode=texts,
     time=times,
     files=st.lists(files, max_size=3).map(tuple),
@@ -39,15 +42,15 @@ commits = st.builds(
 )
 aborts = st.builds(
     AbortRecord,
-    version=st.integers(1, 10**19),
-    attempts=st.dictionaries(texts, st.none() | texts, max_size=3),
+    version=st.integers(1, 2**63 - 1),
+    attempts=st.dictionaries(attempts, st.none() | texts, max_size=3),
     time=times,
 )
 staged_files = st.builds(
     StagedFile,
     staged=st.builds(
         Staged,
-        path=texts,
+        path=paths,
         upload_id=texts,
         size=counts,
         nonce=texts,
@@ -57,7 +60,7 @@ staged_files = st.builds(
     partition=partitions,
 )
 pendings = st.builds(
-    PendingJob, job_id=texts, attempt=texts, files=st.lists(staged_files, max_size=3).map(tuple)
+    PendingJob, job_id=texts, attempt=attempts, files=st.lists(staged_files, max_size=3).map(tuple)
 )
 KINDS = frozenset({"commit", "abort", "pending", "success"})
 
@@ -118,7 +121,7 @@ def test_records_are_relative_to_the_output() -> None:
 def test_partition_columns_keep_their_order() -> None:
     """Columns come back in the order of the directories, not of the alphabet."""
     file = DataFile(path="p", size=1, nonce="n", partition={"year": "2013", "month": None})
-    record = CommitRecord(version=1, job_id="j", attempt="a", mode="append", time=0, files=(file,))
+    record = CommitRecord(version=1, job_id="j", attempt=ATTEMPT, mode="append", time=0, files=(file,))
     read = record_of(1, stored(record.to_document()))
     assert isinstance(read, CommitRecord)
     assert list(read.files[0].partition.items()) == [("year", "2013"), ("month", None)]

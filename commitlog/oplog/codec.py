@@ -11,30 +11,46 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 
-__all__ = ["FORMAT", "Document", "decode", "encode"]
+__all__ = ["ADVICE", "FORMAT", "Document", "decode", "encode"]
 
-#: Format of the records that this library writes; it reads this one and all before it.
+#: Format of the records that this library writes; it reads this one and all before it. Within a format,
+#: fields may be added that a reader who does not know them may ignore.
 FORMAT = 1
+
+#: Deepest nesting of a record. What one caller can just write, another must be able to read, however
+#: much of Python's stack it has used up.
+MAX_DEPTH = 100
+
+#: What to do about a record that is corrupt.
+ADVICE = "It was left as it is; restore it from a backup or an older version of the object"
 
 _ENVELOPE = frozenset({"format", "kind", "checksum"})
 
 
 @frozen
 class Document:
-    """A record as it is stored: what kind it is, and its fields as JSON values."""
+    """A record as it is stored.
+
+    Attributes:
+        kind: what kind of record it is.
+        body: its fields as JSON values.
+        path: where it was read, for messages.
+    """
 
     kind: str
     body: Mapping[str, Any]
+    path: str = field(default="", eq=False)
 
 
 def encode(document: Document) -> bytes:
     """Return `document` as canonical JSON: keys sorted, no blanks, UTF-8.
 
-    Raises `TypeError` or `ValueError` if a field is no JSON value; NaN and infinity are none.
+    Raises `TypeError` or `ValueError` if a field is no JSON value; NaN and infinity are none, and so is
+    what is nested more than a hundred deep.
 
     >>> encode(Document("note", {"text": "ü"})).decode()
     '{"checksum":"...","format":1,"kind":"note","text":"ü"}'
@@ -42,7 +58,7 @@ def encode(document: Document) -> bytes:
     if taken := _ENVELOPE & document.body.keys():
         raise ValueError(f"{sorted(taken)[0]!r} belongs to the envelope: name the field otherwise")
     fields = {**document.body, "format": FORMAT, "kind": document.kind}
-    return _canonical({**fields, "checksum": _checksum(fields)})
+    return _canonical({**fields, "checksum": _digest(_canonical(fields))})
 
 
 def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
@@ -58,33 +74,53 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CorruptRecord(f"{path!r} is not JSON: {error}. {_ADVICE}") from error
+        raise CorruptRecord(f"{path!r} is not JSON: {error}. {ADVICE}") from error
     if not isinstance(fields, dict) or type(fields.get("format")) is not int:
-        raise CorruptRecord(f"{path!r} has no format version. {_ADVICE}")
+        raise CorruptRecord(f"{path!r} has no format version. {ADVICE}")
     if fields["format"] > FORMAT:
         raise FormatTooNew(
             f"{path!r} has format {fields['format']}, and this library reads up to {FORMAT}: upgrade it"
         )
     checksum = fields.pop("checksum", None)
-    if fields["format"] < 1 or checksum != _checksum(fields):
-        raise CorruptRecord(f"{path!r} does not match its checksum. {_ADVICE}")
+    if fields["format"] < 1 or not _fits(checksum, fields):
+        raise CorruptRecord(f"{path!r} does not match its checksum. {ADVICE}")
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in kinds:
-        raise CorruptRecord(f"{path!r} is a {kind!r}, not {' or '.join(sorted(kinds))}. {_ADVICE}")
+        raise CorruptRecord(f"{path!r} is a {kind!r}, not {' or '.join(sorted(kinds))}. {ADVICE}")
     del fields["format"]
-    return Document(kind, fields)
-
-
-_ADVICE = "It was left as it is; restore it from a backup or an older version of the object"
+    return Document(kind, fields, path)
 
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(
+            fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+    except RecursionError:
+        text = None
+    if text is None or _is_deep(fields):
+        raise ValueError(f"the record is nested more than {MAX_DEPTH} deep")
     return text.encode()
 
 
-def _checksum(fields: Mapping[str, Any]) -> str:
+def _is_deep(value: object) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list, tuple))
+        ]
+    return bool(level)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _fits(checksum: object, fields: Mapping[str, Any]) -> bool:
     try:
-        return hashlib.sha256(_canonical(fields)).hexdigest()
-    except ValueError:  # only data that we did not write: NaN, lone surrogates
-        return ""
+        return checksum == _digest(_canonical(fields))
+    except ValueError:  # only data that we did not write: NaN, lone surrogates, endless nesting
+        return False

@@ -28,13 +28,13 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
-    CorruptRecord,
     NotFound,
     OutcomeUnknown,
     Unavailable,
 )
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries
+from commitlog.oplog.fields import build, mapping, moment
 from commitlog.paths import join
 from commitlog.words import random_word
 
@@ -285,25 +285,25 @@ class OperationLog:
         return decision
 
     def _read_pending(self, id: str) -> Operation:
-        return _operation(id, self._pending.get(id).body)
+        return _operation(id, self._pending.get(id))
 
     def _read_decided(self, id: str) -> Operation:
-        body = self._decided.get(id).body
-        operation = _operation(id, body)
-        try:
-            return evolve(operation, decision=Decision(body.get("decision")))
-        except ValueError as error:
-            raise CorruptRecord(f"decision of operation {id}: {error}") from error
+        document = self._decided.get(id)
+        return evolve(
+            _operation(id, document),
+            decision=build(document, lambda: Decision(document.body["decision"])),
+        )
 
     def _now(self) -> float:
         return self._pending.now(self._clock)
 
 
-def _operation(id: str, body: Mapping[str, Any]) -> Operation:
-    time, operation = body.get("time"), body.get("operation")
-    if not isinstance(time, (int, float)) or not isinstance(operation, dict):
-        raise CorruptRecord(f"the entry of operation {id} lacks its time or its operation")
-    return Operation(id=id, body=operation, time=float(time))
+def _operation(id: str, document: Document) -> Operation:
+    body = document.body
+    return build(
+        document,
+        lambda: Operation(id=id, body=mapping(body["operation"]), time=moment(body["time"])),
+    )
 
 
 def _forgotten(operation: Operation) -> NotFound:

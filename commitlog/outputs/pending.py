@@ -5,15 +5,14 @@ Imports the ground floor, the log's records, and the records of the `ObjectStore
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from attrs import evolve, field, frozen
 
 from commitlog.oplog.codec import Document
-from commitlog.outputs.fields import build, text
+from commitlog.oplog.fields import build, items, mapping, text
 from commitlog.outputs.job import Job, StagedFile
-from commitlog.outputs.records import DataFile
+from commitlog.outputs.records import DataFile, attempt
 from commitlog.paths import join
 from commitlog.stores.api import Staged
 
@@ -71,25 +70,25 @@ class PendingJob:
 
     @classmethod
     def from_document(cls, document: Document) -> PendingJob:
-        """Return the entry that is stored; raise `CorruptRecord` if fields are missing."""
+        """Return the entry that is stored; raise `CorruptRecord` if a field is not right."""
         body = document.body
 
-        def staged_file(item: Mapping[str, Any]) -> StagedFile:
-            data = DataFile.from_json(item)
+        def staged_file(item: object) -> StagedFile:
+            data, fields = DataFile.from_json(item), mapping(item)
             staged = Staged(
                 path=data.path,
-                upload_id=text(item["upload"]),
+                upload_id=text(fields["upload"]),
                 size=data.size,
                 nonce=data.nonce,
-                parts=tuple(text(part) for part in item["parts"]),
+                parts=tuple(map(text, items(fields["parts"]))),
             )
             return StagedFile(staged=staged, rows=data.rows, partition=data.partition)
 
         return build(
-            "pending entry",
+            document,
             lambda: cls(
                 job_id=text(body["job"]),
-                attempt=text(body["attempt"]),
-                files=tuple(staged_file(item) for item in body["files"]),
+                attempt=attempt(body["attempt"]),
+                files=tuple(map(staged_file, items(body["files"]))),
             ),
         )

@@ -13,9 +13,30 @@ from typing import Any, TypeAlias
 from attrs import field, frozen
 
 from commitlog.oplog.codec import Document
-from commitlog.outputs.fields import build, count, mapping, maybe_count, maybe_text, text
+from commitlog.oplog.fields import (
+    build,
+    count,
+    items,
+    mapping,
+    maybe_count,
+    maybe_text,
+    moment,
+    pairs,
+    path,
+    text,
+)
+from commitlog.outputs.job import attempt_of
 
-__all__ = ["AbortRecord", "CommitRecord", "DataFile", "Record", "Success", "record_of", "total_rows"]
+__all__ = [
+    "AbortRecord",
+    "CommitRecord",
+    "DataFile",
+    "Record",
+    "Success",
+    "attempt",
+    "record_of",
+    "total_rows",
+]
 
 
 @frozen(kw_only=True)
@@ -47,14 +68,15 @@ class DataFile:
         }
 
     @classmethod
-    def from_json(cls, item: Mapping[str, Any]) -> DataFile:
+    def from_json(cls, item: object) -> DataFile:
         """Return the file that `item` describes; for use in `build`."""
+        fields = mapping(item)
         return cls(
-            path=text(item["path"]),
-            size=count(item["size"]),
-            nonce=text(item["nonce"]),
-            rows=maybe_count(item["rows"]),
-            partition={text(name): maybe_text(value) for name, value in item["partition"]},
+            path=path(fields["path"]),
+            size=count(fields["size"]),
+            nonce=text(fields["nonce"]),
+            rows=maybe_count(fields["rows"]),
+            partition=pairs(fields["partition"]),
         )
 
 
@@ -131,28 +153,35 @@ class AbortRecord:
 Record: TypeAlias = CommitRecord | AbortRecord
 
 
+def attempt(value: object) -> str:
+    """Return `value`, which must be an attempt; for use in `build`. Entries are named after attempts."""
+    if attempt_of(text(value)) != value:
+        raise ValueError(f"{value!r} is no attempt")
+    return text(value)
+
+
 def record_of(version: int, document: Document) -> Record:
-    """Return the log record number `version`; raise `CorruptRecord` if fields are missing."""
+    """Return the log record number `version`; raise `CorruptRecord` if a field is not right."""
     body = document.body
     if document.kind == "abort":
         return build(
-            f"log record {version}",
+            document,
             lambda: AbortRecord(
                 version=version,
-                attempts={text(a): maybe_text(j) for a, j in mapping(body["attempts"]).items()},
-                time=float(body["time"]),
+                attempts={attempt(a): maybe_text(j) for a, j in mapping(body["attempts"]).items()},
+                time=moment(body["time"]),
             ),
         )
     return build(
-        f"log record {version}",
+        document,
         lambda: CommitRecord(
             version=version,
             job_id=text(body["job"]),
-            attempt=text(body["attempt"]),
+            attempt=attempt(body["attempt"]),
             mode=text(body["mode"]),
-            time=float(body["time"]),
+            time=moment(body["time"]),
             schema=maybe_text(body["schema"]),
-            files=tuple(DataFile.from_json(item) for item in body["files"]),
+            files=tuple(map(DataFile.from_json, items(body["files"]))),
         ),
     )
 
@@ -195,10 +224,10 @@ class Success:
 
     @classmethod
     def from_document(cls, document: Document) -> Success:
-        """Return the watermark that is stored; raise `CorruptRecord` if fields are missing."""
+        """Return the watermark that is stored; raise `CorruptRecord` if a field is not right."""
         body = document.body
         return build(
-            "_SUCCESS",
+            document,
             lambda: cls(
                 version=count(body["version"]),
                 job_id=text(body["job"]),

@@ -1,0 +1,292 @@
+"""What the fuzz tests share: hostile values, damage to what is stored, and what may come of it.
+
+Every property is run twice: in the default run with few examples and always the same ones, and in a
+campaign (`pytest -m campaign`) with new ones for as long as it is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+
+#: Seconds within which whatever is parsed must be parsed. Far more than it takes; a hang is longer.
+PATIENCE = 10.0
+
+#: Stand for what `json.dumps` cannot write, or not at a bearable size.
+DIGITS = "@digits@"
+DEEP = "@deep@"
+BOTTOMLESS = "@bottomless@"
+
+
+# -- properties --------------------------------------------------------------------------------------
+
+_SETTINGS: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+
+
+class Properties:
+    """The properties of one test file, for the default run and for the campaign."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[Callable[..., None], Mapping[str, st.SearchStrategy[Any]]]] = []
+
+    def __call__(
+        self, examples: int, **strategies: st.SearchStrategy[Any]
+    ) -> Callable[[Callable[..., None]], Callable[[], None]]:
+        """Make a test of a check: `examples` of what `strategies` give, the same in every run."""
+
+        def decorate(check: Callable[..., None]) -> Callable[[], None]:
+            self._all.append((check, strategies))
+            fixed = settings(max_examples=examples, derandomize=True, **_SETTINGS)
+            test: Callable[[], None] = fixed(given(**strategies)(check))
+            return test
+
+        return decorate
+
+    def campaign(self, seconds: float, number: int) -> int:
+        """Run all properties in turn for about `seconds`; return how many examples were tried.
+
+        Args:
+            seconds: how long; each property has at least one turn.
+            number: seed of the first turn; the next one has the next number, and so on.
+        """
+        end = time.monotonic() + seconds
+        tried = 0
+        turn = 0
+        while not turn or time.monotonic() < end:
+            for check, strategies in self._all:
+
+                def counted(_check: Callable[..., None] = check, **values: Any) -> None:
+                    nonlocal tried
+                    tried += 1
+                    _check(**values)
+
+                counted.__name__ = f"{check.__name__} (campaign seed {number + turn})"
+                free = settings(max_examples=300, print_blob=True, **_SETTINGS)
+                seed(number + turn)(free(given(**strategies)(counted)))()
+            turn += 1
+        return tried
+
+
+def outcome(call: Callable[[], T], *errors: type[Exception]) -> T | Exception:
+    """Return what `call` returns, or the error that it raises, which must be one of `errors`.
+
+    Any other error comes out as it is, and so fails the test; so does taking too long.
+    """
+    begun = time.monotonic()
+    result: T | Exception
+    try:
+        result = call()
+    except errors as error:
+        result = error
+    spent = time.monotonic() - begun
+    assert spent < PATIENCE, f"it took {spent:.1f} s"
+    return result
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+WILD_TEXTS = (
+    "",
+    " ",
+    "/",
+    "..",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a//b",
+    "a/../b",
+    "a\0b",
+    "a\nb",
+    "\x1b[2J",
+    "\ud800",
+    "\udfff\ud800",
+    "\ufeff",
+    "x" * 1025,
+    "٣",
+    "²",
+    "1_000",
+    "+1",
+    " 1",
+    "-1",
+    "0x10",
+    "1e5",
+    "nan",
+    "Infinity",
+    "true",
+    "null",
+    "{}",
+    "[]",
+    DIGITS,
+    DEEP,
+    BOTTOMLESS,
+)
+WILD_NUMBERS = (
+    *(-(10**400), -1, 0, 1, 7, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64),
+    *(10**20, 10**38 - 1, 10**38, 10**400),
+    *(0.5, -0.0, 1e17, 1e308, -1e308, math.nan, math.inf, -math.inf),
+)
+#: Every value that one of the parsers has ever been suspected of stumbling over.
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, False),
+    *WILD_TEXTS,
+    *WILD_NUMBERS,
+    *([], {}, [[]], [{}], [None], [1], ["ab"], [["a"]], [["a", "b", "c"]], [["a", 1]], [[1, "a"]]),
+    *([["a", "b"], ["a", "c"]], {"a": 1}, {"ab": "cd"}, {"": None}),
+)
+
+#: Text that is Unicode.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+#: Text as nobody should have written it.
+wild_texts = st.text(max_size=12) | st.sampled_from(WILD_TEXTS)
+#: Numbers at and beyond what any field holds.
+wild_numbers = st.integers() | st.floats() | st.sampled_from(WILD_NUMBERS)
+wild_scalars = st.none() | st.booleans() | wild_numbers | wild_texts
+#: JSON values, and what Python takes for such: NaN, infinity, lone surrogates.
+wild_json = st.sampled_from(HOSTILE) | st.recursive(
+    wild_scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["format", "kind", "checksum", "a", "time"]) | wild_texts, inner, max_size=4
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def dumps(value: Any) -> str:
+    """Return `value` as JSON text, or what goes for it, with the stand-ins replaced."""
+    text = json.dumps(value, ensure_ascii=True)
+    if "@" not in text:
+        return text
+    return (
+        text.replace(f'"{DIGITS}"', "1" * 5_000)
+        .replace(f'"{DEEP}"', "[" * 600 + "]" * 600)
+        .replace(f'"{BOTTOMLESS}"', '[{"a":' * 50_000 + "1" + "}]" * 50_000)
+    )
+
+
+def sealed(kind: object, body: Mapping[str, Any], format: object = 1) -> bytes:
+    """Return a record with this body and with a checksum that is right, as far as there is one.
+
+    Written apart from `commitlog.oplog.codec`, and less careful: it takes what that would refuse.
+    """
+    fields = {**body, "kind": kind, "format": format}
+    try:
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        checksum = hashlib.sha256(text.encode()).hexdigest()
+    except (TypeError, ValueError):
+        checksum = ""
+    return dumps({**fields, "checksum": checksum}).encode()
+
+
+# -- damage ------------------------------------------------------------------------------------------
+
+
+def replaced(document: Any, values: Iterable[Any] = HOSTILE) -> Iterator[Any]:
+    """Yield the JSON value `document` with each part of it removed, or replaced by each of `values`."""
+    yield from values
+    if isinstance(document, dict):
+        for name, part in document.items():
+            yield {key: each for key, each in document.items() if key != name}
+            for damaged in replaced(part, values):
+                yield {**document, name: damaged}
+    elif isinstance(document, list):
+        for at, part in enumerate(document):
+            yield document[:at] + document[at + 1 :]
+            for damaged in replaced(part, values):
+                yield [*document[:at], damaged, *document[at + 1 :]]
+
+
+def says(stored: Any, read: Any) -> bool:
+    """Tell whether all that was `read` is what is `stored`; more may be stored than was read."""
+    if isinstance(read, dict):
+        return isinstance(stored, dict) and all(
+            name in stored and says(stored[name], value) for name, value in read.items()
+        )
+    if isinstance(read, (list, tuple)):
+        return isinstance(stored, list) and len(stored) == len(read) and all(map(says, stored, read))
+    if isinstance(read, float):  # JSON does not tell 1 from 1.0
+        return type(stored) in (int, float) and float(stored) == read
+    return type(stored) is type(read) and stored == read
+
+
+@st.composite
+def damaged_json(draw: st.DrawFn, document: Any, hostile: st.SearchStrategy[Any] = wild_json) -> Any:
+    """Return `document`, a JSON value, with one to three of its parts replaced, removed or added."""
+    damaged = json.loads(json.dumps(document))
+    for _ in range(draw(st.integers(1, 3))):
+        damaged = _damage(draw, damaged, hostile)
+    return damaged
+
+
+def _damage(draw: st.DrawFn, value: Any, hostile: st.SearchStrategy[Any]) -> Any:
+    """Go down a random way, and change what is there."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 4)):
+        name = draw(st.sampled_from(sorted(value)))
+        match draw(st.sampled_from(["deeper", "deeper", "remove", "add", "rename"])):
+            case "deeper":
+                return {**value, name: _damage(draw, value[name], hostile)}
+            case "remove":
+                return {key: each for key, each in value.items() if key != name}
+            case "rename":
+                rest = {key: each for key, each in value.items() if key != name}
+                return {**rest, draw(wild_texts): value[name]}
+            case _:
+                return {**value, draw(texts): draw(hostile)}
+    if isinstance(value, list) and value and draw(st.integers(0, 4)):
+        at = draw(st.integers(0, len(value) - 1))
+        match draw(st.sampled_from(["deeper", "deeper", "remove", "repeat", "add"])):
+            case "deeper":
+                return [*value[:at], _damage(draw, value[at], hostile), *value[at + 1 :]]
+            case "remove":
+                return value[:at] + value[at + 1 :]
+            case "repeat":
+                return [*value, value[at]]
+            case _:
+                return [*value[:at], draw(hostile), *value[at:]]
+    return draw(hostile)
+
+
+@st.composite
+def damaged_bytes(draw: st.DrawFn, data: bytes) -> bytes:
+    """Return `data` cut short, overwritten, shifted, doubled or spelt in another encoding."""
+    at = draw(st.integers(0, max(0, len(data) - 1)))
+    length = draw(st.integers(0, 40))
+    match draw(
+        st.sampled_from(
+            ["cut", "cut", "flip", "flip", "overwrite", "remove", "insert", "repeat", "zero", "recode"]
+        )
+    ):
+        case "cut":
+            return data[:at]
+        case "flip":
+            flipped = bytearray(data)
+            if flipped:
+                flipped[at] ^= 1 << draw(st.integers(0, 7))
+            return bytes(flipped)
+        case "overwrite":
+            return data[:at] + draw(st.binary(min_size=1, max_size=40)) + data[at + length :]
+        case "remove":
+            return data[:at] + data[at + max(1, length) :]
+        case "insert":
+            return data[:at] + draw(st.binary(min_size=1, max_size=40)) + data[at:]
+        case "repeat":
+            return data[: at + length] + data[at:]
+        case "zero":
+            return data[:at] + bytes(len(data) - at)
+        case _:
+            text = data.decode("utf-8", errors="replace")
+            return text.encode(draw(st.sampled_from(["utf-8-sig", "utf-16", "utf-32", "utf-7"])))
