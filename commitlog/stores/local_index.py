@@ -2,7 +2,7 @@
 
 An SQLite file beside the objects, keyed by inode number. It is also the lock under which all stores of
 one directory change it: whoever holds a write transaction is the only writer on this machine, and a
-process that dies lets go of it. Imports errors alone.
+process that dies lets go of it. Imports errors and forks.
 
 A row is written, and durable, *before* its inode gets a visible name, so no object is ever seen without
 its row. A row counts only while size and modification time are those of the file: what a foreign program
@@ -17,13 +17,12 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Final
-from weakref import WeakSet
 
 from attrs import frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
+from commitlog.forks import close_at_forks
 
 __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
 
@@ -166,8 +165,7 @@ class Index:
         self._gate = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
-        with _all_lock:
-            _all.add(self)
+        close_at_forks(self)
 
     @staticmethod
     def create(file: str, scratch: str) -> None:
@@ -281,13 +279,13 @@ class Index:
                 self._gate.notify_all()
 
     def put_away(self) -> None:
-        """Wait until no connection is in use, close all, and let none be opened until `bring_back`."""
+        """See `commitlog.forks`."""
         self._gate.acquire()
         self._gate.wait_for(lambda: not self._lent, timeout=PATIENCE)
         self.close()
 
     def bring_back(self, *, child: bool) -> None:
-        """Go on after a fork, in the thread that called `put_away`."""
+        """See `commitlog.forks`."""
         if child:
             self._turn = threading.Lock()  # held perhaps by a thread that is not here
         self._gate.release()
@@ -341,34 +339,3 @@ def _explain(error: sqlite3.Error, file: str) -> CommitError:
             " etags change, their metadata and unpublished uploads are lost"
         )
     return Unavailable(f"{file}: {error}")
-
-
-# -- forks ------------------------------------------------------------------------------------------
-
-# SQLite remembers in memory which file locks its process holds. A forked child inherits that memory, but
-# not the locks: other processes would remove the log under it, and it would write beside them ("How To
-# Corrupt An SQLite Database File", 2.6). So no connection may be open while the process forks. Hooks on
-# fork are the process's and cannot be taken back, so there is one set for all indexes.
-_all: WeakSet[Index] = WeakSet()
-_all_lock = threading.Lock()
-_put_away: list[Index] = []
-
-
-def _before_fork() -> None:
-    _all_lock.acquire()
-    for index in list(_all):
-        index.put_away()
-        _put_away.append(index)
-
-
-def _after_fork(*, child: bool) -> None:
-    while _put_away:
-        _put_away.pop().bring_back(child=child)
-    _all_lock.release()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=partial(_after_fork, child=False),
-    after_in_child=partial(_after_fork, child=True),
-)

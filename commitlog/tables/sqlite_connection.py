@@ -1,11 +1,7 @@
 """One connection to an SQLite file, usable from all threads, put away while the process forks.
 
-SQLite keeps its file locks per process and remembers in memory which it holds. A forked child
-inherits that memory, but not the locks: it would take itself to be protected while other processes
-checkpoint and remove the log under it ("How To Corrupt An SQLite Database File", 2.6). So every
-connection is closed before a fork, and opened again by whoever needs it next.
-
-Imports errors and the rules.
+It is closed before a fork, and opened again by whoever needs it next.
+Imports errors, forks and the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
-from weakref import WeakSet
 
 from commitlog.errors import (
     AccessDenied,
@@ -25,6 +20,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from commitlog.forks import close_at_forks
 from commitlog.tables.rules import table_not_found
 
 __all__ = ["Connection", "created", "open_file", "translated"]
@@ -47,8 +43,7 @@ class Connection:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
-        with _all_lock:
-            _all.add(self)
+        close_at_forks(self)
 
     def __del__(self) -> None:
         if self._open is not None:
@@ -95,6 +90,15 @@ class Connection:
         """Close it once nobody uses it. Idempotent."""
         with self._lock:
             self._close()
+
+    def put_away(self) -> None:
+        """See `commitlog.forks`."""
+        self._lock.acquire()
+        self._close()
+
+    def bring_back(self, *, child: bool) -> None:
+        """See `commitlog.forks`."""
+        self._lock.release()
 
     def _close(self) -> None:
         connection, self._open = self._open, None
@@ -193,29 +197,3 @@ def _busy(path: str) -> Unavailable:
 def _primary(error: sqlite3.Error) -> int:
     # Errors of the module itself (a closed connection, say) bear no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-# -- forks ------------------------------------------------------------------------------------------
-
-# Hooks on fork are the process's and cannot be taken back, so there is one pair for all connections,
-# and it has to know them. `_all_lock` also keeps new ones from coming up while the process forks.
-_all: WeakSet[Connection] = WeakSet()
-_all_lock = threading.Lock()
-_put_away: list[Connection] = []
-
-
-def _before_fork() -> None:
-    _all_lock.acquire()
-    for connection in list(_all):
-        connection._lock.acquire()
-        connection._close()
-        _put_away.append(connection)
-
-
-def _after_fork() -> None:
-    while _put_away:
-        _put_away.pop()._lock.release()
-    _all_lock.release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
