@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from commit_kit import World, after, lost_after, lost_before, proven, raising
 
+from commitlog.commit.conditional import STAGE_ABOVE
 from commitlog.commit.verdict import Kind
 from commitlog.errors import (
     AccessDenied,
@@ -187,6 +188,78 @@ def test_publishing_what_is_not_staged_is_refused(world: World) -> None:
     """It was aborted, and its object is not there."""
     staged = world.objects.stage("a", b"mine")
     world.objects.abort(staged)
+    with pytest.raises(NotFound):
+        world.client.publish_if_absent(staged)
+
+
+# S3 tells whoever gets a 409 for the completion of an upload to begin the upload anew. It does not say
+# whether it has dropped the old one by then.
+
+
+def drop_uploads(world: World) -> None:
+    """What S3 may do with an upload when it answers 409."""
+    for upload in list(world.objects.list_staged()):
+        world.objects.abort(upload)
+
+
+LARGE = bytes(STAGE_ABOVE + 1)
+
+
+def test_an_upload_that_outlives_a_conflict_is_published(world: World) -> None:
+    """It is uploaded once, and completed when the rival is out of the way."""
+    world.script.next("publish", raising(Conflict("409")))
+    world.client.put_if_absent("a", LARGE)
+    assert world.script.log == ["head", "stage", "publish", "publish"]
+    assert world.objects.get("a").data == LARGE
+
+
+@pytest.mark.parametrize("mode", ["native", "lease"])
+def test_an_upload_that_goes_with_a_conflict_is_a_conflict(mode: str) -> None:
+    """Nothing was written, and nobody is in the way: the caller may write it again."""
+    world = World(mode=mode, ignores=False, verdict=proven(*Kind))
+    conflict = after(lambda: drop_uploads(world), raising(Conflict("409")))
+    world.script.next("publish", conflict)
+    with pytest.raises(Conflict, match="Write it again"):
+        world.client.put_if_absent("a", LARGE)
+    etag = theirs(world)
+    world.script.next("publish", conflict)
+    with pytest.raises(Conflict, match="Write it again"):
+        world.client.put_if_match("a", LARGE, etag=etag)
+    assert world.objects.get("a").data == b"theirs"
+    assert world.client.put_if_match("a", LARGE, etag=etag)
+
+
+def test_a_rival_that_made_the_conflict_is_named(world: World) -> None:
+    """If the object is the rival's by then, the condition does not hold."""
+
+    def rival() -> None:
+        theirs(world)
+        drop_uploads(world)
+
+    world.script.next("publish", after(rival, raising(Conflict("409"))))
+    with pytest.raises(AlreadyExists):
+        world.client.put_if_absent("a", LARGE)
+    etag = world.objects.put("b", b"old").etag
+    world.script.next(
+        "publish",
+        after(lambda: (theirs(world, "b"), drop_uploads(world)), raising(Conflict("409"))),
+    )
+    with pytest.raises(PreconditionFailed):
+        world.client.put_if_match("b", LARGE, etag=etag)
+
+
+def test_a_lost_answer_before_the_upload_went_leaves_the_outcome_unknown(world: World) -> None:
+    """It may be gone because it was published, and its object removed since."""
+    gone = after(lambda: drop_uploads(world), raising(Conflict("409")))
+    world.script.next("publish", lost_before, gone)
+    with pytest.raises(OutcomeUnknown):
+        world.client.put_if_absent("a", LARGE)
+
+
+def test_an_upload_of_the_caller_s_that_goes_with_a_conflict_is_missing(world: World) -> None:
+    """Who staged it has to stage it again."""
+    staged = world.objects.stage("a", b"mine")
+    world.script.next("publish", after(lambda: drop_uploads(world), raising(Conflict("409"))))
     with pytest.raises(NotFound):
         world.client.publish_if_absent(staged)
 

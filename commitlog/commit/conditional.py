@@ -23,7 +23,7 @@ from commitlog.commit.probe import Mapper
 from commitlog.commit.settings import LeaseSettings
 from commitlog.commit.strategy import Strategy
 from commitlog.commit.verdict import Kind, Verdict
-from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown
+from commitlog.errors import CommitError, ConfigurationError, Conflict, NotFound, OutcomeUnknown
 from commitlog.stores.api import (
     NONCE,
     Body,
@@ -395,9 +395,7 @@ class ConditionalStore:
     ) -> PutResult:
         # What cannot succeed is refused before anything is uploaded.
         self._strategy.choose(Operation.PUBLISH, condition)
-        info = self.store.begin_head(path)().info
-        if not holds(condition, info):
-            raise contradiction(path, condition, info)
+        self._look(path, condition)
         with self.store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             for piece in pieces:
                 writer.write(piece)
@@ -406,10 +404,24 @@ class ConditionalStore:
             return self._publish(staged, condition)
         except OutcomeUnknown:
             raise
-        except CommitError:
+        except CommitError as error:
             with contextlib.suppress(CommitError):  # it stays staged then, for a clean-up to find
                 self.store.abort(staged)
-            raise
+            if type(error) is not NotFound:
+                raise
+            # S3 says to begin the upload anew after a 409 ("CompleteMultipartUpload", If-None-Match): what
+            # tries again with the old one may find it gone. If the rival won, the condition tells.
+            self._look(path, condition)
+            raise Conflict(
+                f"the upload to {path!r} was gone before it could be published; nothing was written. "
+                "Write it again"
+            ) from error
+
+    def _look(self, path: str, condition: Condition) -> None:
+        """Raise the typed failure of `condition` if it does not hold now."""
+        info = self.store.begin_head(path)().info
+        if not holds(condition, info):
+            raise contradiction(path, condition, info)
 
     def _publish(self, staged: Staged, condition: Condition) -> PutResult:
         committer = self._strategy.choose(Operation.PUBLISH, condition)
