@@ -12,6 +12,7 @@ from commitlog.backoff import Backoff
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AccessDenied,
+    BucketNotFound,
     CommitError,
     CorruptRecord,
     FormatTooNew,
@@ -262,6 +263,22 @@ def test_a_committed_file_that_is_gone_is_never_passed_over(
         with pytest.raises(PublishIncomplete, match=r"1 of its 2 files are lost.*roll_forward=False"):
             act()
     assert output.snapshot(roll_forward=False).version == 0
+
+
+def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """A wrong endpoint says nothing of what was staged: the same job can be completed elsewhere."""
+    die_at(store, clock, PUBLISH_1, "before")
+
+    def refuse(name: str, path: str, mutation: Callable[[], object]) -> object:
+        if name == "publish":
+            raise BucketNotFound("no such bucket")
+        return mutation()
+
+    with pytest.raises(PublishIncomplete, match=r"not visible yet \(no such bucket\)"):
+        open_output(HookedStore(store, refuse), clock).snapshot()
+    assert open_output(store, clock).snapshot().version == 1
 
 
 def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock: ManualClock) -> None:

@@ -409,8 +409,8 @@ class ConditionalStore:
                 self.store.abort(staged)
             if type(error) is not NotFound:
                 raise
-            # S3 says to begin the upload anew after a 409 ("CompleteMultipartUpload", If-None-Match): what
-            # tries again with the old one may find it gone. If the rival won, the condition tells.
+            # S3 says to begin the upload anew after a 409 ("CompleteMultipartUpload", If-None-Match), so
+            # who tries again with the old one may find it gone. If the rival won, the condition tells.
             self._look(path, condition)
             raise Conflict(
                 f"the upload to {path!r} was gone before it could be published; nothing was written. "

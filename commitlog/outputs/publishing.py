@@ -170,7 +170,9 @@ class Publisher:
         def once() -> None:
             try:
                 self._store.store.publish(staged)
-            except NotFound:
+            except NotFound as error:
+                if isinstance(error, BucketNotFound):
+                    raise  # which HEAD cannot tell from a file that is gone
                 if self._store.head(staged.path).nonce != staged.nonce:
                     raise
 
