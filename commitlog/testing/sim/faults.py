@@ -43,6 +43,9 @@ class Fault(enum.Enum):
     #: The table drops its expired items at this moment.
     SWEPT = "expired items swept"
 
+    # That of `enum.Enum` is written in Python, and faults are looked up all the time.
+    __hash__ = object.__hash__
+
 
 @frozen
 class Forced:

@@ -17,9 +17,8 @@ import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from attrs import define, field
 from greenlet import getcurrent, greenlet
 
 from commitlog.testing.sim.choices import Choices
@@ -32,6 +31,7 @@ T = TypeVar("T")
 
 #: Faults that have a length.
 _LENGTHY = (Fault.DELAYED, Fault.DUPLICATED, Fault.PAUSED)
+_SWEEPS = (Fault.SWEPT,)
 
 
 class Crashed(BaseException):
@@ -42,12 +42,13 @@ class Stuck(AssertionError):
     """A run went on for more steps than it was given: some node does not finish."""
 
 
-@define(order=True)
-class _Event:
+class _Event(NamedTuple):
+    """What is going to happen. No two have the same `order`, so nothing beyond it is ever compared."""
+
     at: float
     order: int
-    name: str = field(order=False)
-    action: Callable[[], None] = field(order=False)
+    name: str
+    action: Callable[[], None]
 
 
 class Simulation:
@@ -156,7 +157,7 @@ class Simulation:
             if self.watch is not None:
                 self.watch()
             for due, sweep in self._sweepers:
-                if self._may(Fault.SWEPT) and due() and self._strikes("table sweep", (Fault.SWEPT,)):
+                if self._candidates(_SWEEPS) and due() and self._strikes("table sweep", _SWEEPS):
                     sweep()
                     self.note("the table drops what has expired")
             same = 1
@@ -229,16 +230,15 @@ class Simulation:
 
     # inside
 
-    def _may(self, fault: Fault) -> bool:
+    def _candidates(self, possible: Iterable[Fault]) -> list[Fault]:
+        """Return which of these faults may happen now."""
         faults = self._faults
-        return (
-            faults.rates.get(fault, 0.0) > 0
-            and self.now < faults.until
-            and (faults.most is None or self._chosen < faults.most)
-        )
+        if self._chosen == faults.most or self.now >= faults.until:
+            return []
+        return [fault for fault in possible if faults.rates.get(fault)]
 
     def _strikes(self, where: str, possible: Iterable[Fault]) -> Fault | None:
-        candidates = [fault for fault in possible if self._may(fault)]
+        candidates = self._candidates(possible)
         if not candidates:
             return None
         weights = [self._faults.rates[fault] for fault in candidates]
