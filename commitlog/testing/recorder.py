@@ -51,7 +51,7 @@ class Recorder:
         self._lock = threading.Lock()
         # Unbuffered: a line is the system's matter, and safe from our being killed, once it is written.
         self._file = None if path is None else open(path, "xb", buffering=0)  # noqa: SIM115
-        self._write(head_line())
+        self._write(head_line)
 
     def begin(
         self,
@@ -80,7 +80,7 @@ class Recorder:
             )
             number = len(self._calls)
             self._calls.append(call)
-            self._write(begin_line(number, call))
+            self._write(lambda: begin_line(number, call))
             return number
 
     def end(self, number: int, outcome: Outcome, *, version: str | None = None) -> None:
@@ -102,7 +102,7 @@ class Recorder:
             seen = version if call.action is Action.READ else call.version
             call = evolve(call, outcome=outcome, returned=self._moment(), version=seen)
             self._calls[number] = call
-            self._write(end_line(number, call))
+            self._write(lambda: end_line(number, call))
 
     def history(self) -> History:
         """Return all calls so far; those that have not ended have an unknown outcome."""
@@ -131,6 +131,6 @@ class Recorder:
         self._last = max(self._now(), math.nextafter(self._last, math.inf))
         return self._last
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: Callable[[], bytes]) -> None:
         if self._file is not None:
-            self._file.write(line)
+            self._file.write(line())
