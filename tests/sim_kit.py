@@ -58,9 +58,13 @@ class Steady(random.Random):
         return b
 
 
+_STEADY = Backoff(base=1, cap=1, tries=4, random=Steady())
+_TABLE = parse_table_url("memory://")
+
+
 def steady(node: str) -> Backoff:
     """Return how a node of an exhaustive world backs off."""
-    return Backoff(base=1, cap=1, tries=4, random=Steady())
+    return _STEADY
 
 
 def seeded(seed: int, **options: Any) -> Callable[[str], Backoff]:
@@ -162,7 +166,7 @@ class CommitWorld:
             simulation, store, conditions=mode == "native" if conditions is None else conditions
         )
         clock = simulation.server_clock(rate=table.rate, offset=table.offset)
-        self.items = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
+        self.items = MemoryTable(_TABLE, LEASE_SCHEMA, clock=clock)
         self.items.create()
         #: The etag that each object had at the beginning, and its word.
         self.etags: dict[str, str] = {}
