@@ -12,6 +12,7 @@ from outputs_kit import PLACES, Death, HookedStore, Once, Place, open_place
 from commitlog.backoff import Backoff
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
+    BucketNotFound,
     ConfigurationError,
     CorruptRecord,
     FormatTooNew,
@@ -20,7 +21,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.stores import ObjectStore
+from commitlog.stores import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -67,6 +68,18 @@ class Outage:
         if self.applied:
             mutation()
         raise self.error
+
+
+def test_a_log_in_no_bucket_is_not_one_of_no_decisions(store: MemoryStore, clock: ManualClock) -> None:
+    """Who asks at the wrong place is told so, and not that the operation is undecided."""
+
+    class Astray(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            raise BucketNotFound("no such bucket")
+
+    with pytest.raises(BucketNotFound):
+        open_log(Astray(store), clock).decision("a")
+    assert open_log(store, clock).decision("a") is None
 
 
 def test_an_operation_is_pending_while_it_runs_and_committed_after(log: OperationLog) -> None:

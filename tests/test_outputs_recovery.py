@@ -281,6 +281,23 @@ def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(
     assert open_output(store, clock).snapshot().version == 1
 
 
+def test_a_pending_entry_that_cannot_be_looked_for_is_not_taken_for_gone(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """Else a version would be called complete of which no file is visible."""
+    die_at(store, clock, PUBLISH_1, "before")
+
+    class Astray(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if "/pending/" in path:
+                raise BucketNotFound("no such bucket")
+            return self.inner.get(path, start=start, end=end)
+
+    with pytest.raises(BucketNotFound):
+        open_output(Astray(store), clock).snapshot()
+    assert open_output(store, clock).snapshot(roll_forward=False).version == 0
+
+
 def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock: ManualClock) -> None:
     """A job that is committed while a reader looks is in its snapshot with all files, or not at all."""
     rival: list[bool] = []

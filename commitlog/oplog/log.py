@@ -26,6 +26,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
+    BucketNotFound,
     CommitError,
     ConfigurationError,
     NotFound,
@@ -173,6 +174,8 @@ class OperationLog:
         """Return how operation `id` was decided; None if it was not, or is forgotten, or never began."""
         try:
             return self._read_decided(id).decision
+        except BucketNotFound:
+            raise
         except NotFound:
             return None
 

@@ -104,6 +104,8 @@ class Publisher:
         """
         try:
             pending = PendingJob.from_document(self._pending.get(record.attempt))
+        except BucketNotFound:
+            raise
         except NotFound:
             return False
         # An entry that names other files was left by a call that came after all this was done.
