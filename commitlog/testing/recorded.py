@@ -56,7 +56,7 @@ class _Part:
 
 
 class RecordedStore:
-    """The conditional calls and reads of one client, each of them taken down. Thread-safe as the store is.
+    """The conditional calls and reads of one client, each of them taken down. Thread-safe.
 
     Args:
         store: performs them. Several clients may share it, or each have their own.

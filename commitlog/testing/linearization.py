@@ -1,0 +1,224 @@
+"""`linearize`: looks for an order in which the calls on one key could have happened one at a time.
+
+Imports the history. The algorithm is that of Wing and Gong, "Testing and Verifying Concurrent Objects"
+(1993), with Lowe's memory of the configurations seen and his linked list, "Testing for Linearizability"
+(2017), adapted to an object of which there is one version or none:
+
+* Calls that change nothing, reads and those whose condition did not hold, are taken as soon as they fit.
+  To take one now loses no order: it could be moved to the front of any that goes on from here.
+* Calls with an unknown outcome may be taken at any time after they began, or never. Of those that would
+  do the same, only the one that began first is tried: it can stand in wherever another could.
+* A version that is named by nothing but the unknown call that writes it is the same as any other such.
+  So of the unknown writes that nobody noticed all but one are left aside at once.
+
+What remains to be tried is which of the writes that overlap, and fit, came first. So the time is about
+proportional to the calls times how many of them overlap, unless many calls with an unknown outcome were
+noticed; `limit` bounds it in any case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from commitlog.testing.history import Action, Call, Outcome
+
+__all__ = ["CheckUndecided", "Linearization", "linearize"]
+
+#: States are numbered: no object, any version that is not told from others, and then the others.
+_ABSENT, _OTHER = 0, 1
+#: What a call that changes nothing leaves.
+_SAME = -1
+
+
+class CheckUndecided(RuntimeError):
+    """To tell, more configurations would have to be looked at than was allowed."""
+
+
+@frozen
+class Linearization:
+    """What was found.
+
+    Attributes:
+        complete: whether all calls whose outcome is known could be put in order.
+        order: the calls in an order that explains them; if incomplete, as far as the search came.
+        configurations: how many were looked at.
+    """
+
+    complete: bool
+    order: tuple[Call, ...]
+    configurations: int
+
+
+def linearize(calls: Iterable[Call], *, anytime: Iterable[Call] = (), limit: int) -> Linearization:
+    """Put calls on one key in an order, beginning without an object, that explains what was returned.
+
+    A call comes before another if it returned before the other was invoked. Calls that are known to have
+    done and told nothing, and reads without an answer, are left out.
+
+    Args:
+        calls: all on one key, in any order.
+        anytime: other calls on that key, of which is supposed that each of them may have happened at any
+            moment, and any number of times.
+        limit: how many configurations may be looked at.
+
+    Raises:
+        CheckUndecided: that was not enough.
+    """
+    return _Search(calls, anytime, limit).run()
+
+
+class _Search:
+    """One search. Calls are known by their number in the order in which they began."""
+
+    def __init__(self, calls: Iterable[Call], anytime: Iterable[Call], limit: int) -> None:
+        ordered = sorted(calls, key=lambda call: call.invoked)
+        self._told = [call for call in ordered if call.outcome in (Outcome.DONE, Outcome.CONTRADICTED)]
+        self._unknown = [call for call in ordered if call.outcome is Outcome.UNKNOWN and call.writes]
+        self._limit = limit
+        self._codes = _codes(self._told, self._unknown)
+        self._trail: list[int] = []
+
+        # Of each told call: the state that it needs, or must not find, and the one that it leaves.
+        self._state = [self._code(_needed(call)) for call in self._told]
+        self._equal = [call.outcome is Outcome.DONE for call in self._told]
+        self._after = [self._code(call.version) if call.writes else _SAME for call in self._told]
+        # Those that are left form a ring around their count; those that are taken are bits.
+        self._count = len(self._told)
+        self._next = [*range(1, self._count + 1), 0]
+        self._previous = [self._count, *range(self._count)]
+        self._lifted = 0
+
+        # Unknown calls in groups of those that would do the same, of each group how many are taken.
+        groups: dict[tuple[int, int], list[int]] = {}
+        for number, call in enumerate(self._unknown):
+            groups.setdefault(self._change(call), []).append(number)
+        self._groups = list(groups.values())
+        self._taken = [0] * len(groups)
+        self._used = 0
+        self._possible: dict[int, list[tuple[int, int]]] = {}
+        for group, (before, after) in enumerate(groups):
+            self._possible.setdefault(before, []).append((group, after))
+
+        self._anytime: dict[int, set[int]] = {}
+        for call in anytime:
+            if call.writes:
+                before, after = self._change(call)
+                self._anytime.setdefault(before, set()).add(after)
+
+    def run(self) -> Linearization:
+        """Search depth first, without recursion."""
+        open_choices = [(self._settle(_ABSENT), len(self._trail))]
+        seen = {self._configuration(_ABSENT)}
+        longest: list[int] = []
+        while self._next[self._count] != self._count:
+            if not open_choices:
+                return Linearization(False, self._calls(longest), len(seen))
+            choices, mark = open_choices[-1]
+            self._undo(mark)
+            if not choices:
+                longest = self._trail.copy() if len(self._trail) > len(longest) else longest
+                open_choices.pop()
+                continue
+            state = self._take(*choices.pop())
+            choices = self._settle(state)
+            configuration = self._configuration(state)
+            if configuration in seen:
+                continue
+            if len(seen) >= self._limit:
+                raise CheckUndecided(
+                    f"{self._limit} configurations did not tell whether {self._count} calls with a "
+                    f"known and {len(self._unknown)} with an unknown outcome can be put in order: raise "
+                    "the limit, or record shorter histories or more keys"
+                )
+            seen.add(configuration)
+            open_choices.append((choices, len(self._trail)))
+        return Linearization(True, self._calls(self._trail), len(seen))
+
+    def _settle(self, state: int) -> list[tuple[int, int]]:
+        """Take all calls that fit and change nothing; return what may come next, the likeliest last.
+
+        A call may come next if none that is left returned before it was invoked. Since they are in the
+        order of their invocation, one pass tells.
+        """
+        choices = []
+        deadline = math.inf
+        number = self._next[self._count]
+        while number != self._count and self._told[number].invoked <= deadline:
+            fits = (self._state[number] == state) == self._equal[number]
+            if fits and self._after[number] == _SAME:
+                self._lift(number)
+            else:
+                if fits:
+                    choices.append(number)
+                deadline = min(deadline, self._told[number].returned)
+            number = self._next[number]
+        choices.sort(key=lambda choice: -self._told[choice].returned)
+        maybe = [
+            (~group, after)
+            for group, after in reversed(self._possible.get(state, ()))
+            if self._taken[group] < len(self._groups[group])
+            and self._unknown[self._groups[group][self._taken[group]]].invoked <= deadline
+        ]
+        free = [(self._count, after) for after in self._anytime.get(state, ())]
+        return [*free, *maybe, *((choice, self._after[choice]) for choice in choices)]
+
+    def _take(self, entry: int, after: int) -> int:
+        """Take a told call, for the complement of a number one of a group, or for the count none."""
+        if entry < 0:
+            group = self._groups[~entry]
+            self._used |= 1 << group[self._taken[~entry]]
+            self._taken[~entry] += 1
+            self._trail.append(entry)
+        elif entry < self._count:
+            self._lift(entry)
+        return after
+
+    def _lift(self, number: int) -> None:
+        before, after = self._previous[number], self._next[number]
+        self._next[before], self._previous[after] = after, before
+        self._lifted |= 1 << number
+        self._trail.append(number)
+
+    def _undo(self, mark: int) -> None:
+        """Put back what was taken since the trail was `mark` long."""
+        while len(self._trail) > mark:
+            entry = self._trail.pop()
+            if entry < 0:
+                self._taken[~entry] -= 1
+                self._used ^= 1 << self._groups[~entry][self._taken[~entry]]
+            else:
+                self._next[self._previous[entry]] = self._previous[self._next[entry]] = entry
+                self._lifted ^= 1 << entry
+
+    def _configuration(self, state: int) -> tuple[int, int, int, int]:
+        first = self._next[self._count]
+        return first, self._lifted >> first, self._used, state
+
+    def _calls(self, trail: Iterable[int]) -> tuple[Call, ...]:
+        members = [iter(group) for group in self._groups]
+        return tuple(
+            self._told[entry] if entry >= 0 else self._unknown[next(members[~entry])] for entry in trail
+        )
+
+    def _code(self, word: str | None) -> int:
+        return _ABSENT if word is None else self._codes.get(word, _OTHER)
+
+    def _change(self, write: Call) -> tuple[int, int]:
+        """Return the state in which a write does something, and the one that it leaves."""
+        return self._code(write.expected), self._code(write.version)
+
+
+def _needed(call: Call) -> str | None:
+    """Return the version that a call finds or, if its condition did not hold, does not find."""
+    return call.version if call.action is Action.READ else call.expected
+
+
+def _codes(told: Iterable[Call], unknown: Iterable[Call]) -> dict[str, int]:
+    """Number the versions that are named otherwise than by an unknown call that writes them."""
+    named = {_needed(call) for call in [*told, *unknown]} | {
+        call.version for call in told if call.writes
+    }
+    return {word: code for code, word in enumerate(sorted(named - {None}), _OTHER + 1)}  # type: ignore
