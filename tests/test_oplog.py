@@ -21,7 +21,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.stores import ObjectData, ObjectStore
+from commitlog.stores import ObjectData, ObjectStore, Observation, Pending
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -134,6 +134,41 @@ def test_success_that_cannot_be_logged_is_success_all_the_same(
     (repaired,) = healthy.recover(lambda operation: COMMITTED, older_than=0)
     assert (repaired.id, repaired.decision) == (operation.id, COMMITTED)
     assert list(healthy.pending()) == []
+
+
+def test_a_log_that_is_gone_is_a_drift_too(store: MemoryStore, clock: ManualClock) -> None:
+    """It is not mistaken for an operation that a recovery decided long ago."""
+    log = open_log(HookedStore(store, Outage("decided", BucketNotFound("gone"))), clock)
+    with log.run({}):
+        pass
+    assert log.drift == 1
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_decision_that_cannot_be_read_back_has_an_unknown_outcome(
+    store: MemoryStore, clock: ManualClock, applied: bool
+) -> None:
+    """Only what proves that nothing was decided may be raised in its place."""
+
+    class Mute(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            raise Unavailable("down")
+
+        def begin_head(self, path: str) -> Pending[Observation]:
+            def pending() -> Observation:
+                raise Unavailable("down")
+
+            return pending
+
+    operation = open_log(store, clock).begin({})
+    lost = Mute(store, Outage("decided", OutcomeUnknown("?"), applied=applied))
+    with pytest.raises(OutcomeUnknown):
+        open_log(lost, clock).decide(operation, COMMITTED)
+    if not applied:
+        # Written, but whether there had been another one could not be looked up.
+        with pytest.raises(OutcomeUnknown, match="decided before"):
+            open_log(Mute(store), clock).decide(operation, COMMITTED)
+    assert open_log(store, clock).decide(operation, ROLLED_BACK) is COMMITTED
 
 
 def test_a_failure_that_cannot_be_logged_is_still_that_failure(

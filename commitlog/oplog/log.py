@@ -247,9 +247,9 @@ class OperationLog:
         verify = self._clock.monotonic() - started > self._settle / 2
         try:
             return self._decide(operation, decision, verify=verify) is decision
-        except NotFound:
-            return False  # decided so long ago that it is forgotten how
         except CommitError as error:
+            if type(error) is NotFound:
+                return False  # decided so long ago that it is forgotten how
             self._drifted.append(operation.id)
             _log.warning(
                 "operation %s is %s, but logged as pending: %s", operation.id, decision.value, error
@@ -265,21 +265,34 @@ class OperationLog:
             return self._standing(operation)
         except OutcomeUnknown:
             # A decision that can be read is the one that stands, whoever wrote it.
-            standing = self.decision(operation.id)
+            standing = None
+            with contextlib.suppress(CommitError):
+                standing = self.decision(operation.id)
             if standing is None:
                 raise
             return standing
-        if verify and not self._pending.exists(operation.id):
-            if self._clock.monotonic() - started > self._settle / 2:
+        if verify:
+            try:
+                forgotten = self._take_back(operation, started)
+            except CommitError as error:
                 raise OutcomeUnknown(
-                    f"deciding operation {operation.id} took so long that it cannot be told any more"
-                    " whether it had been decided before"
-                )
-            self._decided.remove(operation.id)
-            raise _forgotten(operation)
+                    f"operation {operation.id} was decided, but it cannot be told whether it had been"
+                    f" decided before ({error})"
+                ) from error
+            if forgotten:
+                raise _forgotten(operation)
         with contextlib.suppress(CommitError):  # then `compact` removes it
             self._pending.remove(operation.id)
         return decision
+
+    def _take_back(self, operation: Operation, started: float) -> bool:
+        """Remove the decision that was just written, if there was an earlier one; tell whether so."""
+        if self._pending.exists(operation.id):
+            return False
+        if self._clock.monotonic() - started > self._settle / 2:
+            raise OutcomeUnknown("that took so long that an earlier one may have been compacted away")
+        self._decided.remove(operation.id)
+        return True
 
     def _standing(self, operation: Operation) -> Decision:
         decision = self.decision(operation.id)
