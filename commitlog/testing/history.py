@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, frozen, validators
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 
@@ -52,6 +52,10 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_text = validators.instance_of(str)
+_number = validators.instance_of((int, float))
+
+
 @frozen(kw_only=True)
 class Call:
     """One call of one client on one key.
@@ -68,15 +72,15 @@ class Call:
         name: what the client called, for people.
     """
 
-    client: str
+    client: str = field(validator=_text)
     action: Action
-    key: str
-    expected: str | None = None
-    version: str | None = None
+    key: str = field(validator=_text)
+    expected: str | None = field(default=None, validator=validators.optional(_text))
+    version: str | None = field(default=None, validator=validators.optional(_text))
     outcome: Outcome
-    invoked: float
-    returned: float = field(default=math.inf)
-    name: str = ""
+    invoked: float = field(validator=_number)
+    returned: float = field(default=math.inf, validator=_number)
+    name: str = field(default="", validator=_text)
 
     def __attrs_post_init__(self) -> None:
         conditional = self.action in (Action.REPLACE, Action.REMOVE)
@@ -91,8 +95,8 @@ class Call:
             raise ValueError("a read has no condition that could be contradicted")
         if math.isinf(self.returned) != (self.outcome is Outcome.UNKNOWN):
             raise ValueError("a call without known outcome never returned, and every other call did")
-        if not self.invoked <= self.returned:
-            raise ValueError("a call does not return before it is invoked")
+        if not -math.inf < self.invoked <= self.returned or math.isinf(self.invoked):
+            raise ValueError("a call is invoked at some moment, and does not return before it")
 
     @property
     def writes(self) -> bool:
@@ -230,5 +234,9 @@ def _begun(fields: dict[str, Any]) -> Call:
 
 
 def _ended(call: Call, fields: dict[str, Any]) -> Call:
-    outcome = Outcome(fields.pop("outcome"))
-    return evolve(call, outcome=outcome, returned=fields.pop("at"), **fields)
+    changed = {"outcome": Outcome(fields.pop("outcome")), "returned": fields.pop("at")}
+    if call.action is Action.READ:
+        changed["version"] = fields.pop("version", None)
+    if fields:
+        raise ValueError(f"it says {sorted(fields)[0]!r} of a call that ends")
+    return evolve(call, **changed)
