@@ -111,11 +111,13 @@ class Proxy:
         self._ask("endanger", [asdict(hazard) for hazard in hazards], seed)
 
     def strikes(self) -> Counter[Strike]:
-        """Return what faults have done so far, and how often.
-
-        What a request still has before it, that is held back or to be sent again, is not counted yet.
-        """
+        """Return what faults have done so far, and how often; what is `pending` is not counted yet."""
         return Counter({Strike(*what): count for *what, count in self._ask("strikes")})
+
+    def pending(self) -> int:
+        """Return how many requests are held back, or are yet to be sent a second time."""
+        number: int = self._ask("pending")
+        return number
 
     def requests(self) -> list[str]:
         """Return the requests seen since the last call, as ``"PUT /bucket/key"``, in order.

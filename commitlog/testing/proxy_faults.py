@@ -5,6 +5,7 @@ Imports nothing of the project.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
@@ -54,6 +55,10 @@ class Fault:
     body: str = ""
 
 
+def _words(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
 def _pair(value: tuple[float, float]) -> tuple[float, float]:
     shortest, longest = value
     if not 0 <= shortest <= longest:
@@ -76,7 +81,7 @@ class Hazard:
     Raises `ValueError` for values out of range.
     """
 
-    kinds: tuple[str, ...] = field(converter=tuple)
+    kinds: tuple[str, ...] = field(converter=_words)
     action: Action = field(validator=validators.in_(_ACTIONS))
     rate: float = field(validator=[validators.ge(0), validators.le(1)])
     path: str = ""

@@ -54,6 +54,7 @@ class _Relay:
         self._plan = Plan((), 0)
         self._requests: deque[str] = deque(maxlen=_KEPT_REQUESTS)
         self._strikes: Counter[Strike] = Counter()
+        self._pending = 0
         self._doubling: set[str] = set()
         self._doubled = threading.Condition(self._lock)
 
@@ -70,6 +71,10 @@ class _Relay:
     def strikes(self) -> list[tuple[str, str, int, int]]:
         with self._lock:
             return [(one.kind, one.action, one.status, n) for one, n in self._strikes.items()]
+
+    def pending(self) -> int:
+        with self._lock:
+            return self._pending
 
     def requests(self) -> list[str]:
         with self._lock:
@@ -121,40 +126,51 @@ class _Relay:
             client.send(_made_up(fault, request))
             return not request.last
         if action == "duplicate":
-            return self._double(client, link, request, fault)
-        if action == "reset":
-            client.reset()
-        time.sleep(fault.seconds)
-        response = self._exchange(link, request)
-        self._count(fault, response.status)
+            response = self._double(link, request, fault)
+        else:
+            if action == "reset":
+                client.reset()
+            response = self._late(link, request, fault)
         if action in ("drop_response", "reset"):
             client.reset()
             return False
         client.send(_made_up(fault, request) if action == "fail" else response.data)
         return not (response.last or request.last)
 
-    def _double(self, client: _Peer, link: _Link, request: _Message, fault: Fault) -> bool:
+    def _double(self, link: _Link, request: _Message, fault: Fault) -> _Message:
+        """Return the answer to the first of two requests."""
         if fault.seconds:
-            goes_on = self._hand_on(client, link, request)
+            response = self._exchange(link, request)
             threading.Thread(target=self._repeat, args=(request, fault), daemon=True).start()
-            return goes_on
+            return response
         with self._alone(request.path):
             response = link.exchange(request)
             again = link.exchange(request)
         self._count(fault, again.status)
-        client.send(response.data)
-        return not (response.last or request.last)
+        return response
 
     def _repeat(self, request: _Message, fault: Fault) -> None:
-        time.sleep(fault.seconds)
         link = _Link(self._addresses)
-        status = 0
         try:
-            status = self._exchange(link, request).status
+            self._late(link, request, fault)
         except (OSError, ValueError, IndexError):
             pass  # the server is gone; nobody waits for this answer
         finally:
             link.close()
+
+    def _late(self, link: _Link, request: _Message, fault: Fault) -> _Message:
+        """Get the request answered, as many seconds later as the fault says."""
+        status = 0
+        with self._lock:
+            self._pending += 1
+        try:
+            time.sleep(fault.seconds)
+            response = self._exchange(link, request)
+            status = response.status
+            return response
+        finally:
+            with self._lock:
+                self._pending -= 1
             self._count(fault, status)
 
     def _exchange(self, link: _Link, request: _Message) -> _Message:
@@ -317,7 +333,9 @@ class _Peer:
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def reset(self) -> None:
-        """Close so that the other side sees "connection reset by peer"."""
+        """Close so that the other side sees "connection reset by peer". Idempotent."""
+        if self._socket.fileno() < 0:
+            return
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 

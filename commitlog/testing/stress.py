@@ -1,0 +1,428 @@
+"""Stress: processes that write conditionally to a real store, over a bad network, and die at any time.
+
+`run_stress` starts workers that call one store at random, through a proxy that loses, delays and
+duplicates what they send; it kills and stops them, and hands what all of them saw to
+`check_linearizable`. From the shell, against a store and a table of one's own:
+
+    python -m commitlog.testing.stress --store 's3://bucket?endpoint_url=http://host:9000' \\
+        --table 'dynamodb://commits?endpoint_url=http://host:8000' --seconds 60 --seed 1
+
+What comes from the seed is the plan: the request of which number meets which fault, who is killed or
+stopped when, and what each worker calls. How that falls together is a matter of real timing, so a seed
+does not reproduce a run. What is left out of the plan, and why, is said in `stress_faults`.
+
+May import anything of the library. Everything is bounded in time, and no process outlives the call, nor
+(on Linux) the process that made it. Nothing that is shown has credentials in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from random import Random
+
+from attrs import evolve, field, fields, frozen, validators
+
+from commitlog.commit.conditional import ConditionalStore, Mode
+from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.commit.verdict import Kind, Verdict
+from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.testing.history import History
+from commitlog.testing.linearizability import NotLinearizable, check_linearizable
+from commitlog.testing.proxy import Proxy, Strike
+from commitlog.testing.recorded import WORD, RecordedStore
+from commitlog.testing.recorder import Recorder
+from commitlog.testing.stress_faults import hazards
+from commitlog.testing.stress_fleet import Fleet
+from commitlog.testing.stress_worker import Task
+from commitlog.urls import Url, parse_store_url, parse_table_url
+from commitlog.words import random_word
+
+__all__ = ["Report", "Stress", "main", "run_stress"]
+
+#: Share of signals that kill; the others stop for a while.
+_KILLS = 0.4
+#: Seconds for which a worker may be stopped that nothing fences off.
+_SHORT = (0.1, 1.0)
+#: Seconds that workers have for starting, before faults begin.
+_START = 1.0
+_POLL = 0.1
+
+
+def _store_url(value: str | Url) -> Url:
+    return parse_store_url(value) if isinstance(value, str) else value
+
+
+def _table_url(value: str | Url | None) -> Url | None:
+    return parse_table_url(value) if isinstance(value, str) else value
+
+
+@frozen(kw_only=True)
+class Stress:
+    """What a run is to be like.
+
+    Attributes:
+        store: an S3 store or a local directory. A bucket at an ``http://`` endpoint is reached through
+            the fault-injecting proxy; at any other, workers are killed and stopped, and that is all.
+        table: where leases are, or None to rest on the store's own conditions. It is created if need
+            be. For DynamoDB as for the store.
+        mode: as of `ConditionalStore`. Without a table it has to be ``native``.
+        seconds: how long faults go on. The last writes and the judging come on top.
+        workers: how many processes work at the same time.
+        foreign: how many of them are clients of the crate ``object_store``, through obstore; with
+            ``lease`` and a store and table at ``http://`` endpoints.
+        seed: what the plan is drawn from.
+        timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
+        rate: share of requests that each sort of fault strikes; 0 for none.
+        interval: seconds from one signal to the next, on average.
+        grace: seconds after the last fault within which every worker has to have written every path.
+        verdict: what is taken for known of the store; what it does is measured by default.
+
+    Raises `ConfigurationError` for what does not go together.
+    """
+
+    store: Url = field(converter=_store_url)
+    table: Url | None = field(default=None, converter=_table_url)
+    mode: Mode = "lease"
+    seconds: float = field(default=10.0, validator=validators.gt(0))
+    workers: int = field(default=4, validator=validators.ge(1))
+    foreign: int = 0
+    seed: int = 0
+    timeout: float = 3.0
+    skew: float = 1.5
+    rate: float = field(default=0.02, validator=[validators.ge(0), validators.le(1)])
+    interval: float = field(default=1.0, validator=validators.gt(0))
+    grace: float = field(default=60.0, validator=validators.gt(0))
+    verdict: Verdict | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.store.scheme == "memory" or (self.table and self.table.scheme == "memory"):
+            raise ConfigurationError("processes share no memory: give a store and a table that they do")
+        if (self.table is None) != (self.mode == "native"):
+            raise ConfigurationError("a table goes with mode 'lease' or 'auto', none with 'native'")
+        if not 0 <= self.foreign <= self.workers:
+            raise ConfigurationError("foreign must be between 0 and the number of workers")
+        if self.foreign and (self.mode != "lease" or None in (self.store_address, self.table_address)):
+            raise ConfigurationError(
+                "foreign writers need mode 'lease', and S3 and DynamoDB at http:// endpoints"
+            )
+
+    @property
+    def store_address(self) -> str | None:
+        """Where a proxy can stand before the store, or None."""
+        return _address(self.store) if self.store.scheme == "s3" else None
+
+    @property
+    def table_address(self) -> str | None:
+        """Where a proxy can stand before the table, or None."""
+        return None if self.table is None else _address(self.table)
+
+
+@frozen(kw_only=True)
+class Report:
+    """What came of a run.
+
+    Attributes:
+        stress: what it was to be like.
+        fenced: whether the store enforces the expiry of requests, so that long delays were among the
+            faults.
+        history: all calls of all workers, and in the end the reads of an auditor.
+        strikes: how often faults struck, by sort.
+        kills: how many workers were killed.
+        stops: for how many seconds each of the stopped workers was.
+        finished: seconds from the last fault until every worker had written every path.
+        violation: what no order of the calls explains, or None.
+        failures: workers that failed or did not finish, and objects with the body of another.
+    """
+
+    stress: Stress
+    fenced: bool
+    history: History
+    strikes: Counter[Strike]
+    kills: int
+    stops: tuple[float, ...]
+    finished: float
+    violation: NotLinearizable | None
+    failures: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return self.violation is None and not self.failures
+
+    @property
+    def refused(self) -> int:
+        """How many requests came late and were refused by the store."""
+        return sum(count for strike, count in self.strikes.items() if strike.status == 403)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report line by line, for people."""
+        stress = self.stress
+        where = f"leases in {stress.table}" if stress.table else "its own conditions"
+        yield f"{stress.store}: {stress.mode}, {where}"
+        yield (
+            f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
+            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
+        )
+        yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
+        calls = Counter((call.name, call.outcome.value) for call in self.history)
+        for name in sorted({name for name, _ in calls}):
+            outcomes = [f"{word} {count}" for (of, word), count in sorted(calls.items()) if of == name]
+            yield f"  {name}: {', '.join(outcomes)}"
+        yield f"faults: {self.strikes.total()}"
+        actions: Counter[str] = Counter()
+        for strike, count in self.strikes.items():
+            actions[strike.action] += count
+        for action, count in sorted(actions.items()):
+            yield f"  {action}: {count}"
+        yield f"  requests that the store refused as late: {self.refused}"
+        beyond = sum(seconds > stress.timeout for seconds in self.stops)
+        yield f"killed: {self.kills}; stopped: {len(self.stops)}, longer than a lease: {beyond}"
+        yield f"all written {self.finished:.1f} s after the last fault"
+        yield from self.failures
+        yield f"linearizable: {'yes' if self.violation is None else f'NO. {self.violation}'}"
+
+
+def run_stress(stress: Stress) -> Report:
+    """Run `stress` and judge what came of it.
+
+    All objects are below a new prefix, and are removed in the end; lease records stay in the table until
+    their TTL.
+
+    Raises:
+        ConfigurationError: the store or the table cannot be opened so.
+        CommitError: the store or the table cannot be reached without any faults.
+        CheckUndecided: the judge gave up on the history.
+    """
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-stress-")))
+        prefix = "/".join(filter(None, (stress.store.prefix, f"stress-{random_word()}")))
+        place = _below(stress.store, prefix)
+        store = open_store(place)
+        stack.callback(store.close)
+        if stress.table is not None:
+            with closing(open_table(stress.table, LEASE_SCHEMA)) as table:
+                table.create()
+        verdict = _measure(store, stress.mode) if stress.verdict is None else stress.verdict
+        stack.callback(_clear, store)
+        return _Run(stress, place, store, verdict, directory).report()
+
+
+class _Run:
+    def __init__(
+        self, stress: Stress, place: Url, store: ObjectStore, verdict: Verdict, directory: Path
+    ) -> None:
+        self._stress = stress
+        self._place = place
+        self._store = store
+        self._verdict = verdict
+        self._directory = directory
+        self._fenced = verdict.proves(Kind.FENCE)
+        self._begin = time.monotonic() + _START
+        self._end = self._begin + stress.seconds
+        self._kills = 0
+        self._stops: list[float] = []
+
+    def report(self) -> Report:
+        stress = self._stress
+        strikes: Counter[Strike] = Counter()
+        with ExitStack() as stack:
+            addresses = (stress.store_address, stress.table_address)
+            proxy = None
+            if upstream := addresses[0] or addresses[1]:
+                proxy = stack.enter_context(Proxy(upstream, dynamodb=addresses[1]))
+            fleet = stack.enter_context(Fleet(self._tasks(proxy), self._directory))
+            dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
+            if proxy is not None:
+                proxy.endanger(dangers, seed=stress.seed)
+            self._trouble(fleet)
+            if proxy is not None:
+                proxy.endanger(())
+            finished = fleet.join(self._end + stress.grace) - self._end
+            if proxy is not None:
+                strikes = _last_strikes(proxy, self._end + stress.grace)
+        history, torn = self._audit(History.load(*fleet.histories))
+        violation: NotLinearizable | None = None
+        try:
+            check_linearizable(history)
+        except NotLinearizable as error:
+            violation = error
+        return Report(
+            stress=stress,
+            fenced=self._fenced,
+            history=history,
+            strikes=strikes,
+            kills=self._kills,
+            stops=tuple(self._stops),
+            finished=finished,
+            violation=violation,
+            failures=(*fleet.failures, *torn),
+        )
+
+    def _tasks(self, proxy: Proxy | None) -> Sequence[Task]:
+        stress, store, table = self._stress, self._place, self._stress.table
+        if proxy is not None and stress.store_address:
+            store = store.with_options({"endpoint_url": proxy.endpoint_url})
+        if proxy is not None and table is not None and stress.table_address:
+            table = table.with_options({"endpoint_url": proxy.endpoint_url})
+        # A verdict names the endpoint that it is of, and this one is the same store's.
+        verdict = evolve(self._verdict, url=str(store)).to_json()
+        return [
+            Task(
+                client=f"foreign-{worker}" if self._foreign(worker) else f"worker-{worker}",
+                foreign=self._foreign(worker),
+                store=store,
+                table=table,
+                mode=stress.mode,
+                timeout=stress.timeout,
+                skew=stress.skew,
+                patient=worker % 2 == 0,
+                verdict=verdict,
+                seed=str(stress.seed),
+                begin=self._begin,
+                end=self._end,
+                deadline=self._end + stress.grace,
+                history="",
+                parent=os.getpid(),
+            )
+            for worker in range(stress.workers)
+        ]
+
+    def _foreign(self, worker: int) -> bool:
+        return worker >= self._stress.workers - self._stress.foreign
+
+    def _trouble(self, fleet: Fleet) -> None:
+        """Kill and stop workers until the end, as the seed has it; then let all go on."""
+        # Moment, worker, and either the length of a stop (None: kill), or the life to resume.
+        due: list[tuple[float, int, float | None, int | None]] = [
+            (self._begin + at, worker, stop, None) for at, worker, stop in self._signals()
+        ]
+        heapq.heapify(due)
+        while due:
+            at, worker, stop, life = heapq.heappop(due)
+            time.sleep(max(0.0, min(at, self._end) - time.monotonic()))
+            if at >= self._end:
+                break
+            if life is not None:
+                fleet.resume(worker, life)
+            elif stop is None:
+                fleet.kill(worker)
+                self._kills += 1
+            else:
+                heapq.heappush(due, (at + stop, worker, None, fleet.halt(worker)))
+                self._stops.append(min(stop, self._end - at))
+        time.sleep(max(0.0, self._end - time.monotonic()))
+        fleet.resume_all()
+
+    def _signals(self) -> Iterator[tuple[float, int, float | None]]:
+        """Yield when which worker is stopped for how long, or killed."""
+        stress, random = self._stress, Random(f"{self._stress.seed} signals")
+        long = (stress.timeout, 2 * stress.timeout)
+        guarded = self._fenced or stress.mode == "native"
+        at = 0.0
+        while (at := at + random.uniform(0.0, 2 * stress.interval)) < stress.seconds:
+            worker = random.randrange(stress.workers)
+            stops = (_SHORT, long) if guarded and not self._foreign(worker) else (_SHORT,)
+            seconds = random.uniform(*random.choice(stops))
+            yield at, worker, None if random.random() < _KILLS else seconds
+
+    def _audit(self, history: History) -> tuple[History, Iterator[str]]:
+        """Read every path once more, past the proxy; return the whole history, and what is torn."""
+        recorder = Recorder()
+        auditor = RecordedStore(ConditionalStore(self._store), recorder, client="auditor")
+        torn = []
+        for path in history.by_key():
+            with suppress(NotFound):
+                found = auditor.get(path)
+                if found.data != found.metadata.get(WORD, "").encode():
+                    torn.append(f"{path!r} has the metadata of one version and the body of another")
+        return History([*history, *recorder.history()]), iter(torn)
+
+
+def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
+    """Return what all faults did, once even the latest of the late requests has arrived."""
+    while proxy.pending() and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    return proxy.strikes()
+
+
+def _address(url: Url) -> str | None:
+    endpoint = url.options.get("endpoint_url", "")
+    return endpoint if endpoint.startswith("http://") else None
+
+
+def _below(url: Url, prefix: str) -> Url:
+    if url.scheme == "file":
+        return evolve(url, name=os.path.join(url.name, prefix))
+    return evolve(url, prefix=prefix)
+
+
+def _measure(store: ObjectStore, mode: Mode) -> Verdict:
+    if store.capabilities.enforced:
+        return Verdict(url=store.url, rows=())
+    kinds = [Kind.FENCE] if mode == "lease" else list(Kind)
+    with ThreadPoolExecutor(RACERS) as executor:
+        return probe(store, kinds=kinds, executor=executor)
+
+
+def _clear(store: ObjectStore) -> None:
+    with suppress(CommitError):  # the run has been judged; what is left is below a prefix of its own
+        for staged in store.list_staged():
+            store.abort(staged)
+        store.delete_many(info.path for info in store.list())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the shell; return 0 if all was well, 1 if not, 2 if there was no run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m commitlog.testing.stress",
+        description="Write conditionally from many processes over a bad network, and judge the outcome.",
+    )
+    parser.add_argument(
+        "--store", required=True, metavar="URL", help="s3://bucket?endpoint_url=http://…"
+    )
+    parser.add_argument(
+        "--table", metavar="URL", help="dynamodb://table?endpoint_url=http://… or sqlite:///file"
+    )
+    parser.add_argument(
+        "--mode", choices=["lease", "auto", "native"], help="default: lease with a table"
+    )
+    for name, kind, what in (
+        ("seconds", float, "how long faults go on"),
+        ("workers", int, "processes at a time"),
+        ("foreign", int, "how many of them are clients of object_store"),
+        ("seed", int, "what the plan is drawn from"),
+        ("timeout", float, "seconds of a lease"),
+        ("skew", float, "max_clock_skew_rate"),
+        ("rate", float, "share of requests that each sort of fault strikes"),
+        ("interval", float, "seconds between signals, on average"),
+    ):
+        default = getattr(fields(Stress), name).default
+        parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {default})")
+    given = vars(parser.parse_args(arguments))
+    given["mode"] = given["mode"] or ("native" if given["table"] is None else "lease")
+    try:
+        report = run_stress(Stress(**given))
+    except CommitError as error:
+        print(f"stress: {error}", file=sys.stderr)
+        return 2
+    for line in report.lines():
+        print(line)
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""One process of a stress run: calls a store at random, takes down what it sees, and may die meanwhile.
+
+Started by `commitlog.testing.stress`, which tells it what to do in a line of JSON on standard input.
+Imports anything of the library, and its siblings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from random import Random
+from typing import Any
+
+from attrs import asdict, field, frozen
+
+from commitlog.commit.conditional import ConditionalStore, Mode
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
+from commitlog.commit.verdict import Verdict
+from commitlog.connect import connect
+from commitlog.errors import (
+    CommitError,
+    NotFound,
+)
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.testing.recorded import WORD, RecordedStore
+from commitlog.testing.recorder import Recorder
+from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE
+from commitlog.testing.stress_foreign import ForeignStore
+from commitlog.urls import Url
+
+__all__ = ["Task", "main", "open_client"]
+
+#: Paths of each sort at a time.
+_WIDTH = 3
+#: Seconds for which creations compete for the same kept paths, before they turn to the next.
+_ERA = 2.0
+#: Seconds between attempts in the end.
+_PAUSE = 0.05
+
+
+def _url(value: Url | Mapping[str, Any] | None) -> Url | None:
+    return Url(**value) if isinstance(value, Mapping) else value
+
+
+@frozen(kw_only=True)
+class Task:
+    """What one worker is to do.
+
+    Attributes:
+        client: its name in the history, which no other process ever has.
+        foreign: whether to go through obstore.
+        store: the store; all is done below its prefix.
+        table: where leases are, or None.
+        mode: as of `ConditionalStore`.
+        timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
+        patient: whether to wait for other holders as long as it takes.
+        verdict: what is known of the store, as JSON.
+        seed: of its choices.
+        begin, end: between which moments of `time.monotonic` to work at random.
+        deadline: moment by which the last writes have to be done.
+        history: file for the history.
+        parent: process with which this one ends.
+    """
+
+    client: str
+    foreign: bool
+    store: Url = field(converter=_url)
+    table: Url | None = field(converter=_url)
+    mode: Mode
+    timeout: float
+    skew: float
+    patient: bool
+    verdict: str
+    seed: str
+    begin: float
+    end: float
+    deadline: float
+    history: str
+    parent: int
+
+    def to_json(self) -> str:
+        """Return the task as a line of JSON. It holds credentials, if the URLs do."""
+        fields = asdict(self, recurse=False)
+        for name in ("store", "table"):
+            url: Url | None = fields[name]
+            if url is not None:
+                fields[name] = {**asdict(url, recurse=False), "options": dict(url.options)}
+        return json.dumps(fields)
+
+
+def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore:
+    """Open what the worker calls."""
+    if task.foreign:
+        assert task.table is not None
+        return ForeignStore(task.store, table=task.table.name, timeout=task.timeout)
+    options: dict[str, Any] = {} if task.table is None else {**task.table.options}
+    leases: dict[str, Any] = {
+        "timeout": task.timeout,
+        "max_clock_skew_rate": task.skew,
+        "test_interval": 0.05,
+        "max_wait": None if patient else task.timeout / 10,
+    }
+    verdict = Verdict.from_json(task.verdict)
+    if task.table is None:
+        return connect(task.store, commit="native", verdict=verdict)
+    if task.mode == "lease":
+        commit: DynamoCommit | SqliteCommit
+        if task.table.scheme == "sqlite":
+            commit = SqliteCommit(task.table.name, **leases)
+        else:
+            commit = DynamoCommit(task.table.name, **leases, **options)
+        return connect(task.store, commit=commit, verdict=verdict)
+    return ConditionalStore(
+        open_store(task.store),
+        table=open_table(task.table, LEASE_SCHEMA),
+        mode=task.mode,
+        settings=LeaseSettings(**leases),
+        verdict=verdict,
+    )
+
+
+class Worker:
+    """Works on a task. Nothing that goes wrong with a call stops it."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._random = Random(task.seed)
+        self._recorder = Recorder(path=task.history)
+        self._store: RecordedStore
+        self._words = 0
+        #: For each path the etag last seen there.
+        self._seen: dict[str, str] = {}
+        self._calls: Sequence[Callable[[], None]] = ()
+
+    def run(self) -> None:
+        """Work at random until the end, then write every path once more. Raises `TimeoutError`."""
+        task = self._task
+        with closing(open_client(task, patient=task.patient)) as client:
+            self._use(client)
+            while time.monotonic() < task.end:
+                with suppress(CommitError):  # it is in the history
+                    self._random.choices(*self._choices)[0]()
+        with closing(open_client(task, patient=True)) as client:
+            self._use(client)
+            paths = [*self._paths(KEPT, task.end), *self._paths(REMOVABLE, task.end)]
+            self._random.shuffle(paths)
+            for path in paths:
+                self._write_at_last(path)
+
+    def _use(self, client: ConditionalStore | ForeignStore) -> None:
+        # Any: the foreign client has those of its methods that are called.
+        store: Any = client
+        self._store = RecordedStore(store, self._recorder, client=self._task.client)
+        weights = {self._get: 2, self._create: 2, self._replace: 4, self._copy: 1}
+        if not self._task.foreign:
+            weights |= {self._head: 1, self._rename: 1, self._publish: 1, self._remove: 2}
+        self._choices = list(weights), list(weights.values())
+
+    # -- the calls ---------------------------------------------------------------------------------
+
+    def _head(self) -> None:
+        self._look(self._path(), self._store.head)
+
+    def _get(self) -> None:
+        self._look(self._path(), self._store.get)
+
+    def _create(self) -> None:
+        path = self._path()
+        self._seen[path] = self._store.put_if_absent(path, self._word()).etag
+
+    def _replace(self) -> None:
+        path = self._path()
+        if (etag := self._etag(path)) is not None:
+            self._seen[path] = self._store.put_if_match(path, self._word(), etag=etag).etag
+
+    def _remove(self) -> None:
+        path = self._choose(REMOVABLE)
+        if (etag := self._etag(path)) is not None:
+            self._store.delete_if_match(path, etag=etag)
+
+    def _copy(self) -> None:
+        word, target = self._word(), self._path()
+        source = OWN + word
+        self._store.store.put(source, word.encode(), metadata={WORD: word})
+        self._seen[target] = self._store.copy_if_absent(source, target, word=word).etag
+
+    def _rename(self) -> None:
+        word, target = self._word(), self._path()
+        source = OWN + word
+        self._store.put_if_absent(source, word)
+        self._seen[target] = self._store.rename_if_absent(source, target, word=word).etag
+
+    def _publish(self) -> None:
+        word, target = self._word(), self._path()
+        staged = self._store.stage(target, word)
+        self._seen[target] = self._store.publish_if_absent(staged, word=word).etag
+
+    def _write_at_last(self, path: str) -> None:
+        """Write `path` once, whatever is there, by as many attempts as it takes."""
+        while True:
+            try:
+                etag = self._look(path, self._store.get)
+                if etag is None:
+                    self._store.put_if_absent(path, self._word())
+                else:
+                    self._store.put_if_match(path, self._word(), etag=etag)
+            except CommitError as error:
+                if time.monotonic() > self._task.deadline:
+                    raise TimeoutError(f"{path!r} could not be written in time") from error
+                time.sleep(_PAUSE)
+            else:
+                return
+
+    # -- what they share ---------------------------------------------------------------------------
+
+    def _etag(self, path: str) -> str | None:
+        """Return the etag last seen, and forget it; if there is none, that of what is there now."""
+        known = self._seen.pop(path, None)
+        return self._look(path, self._store.get) if known is None else known
+
+    def _look(self, path: str, read: Callable[[str], Any]) -> str | None:
+        self._seen.pop(path, None)
+        try:
+            etag: str = read(path).etag
+        except NotFound:
+            return None
+        self._seen[path] = etag
+        return etag
+
+    def _word(self) -> str:
+        self._words += 1
+        return f"{self._task.client}-{self._words}"
+
+    def _path(self) -> str:
+        return self._choose(self._random.choice((KEPT, REMOVABLE)))
+
+    def _choose(self, sort: str) -> str:
+        return self._random.choice(self._paths(sort, min(time.monotonic(), self._task.end)))
+
+    def _paths(self, sort: str, moment: float) -> list[str]:
+        # What is kept is created once only, so there have to be new paths for creations to compete.
+        era = int((moment - self._task.begin) / _ERA) if sort == KEPT else 0
+        return [f"{sort}{era}-{number}" for number in range(_WIDTH)]
+
+
+def main() -> None:
+    """Do the task on standard input."""
+    task = Task(**json.loads(sys.stdin.readline()))
+    # Also when it is stopped, and so could not notice by itself.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() == task.parent:
+        Worker(task).run()
+
+
+if __name__ == "__main__":
+    main()
