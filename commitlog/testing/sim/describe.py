@@ -1,14 +1,23 @@
 """What the trace says of an answer: everything that the code which got it can tell from it.
 
-Imports the records of the ports.
+Imports the records of the ports, and its siblings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlog.stores.api import ObjectData, ObjectInfo, Observation, Page, PutResult, Staged
+from commitlog.stores.api import (
+    ObjectData,
+    ObjectInfo,
+    Observation,
+    Page,
+    PutResult,
+    Staged,
+    StageWriter,
+)
 from commitlog.tables.api import ConditionFailed
+from commitlog.testing.sim.clock import EPOCH
 
 __all__ = ["describe"]
 
@@ -24,15 +33,17 @@ def describe(answer: object) -> str:
     if isinstance(answer, Observation):
         seen = "nothing" if answer.info is None else describe(answer.info)
         return f"{seen} at {answer.store_time}"
-    if isinstance(answer, ObjectData):
-        return f"{answer.path} {answer.etag} {answer.data!r}"
     if isinstance(answer, ObjectInfo):
-        metadata = "".join(f" {key}={value}" for key, value in sorted(answer.metadata.items()))
-        return f"{answer.path} {answer.etag}{metadata}"
+        said = [answer.path, answer.etag, f"@{round(answer.last_modified - EPOCH, 9):g}"]
+        said += [f"{key}={value}" for key, value in sorted(answer.metadata.items())]
+        said += [repr(answer.data)] if isinstance(answer, ObjectData) else []
+        return " ".join(said)
     if isinstance(answer, PutResult):
         return f"done, {answer.etag}"
     if isinstance(answer, Staged):
         return f"staged as {answer.upload_id}"
+    if isinstance(answer, StageWriter):
+        return "an upload"
     if isinstance(answer, Page):
         return (
             f"{[describe(info) for info in answer.objects]} {list(answer.prefixes)} {answer.next_token}"

@@ -52,7 +52,9 @@ class Forced:
     """A fault that is ordered to happen.
 
     Attributes:
-        where: name of the scheduling point as the trace has it, such as ``"A put a/b"``.
+        where: name of the scheduling point: the node's name and what it is about to do as the trace has
+            it, such as ``"A put a/b"``; or ``"A clock"`` before a reading of its clock, ``"A sleep"``
+            before a sleep, and ``"table sweep"`` before a step while there is something to sweep.
         fault: what happens there.
         nth: at which visit of that point, from 1.
         seconds: how long the delay or pause is, or how much later the duplicate arrives.

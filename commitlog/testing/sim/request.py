@@ -27,6 +27,8 @@ _WRITE_FAULTS = (
     Fault.REPEATED,
     Fault.FAILED_AFTER,
 )
+#: What a server answers with: errors of the port, and those of arguments that are none.
+_ANSWERS = (CommitError, TypeError, ValueError)
 _NONE: Mapping[Fault, Callable[[], Any]] = MappingProxyType({})
 
 
@@ -129,7 +131,7 @@ class Request(Generic[T]):
         """Perform the request, and return what answers it."""
         try:
             value = self._simulation.perform(name, self._perform)
-        except CommitError as error:
+        except _ANSWERS as error:
             self._simulation.note(f"  {name} {self._what}: {describe(error)}")
             return _raising(error)
         if self._mutates:
@@ -148,7 +150,7 @@ class Request(Generic[T]):
             self._node.go_on(self)
 
 
-def _raising(error: CommitError) -> Callable[[], Any]:
+def _raising(error: Exception) -> Callable[[], Any]:
     def answer() -> Any:
         raise error
 
@@ -158,5 +160,5 @@ def _raising(error: CommitError) -> Callable[[], Any]:
 def _outcome(answer: Callable[[], object]) -> str:
     try:
         return describe(answer())
-    except CommitError as error:
+    except _ANSWERS as error:
         return describe(error)

@@ -157,7 +157,7 @@ class Simulation:
             if self.watch is not None:
                 self.watch()
             for due, sweep in self._sweepers:
-                if self._candidates(_SWEEPS) and due() and self._strikes("table sweep", _SWEEPS):
+                if self._may_sweep() and due() and self.fate("table sweep", _SWEEPS)[0]:
                     sweep()
                     self.note("the table drops what has expired")
             same = 1
@@ -229,6 +229,10 @@ class Simulation:
         return action()
 
     # inside
+
+    def _may_sweep(self) -> bool:
+        ordered = any(forced.fault is Fault.SWEPT for forced in self._faults.forced)
+        return ordered or bool(self._candidates(_SWEEPS))
 
     def _candidates(self, possible: Iterable[Fault]) -> list[Fault]:
         """Return which of these faults may happen now."""

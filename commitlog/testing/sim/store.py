@@ -252,9 +252,10 @@ def store_state(server: ObjectStore) -> Callable[[], Hashable]:
     def state() -> Hashable:
         objects: list[Any] = []
         for listed in server.list():
-            found = server.get(listed.path)
-            objects.append((found.path, found.etag, found.data, tuple(sorted(found.metadata.items()))))
-        staged = tuple((upload.path, upload.upload_id) for upload in server.list_staged())
+            got = server.get(listed.path)
+            metadata = tuple(sorted(got.metadata.items()))
+            objects.append((got.path, got.etag, got.last_modified, got.data, metadata))
+        staged = tuple((found.path, found.upload_id, found.initiated) for found in server.list_staged())
         return tuple(objects), staged
 
     return state
