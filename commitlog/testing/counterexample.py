@@ -4,7 +4,7 @@ Imports the history and the search for an order.
 
 It is found in steps each of which keeps it a proof. The history is cut off at the earliest moment at
 which it is wrong; what was under way by then may have happened or not. Then calls are left out while the
-rest stays wrong *even if each call left out happened at any moment, and any number of times*.
+rest stays wrong *even if each call left out took effect whenever it could, as often as it could*.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Counterexample:
 
     def __str__(self) -> str:
         lines = [
-            f"{len(self.calls)} of {self.total} calls prove it, whenever and however often the others "
-            "happened:",
+            f"{len(self.calls)} of {self.total} calls prove it, even if the others took effect whenever "
+            "they could, as often as they could:",
             *timeline(self.calls),
         ]
         names = {call: f"#{number}" for number, call in enumerate(self.calls, 1)}

@@ -1,0 +1,604 @@
+"""The judge of histories: what it accepts, what it refuses, against a judge that tries every order."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import CommitError
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import (
+    Action,
+    Call,
+    CheckUndecided,
+    History,
+    NotLinearizable,
+    Outcome,
+    RecordedStore,
+    Recorder,
+    check_linearizable,
+)
+from commitlog.testing.counterexample import Counterexample
+from commitlog.testing.linearization import linearize
+
+LIMIT = 100_000
+
+REFUSED, NOTHING, UNKNOWN = Outcome.CONTRADICTED, Outcome.NOTHING, Outcome.UNKNOWN
+
+
+def do(
+    what: str,
+    invoked: float,
+    returned: float = math.inf,
+    outcome: Outcome = Outcome.DONE,
+    *,
+    client: str = "A",
+    key: str = "k",
+) -> Call:
+    """Return a call from its description: an action, the word expected, the word written or seen."""
+    action, *words = what.split()
+    expected = words.pop(0) if action in ("replace", "remove") else None
+    return Call(
+        client=client,
+        action=Action(action),
+        key=key,
+        expected=expected,
+        version=words[0] if words else None,
+        outcome=outcome,
+        invoked=invoked,
+        returned=returned,
+    )
+
+
+#: What a store may do.
+EXPLAINED = {
+    "nothing": [],
+    "one after the other": [
+        do("create a", 1, 2),
+        do("read a", 3, 4),
+        do("replace a b", 5, 6),
+        do("read b", 7, 8),
+        do("remove b", 9, 10),
+        do("read", 11, 12),
+        do("create c", 13, 14),
+    ],
+    "a read sees a write under way, or not yet": [
+        do("create a", 1, 10),
+        do("read", 2, 3),
+        do("read a", 4, 5),
+    ],
+    "overlapping writes in the order that fits": [
+        do("replace b c", 1, 9),
+        do("replace a b", 2, 9),
+        do("create a", 3, 9),
+    ],
+    "moments that touch are in no order": [do("read a", 1, 2), do("create a", 2, 3)],
+    "a loser of a race": [do("create a", 1, 4), do("create b", 2, 3, REFUSED)],
+    "creation after removal": [
+        do("create a", 1, 2),
+        do("create b", 3, 9, REFUSED),
+        do("remove a", 4, 5),
+        do("create c", 6, 7),
+    ],
+    "a refused replacement of what is gone": [
+        do("create a", 1, 2),
+        do("remove a", 3, 4),
+        do("replace a b", 5, 6, REFUSED),
+        do("remove a", 5, 6, REFUSED),
+    ],
+    "a failure that says nothing": [do("create a", 1, 2, NOTHING), do("read", 3, 4)],
+    "an unknown write that happened": [do("create a", 1, outcome=UNKNOWN), do("read a", 3, 4)],
+    "an unknown write that never did": [do("create a", 1, outcome=UNKNOWN), do("read", 3, 4)],
+    "an unknown write that takes effect late": [
+        do("create a", 1, outcome=UNKNOWN),
+        do("read", 3, 4),
+        do("create b", 5, 6),
+        do("remove b", 7, 8),
+        do("read a", 9, 10),
+    ],
+    "an unknown write that nobody saw, but that was in the way": [
+        do("create a", 1, outcome=UNKNOWN),
+        do("create b", 3, 4, REFUSED),
+    ],
+    "an unknown replacement that nobody saw, but that was in the way": [
+        do("create a", 1, 2),
+        do("replace a b", 3, outcome=UNKNOWN),
+        do("replace a c", 5, 6, REFUSED),
+    ],
+    "an unknown removal that was in the way": [
+        do("create a", 1, 2),
+        do("remove a", 3, outcome=UNKNOWN),
+        do("read a", 5, 6),
+        do("read", 7, 8),
+        do("create b", 9, 10),
+    ],
+    "an unknown write on an unknown write": [
+        do("replace a b", 1, outcome=UNKNOWN),
+        do("create a", 2, outcome=UNKNOWN),
+        do("read", 3, 4),
+        do("read b", 5, 6),
+    ],
+    "a read without answer": [do("read", 1, outcome=UNKNOWN), do("read", 1, 2, NOTHING)],
+    "keys are apart": [do("create a", 1, 2), do("read", 3, 4, key="other")],
+}
+
+
+@pytest.mark.parametrize("calls", EXPLAINED.values(), ids=EXPLAINED)
+def test_what_a_store_may_do(calls: list[Call]) -> None:
+    """A history that some order of its calls explains is accepted."""
+    check_linearizable(calls)
+
+
+#: What a store must not do, and which of the calls show it.
+WRONG: dict[str, tuple[list[Call], list[int]]] = {
+    "lost update": (
+        [
+            do("create a", 1, 2),
+            do("read a", 3, 4),
+            do("replace a b", 5, 8),
+            do("replace a c", 6, 7, client="B"),
+            do("read b", 9, 10),
+        ],
+        [2, 3],
+    ),
+    "two winners": ([do("create a", 1, 4), do("create b", 2, 3), do("read a", 5, 6)], [0, 1]),
+    "two winners of one removal": (
+        [
+            do("create a", 1, 2),
+            do("remove a", 3, 4),
+            do("create b", 5, 9),
+            do("create c", 6, 8),
+            do("read c", 10, 11),
+        ],
+        [2, 3],
+    ),
+    "two removals": ([do("create a", 1, 2), do("remove a", 3, 6), do("remove a", 4, 5)], [0, 1, 2]),
+    "stale read": (
+        [do("create a", 1, 2), do("replace a b", 3, 4), do("read b", 5, 6), do("read a", 5, 7)],
+        [1, 3],
+    ),
+    "stale read of absence": (
+        [do("read", 1, 2), do("create a", 3, 4), do("replace a b", 5, 6), do("read", 7, 8)],
+        [2, 3],
+    ),
+    "resurrection": (
+        [do("create a", 1, 2), do("remove a", 3, 4), do("read", 5, 6), do("read a", 7, 8)],
+        [0, 1, 3],
+    ),
+    "a version that nobody wrote": ([do("create a", 1, 2), do("read x", 3, 4)], [1]),
+    "a version from the future": ([do("read a", 1, 2), do("create a", 3, 4)], [0]),
+    "an update of what never was": ([do("create a", 1, 2), do("replace x b", 3, 4)], [1]),
+    "a failed write that took effect": ([do("create a", 1, 2, NOTHING), do("read a", 3, 4)], [1]),
+    "a refused write that took effect": (
+        [do("create a", 1, 2), do("create b", 3, 4, REFUSED), do("read b", 5, 6)],
+        [2],
+    ),
+    "a refusal without cause": ([do("create a", 1, 2, REFUSED), do("create b", 3, 4)], [0]),
+    "a refusal of what fits": (
+        [do("create a", 1, 2), do("replace a b", 3, 4, REFUSED), do("read a", 5, 6)],
+        [0, 1],
+    ),
+    "an unknown write seen before it began": (
+        [do("read a", 1, 2), do("create a", 3, outcome=UNKNOWN)],
+        [0],
+    ),
+    "an unknown write seen, and then not": (
+        [do("create a", 1, outcome=UNKNOWN), do("read a", 3, 4), do("read", 5, 6)],
+        [1, 2],
+    ),
+    "an unknown write that happens twice": (
+        [
+            do("create a", 1, outcome=UNKNOWN),
+            do("read a", 2, 3),
+            do("remove a", 4, 5),
+            do("create b", 6, 7),
+            do("remove b", 8, 9),
+            do("read a", 10, 11),
+        ],
+        [0, 2, 5],
+    ),
+    "an unknown update over a later version": (
+        [
+            do("create a", 1, 2),
+            do("replace a b", 3, outcome=UNKNOWN),
+            do("replace a c", 4, 5),
+            do("read b", 6, 7),
+        ],
+        [2, 3],
+    ),
+    "one unknown write for two that were in the way": (
+        [
+            do("create a", 1, 2),
+            do("replace a b", 3, outcome=UNKNOWN),
+            do("replace a c", 4, 5, REFUSED),
+            do("replace a d", 6, 7),
+        ],
+        [0, 2, 3],
+    ),
+    "the second of two keys": (
+        [do("create a", 1, 2, key="a"), do("read a", 3, 4, key="a"), do("read b", 1, 2)],
+        [2],
+    ),
+}
+
+
+@pytest.mark.parametrize(("calls", "proof"), WRONG.values(), ids=WRONG)
+def test_what_a_store_must_not_do(calls: list[Call], proof: list[int]) -> None:
+    """A history that no order explains is refused, with the calls that show it and no others."""
+    with pytest.raises(NotLinearizable) as raised:
+        check_linearizable(calls)
+    assert raised.value.key == "k"
+    assert raised.value.example is not None
+    shown = {
+        (call.action, call.expected, call.version, call.invoked) for call in raised.value.example.calls
+    }
+    wanted = [calls[number] for number in proof]
+    assert shown == {(call.action, call.expected, call.version, call.invoked) for call in wanted}
+
+
+def test_what_is_shown() -> None:
+    """The message has the key, the calls as bars and in words, and how far an order of them comes."""
+    calls = [
+        do("create a", 1, outcome=UNKNOWN, client="B"),
+        do("read a", 2, 3),
+        do("remove a", 4, 6),
+        do("create b", 5, 7, REFUSED),
+        do("read a", 8, 9, client="C"),
+    ]
+    with pytest.raises(NotLinearizable) as raised:
+        check_linearizable(calls)
+    assert str(raised.value).splitlines() == [
+        "no order of the calls on 'k' explains what they returned; 3 of 5 calls prove it, even if the "
+        "others took effect whenever they could, as often as they could:",
+        "  |-------------------?  #1 B: create 'a': unknown",
+        "      |---|              #2 A: remove 'a': done",
+        "              |---|      #3 C: read: 'a'",
+        "the longest order that fits: #1, #2",
+    ]
+
+
+def test_who_denied_a_write_is_named() -> None:
+    """Where a version is seen that only a failed call can have written, the message says so."""
+    calls = [do("create a", 1, 2, NOTHING, client="B"), do("read a", 3, 4)]
+    with pytest.raises(NotLinearizable, match="B was told of create 'a': nothing happened"):
+        check_linearizable(calls)
+
+
+def test_the_error_survives_pickling() -> None:
+    """A judge in another process can raise it."""
+    with pytest.raises(NotLinearizable) as raised:
+        check_linearizable([do("read x", 1, 2)])
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copy), copy.key, copy.example) == (
+        str(raised.value),
+        "k",
+        raised.value.example,
+    )
+
+
+# -- against a judge that tries every order ----------------------------------------------------------
+
+
+def explained(calls: Sequence[Call]) -> bool:
+    """Try every order of the calls, with and without those whose outcome is unknown."""
+    told = [call for call in calls if call.outcome in (Outcome.DONE, REFUSED)]
+    maybe = [call for call in calls if call.outcome is UNKNOWN and call.action is not Action.READ]
+    return _goes_on(None, told, maybe)
+
+
+def _goes_on(state: str | None, told: list[Call], maybe: list[Call]) -> bool:
+    if not told:
+        return True
+    for call in [*told, *maybe]:
+        if any(other.returned < call.invoked for other in told):
+            continue
+        if call.action is Action.READ:
+            after = state if state == call.version else "impossible"
+        elif call.outcome is REFUSED:
+            after = state if state != call.expected else "impossible"
+        else:
+            after = call.version if state == call.expected else "impossible"
+        rest = [other for other in told if other is not call], [o for o in maybe if o is not call]
+        if after != "impossible" and _goes_on(after, *rest):
+            return True
+    return False
+
+
+@st.composite
+def any_calls(draw: st.DrawFn) -> list[Call]:
+    """A few calls that need not make sense together; versions may repeat."""
+    calls = []
+    for _ in range(draw(st.integers(0, 6))):
+        action = draw(st.sampled_from(Action))
+        outcome = draw(st.sampled_from([Outcome.DONE] * 3 + [UNKNOWN] * 2 + [REFUSED, NOTHING]))
+        if action is Action.READ and outcome is REFUSED:
+            outcome = Outcome.DONE
+        invoked, returned = sorted([draw(st.integers(0, 9)), draw(st.integers(0, 9))])
+        word = st.sampled_from("abc")
+        calls.append(
+            Call(
+                client="A",
+                action=action,
+                key="k",
+                expected=draw(word) if action in (Action.REPLACE, Action.REMOVE) else None,
+                version=(
+                    draw(word)
+                    if action in (Action.CREATE, Action.REPLACE)
+                    else draw(st.one_of(st.none(), word))
+                    if action is Action.READ
+                    else None
+                ),
+                outcome=outcome,
+                invoked=invoked,
+                returned=math.inf if outcome is UNKNOWN else returned,
+            )
+        )
+    return calls
+
+
+def register(
+    rng: random.Random, *, clients: int, each: int, unknown: float = 0.2, late: float = 20.0
+) -> list[Call]:
+    """Return the calls of clients on one true register, which answers and acts with random delays.
+
+    Args:
+        rng: all chance.
+        clients: how many there are; each makes one call after the other.
+        each: how many calls each one makes.
+        unknown: part of the writes of which the answer is lost. Half of them take effect.
+        late: how long that may last, where a call lasts up to 1.
+    """
+    events: list[tuple[float, int, str]] = []
+    spans: list[tuple[float, float]] = []
+    for _ in range(clients):
+        moment = rng.random()
+        for _ in range(each):
+            begin = moment + rng.random() / 10
+            moment = begin + rng.random()
+            events.append((begin, len(spans), "begin"))
+            spans.append((begin, moment))
+    calls: dict[int, Call] = {}
+    state, past = None, [None]
+    while events:
+        event = min(events)
+        events.remove(event)
+        moment, number, what = event
+        if what == "begin":
+            calls[number] = call = _beginning(
+                rng, number, spans[number], rng.choice([state, *past[-3:]])
+            )
+            lost = call.action is not Action.READ and rng.random() < unknown
+            effect = rng.uniform(*spans[number])
+            if lost:
+                calls[number] = evolve(call, outcome=UNKNOWN, returned=math.inf)
+                effect = moment + rng.random() * rng.choice([1, late])
+            if not lost or rng.random() < 0.5:
+                events.append((effect, number, "effect"))
+            continue
+        call = calls[number]
+        if call.action is Action.READ:
+            calls[number] = evolve(call, version=state)
+        elif state == call.expected:
+            state = call.version
+            past.append(state)
+        elif call.outcome is not UNKNOWN:
+            calls[number] = evolve(call, outcome=REFUSED)
+    return list(calls.values())
+
+
+def _beginning(rng: random.Random, number: int, span: tuple[float, float], expected: str | None) -> Call:
+    """Return a call that expects a version, or its absence."""
+    if rng.random() < 0.3:
+        action, expected = Action.READ, None
+    elif expected is None:
+        action = Action.CREATE
+    else:
+        action = Action.REMOVE if rng.random() < 0.3 else Action.REPLACE
+    writes = action in (Action.CREATE, Action.REPLACE)
+    return Call(
+        client=f"client-{number}",
+        action=action,
+        key="k",
+        expected=expected,
+        version=f"w{number}" if writes else None,
+        outcome=Outcome.DONE,
+        invoked=span[0],
+        returned=span[1],
+    )
+
+
+@st.composite
+def spoilt_calls(draw: st.DrawFn) -> list[Call]:
+    """A few calls on a true register, of which one is told otherwise than it was."""
+    rng = draw(st.randoms(use_true_random=False))
+    calls = register(rng, clients=draw(st.integers(2, 3)), each=2, unknown=0.4, late=3)
+    number = draw(st.integers(0, len(calls) - 1))
+    call = calls[number]
+    if call.action is Action.READ:
+        calls[number] = evolve(call, version=draw(st.sampled_from([None, *_versions(calls)])))
+    elif call.outcome is not UNKNOWN:
+        calls[number] = evolve(call, outcome=draw(st.sampled_from([Outcome.DONE, REFUSED, NOTHING])))
+    return calls
+
+
+def _versions(calls: Sequence[Call]) -> list[str]:
+    return sorted({call.version for call in calls if call.version is not None})
+
+
+@settings(max_examples=400)
+@given(calls=st.one_of(any_calls(), spoilt_calls()))
+def test_it_says_what_trying_every_order_says(calls: list[Call]) -> None:
+    """The judge accepts a history if and only if some order explains it."""
+    assert linearize(calls, limit=LIMIT).complete == explained(calls)
+
+
+@settings(max_examples=200)
+@given(calls=st.one_of(any_calls(), spoilt_calls()))
+def test_the_order_that_is_found_explains(calls: list[Call]) -> None:
+    """The calls that it puts in order are explained by that order, complete or not."""
+    order = linearize(calls, limit=LIMIT).order
+    moments = [
+        evolve(
+            call,
+            invoked=place,
+            returned=place,
+            outcome=REFUSED if call.outcome is REFUSED else Outcome.DONE,
+        )
+        for place, call in enumerate(order)
+    ]
+    assert explained(moments)
+
+
+@settings(max_examples=300)
+@given(calls=spoilt_calls(), data=st.data())
+def test_leaving_calls_out_proves_nothing_wrong(calls: list[Call], data: st.DataObject) -> None:
+    """If all calls can be explained, so can any of them when the others may happen at any time."""
+    stays = data.draw(st.lists(st.booleans(), min_size=len(calls), max_size=len(calls)))
+    kept = [call for call, stay in zip(calls, stays, strict=True) if stay]
+    dropped = [call for call, stay in zip(calls, stays, strict=True) if not stay]
+    if not linearize(kept, anytime=dropped, limit=LIMIT).complete:
+        assert not explained(calls)
+
+
+@settings(max_examples=200)
+@given(calls=st.one_of(any_calls(), spoilt_calls()))
+def test_a_counterexample_is_one(calls: list[Call]) -> None:
+    """What is shown is wrong by itself, and would be explained if any call of it were not there."""
+    calls = sorted(calls, key=lambda call: call.invoked)
+    if explained(calls):
+        return
+    example = Counterexample.of(calls, limit=LIMIT)
+    assert not explained(example.calls)
+    assert len(example.order) < len(example.calls)
+    if len(example.calls) == example.total:
+        for number in range(example.total):
+            rest = [*calls[:number], *calls[number + 1 :]]
+            assert linearize(rest, anytime=[calls[number]], limit=LIMIT).complete
+
+
+# -- long histories ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    rng=st.randoms(use_true_random=True),
+    clients=st.integers(1, 12),
+    unknown=st.sampled_from([0.0, 0.1, 0.5, 0.9]),
+)
+def test_a_true_register_is_accepted(rng: random.Random, clients: int, unknown: float) -> None:
+    """Whatever clients see of a register that acts at one moment of each call is accepted."""
+    check_linearizable(register(rng, clients=clients, each=200 // clients, unknown=unknown))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("what", ["stale read", "two winners"])
+def test_one_wrong_answer_in_a_long_history_is_found(what: str, seed: int) -> None:
+    """Among a thousand calls, many of unknown outcome, one wrong answer is seen and shown in a few."""
+    rng = random.Random(seed)
+    calls = register(rng, clients=8, each=125, unknown=0.4)
+    calls.sort(key=lambda call: call.invoked)
+    if what == "stale read":
+        reads = [n for n, call in enumerate(calls) if call.action is Action.READ and call.version]
+        calls[reads[-1]] = evolve(calls[reads[-1]], version=calls[reads[0]].version)
+    else:
+        winner = next(
+            call
+            for call in calls[500:]
+            if call.action is Action.REPLACE and call.outcome is Outcome.DONE
+        )
+        calls.append(evolve(winner, client="rival", version="rival"))
+    with pytest.raises(NotLinearizable) as raised:
+        check_linearizable(calls)
+    assert raised.value.example is not None
+    assert len(raised.value.example.calls) <= 4
+    assert raised.value.example.total == len(calls)
+
+
+def test_unknown_outcomes_that_nobody_noticed_cost_little() -> None:
+    """Hundreds of writes that may still happen do not make the search longer than the history."""
+    calls = register(random.Random(1), clients=10, each=200, unknown=0.0)
+    calls += [do(f"create x{number}", number / 10, outcome=UNKNOWN) for number in range(300)]
+    found = linearize(calls, limit=LIMIT)
+    assert found.complete
+    assert found.configurations < len(calls)
+
+
+def hard(pairs: int) -> list[Call]:
+    """Return calls of which any of 2 ** pairs sets may have happened; none explains the last one."""
+    calls = []
+    for number in range(pairs):
+        calls.append(do(f"create x{number}", 1, outcome=UNKNOWN))
+        calls.append(do(f"remove x{number}", 1, outcome=UNKNOWN))
+    return [*calls, do("read x", 2, 3)]
+
+
+def test_what_would_take_too_long_is_given_up() -> None:
+    """The search ends after as many configurations as it is allowed, and says that nothing is known."""
+    with pytest.raises(CheckUndecided, match="1000 configurations"):
+        check_linearizable(hard(20), limit=1000)
+    with pytest.raises(NotLinearizable):
+        check_linearizable(hard(5), limit=1000)
+
+
+# -- a real store --------------------------------------------------------------------------------------
+
+
+def test_threads_on_a_store_in_memory() -> None:
+    """What threads see of `ConditionalStore` on memory, racing for two keys, can be put in order."""
+    recorder = Recorder()
+    shared = ConditionalStore(MemoryStore())
+
+    def work(client: str) -> None:
+        rng = random.Random(client)
+        store = RecordedStore(shared, recorder, client=client)
+        for number in range(60):
+            path, word = rng.choice("ab"), f"{client}{number}"
+            try:
+                if rng.random() < 0.3:
+                    store.put_if_absent(path, word)
+                    continue
+                seen = store.head(path) if rng.random() < 0.5 else store.get(path)
+                if rng.random() < 0.3:
+                    store.delete_if_match(path, etag=seen.etag)
+                else:
+                    store.put_if_match(path, word, etag=seen.etag)
+            except CommitError:
+                continue
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in "ABCD"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    history = recorder.history()
+    check_linearizable(history)
+    outcomes = {(call.action, call.outcome) for call in history}
+    assert {(action, Outcome.DONE) for action in Action} <= outcomes
+    assert (Action.CREATE, REFUSED) in outcomes
+
+
+class Forgetful(MemoryStore):
+    """A store that answers as if there were no conditions."""
+
+    def put(self, path: str, body: Any, **options: Any) -> Any:
+        return super().put(path, body, **{**options, "condition": None})
+
+
+def test_a_store_that_ignores_conditions_is_caught() -> None:
+    """Two creations that both succeed are refused, though each client saw nothing wrong."""
+    recorder = Recorder()
+    for client in "AB":
+        store = RecordedStore(ConditionalStore(Forgetful("memory://forgetful")), recorder, client=client)
+        store.put_if_absent("k", client)
+    with pytest.raises(NotLinearizable, match="'k'"):
+        check_linearizable(History(recorder.history()))
