@@ -110,6 +110,12 @@ def lost_before(_perform: Callable[[], Any]) -> Any:
     raise OutcomeUnknown("the request was lost")
 
 
+def repeated(perform: Callable[[], Any]) -> Any:
+    """Something on the way sends it twice, and passes on the second answer alone."""
+    perform()
+    return perform()
+
+
 def raising(error: Exception) -> Fate:
     """The call fails like this."""
 

@@ -16,6 +16,7 @@ from commit_kit import (
     lost_before,
     proven,
     raising,
+    repeated,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -582,6 +583,31 @@ def test_an_upload_of_unknown_fate_is_kept(world: World) -> None:
         world.client.put_if_absent("a", bytes(9 * MIB))
     assert len(list(world.objects.list_staged())) == 1
     assert "abort" not in world.script.log
+
+
+def test_a_publication_that_was_repeated_on_the_way_is_recognised(world: World) -> None:
+    """The second one found no upload any more, and the object bears the nonce."""
+    world.script.next("publish", repeated)
+    assert world.client.put_if_absent("a", bytes(9 * MIB)).etag == world.objects.head("a").etag
+    assert world.record().timeout == 0
+
+
+def test_an_upload_that_is_missing_leaves_the_outcome_unknown_if_nobody_can_look(world: World) -> None:
+    """Its object may be there: a repetition on the way is answered like that, too."""
+    staged = world.objects.stage("a", b"mine")
+    world.script.next("publish", after(lambda: world.objects.abort(staged)))
+    world.script.next("head", None, raising(Unavailable("down")))
+    with pytest.raises(OutcomeUnknown, match=r"no staged upload.*down"):
+        world.client.publish_if_absent(staged)
+
+
+def test_an_upload_that_is_missing_is_not_found(world: World) -> None:
+    """And its object is not there; the lease is given up."""
+    staged = world.objects.stage("a", b"mine")
+    world.objects.abort(staged)
+    with pytest.raises(NotFound):
+        world.client.publish_if_absent(staged)
+    assert world.record().timeout == 0
 
 
 # -- rule 6: release -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from commit_kit import World, after, lost_after, lost_before, proven, raising
+from commit_kit import World, after, lost_after, lost_before, proven, raising, repeated
 
 from commitlog.commit.conditional import STAGE_ABOVE
 from commitlog.commit.verdict import Kind
@@ -46,8 +46,8 @@ def test_an_etag_is_sent_in_quotes(world: World) -> None:
     assert world.script.sent("put")[0]["condition"] == IfMatch(etag)
 
 
-def test_a_refusal_is_believed_at_once(world: World) -> None:
-    """No answer was lost, so nothing of it can be mine."""
+def test_a_refusal_is_believed_if_what_is_there_is_not_mine(world: World) -> None:
+    """Of a put, one look at the object tells; a deletion has nothing to be told by."""
     theirs(world)
     with pytest.raises(AlreadyExists):
         world.client.put_if_absent("a", b"mine")
@@ -55,7 +55,30 @@ def test_a_refusal_is_believed_at_once(world: World) -> None:
         world.client.put_if_match("a", b"mine", etag="old")
     with pytest.raises(PreconditionFailed):
         world.client.delete_if_match("a", etag="old")
-    assert world.script.log == ["put", "put", "delete"]
+    assert world.script.log == ["put", "head", "put", "head", "delete"]
+
+
+def test_a_put_that_was_repeated_on_the_way_is_recognised(world: World) -> None:
+    """The second one met the first, and its refusal came back; the object bears the nonce."""
+    world.script.next("put", repeated, repeated)
+    etag = world.client.put_if_absent("a", b"one").etag
+    assert etag == world.objects.head("a").etag
+    assert world.client.put_if_match("a", b"two", etag=etag).etag == world.objects.head("a").etag
+
+
+def test_a_publication_that_was_repeated_on_the_way_is_recognised(world: World) -> None:
+    """The second one found no upload any more, and the object bears the nonce."""
+    world.script.next("publish", repeated)
+    staged = world.objects.stage("a", b"mine")
+    assert world.client.publish_if_absent(staged).etag == world.objects.head("a").etag
+
+
+def test_a_refusal_that_cannot_be_looked_into_leaves_the_outcome_unknown(world: World) -> None:
+    """It may be the answer to a repetition."""
+    theirs(world)
+    world.script.next("head", raising(Unavailable("down")))
+    with pytest.raises(OutcomeUnknown, match=r"already.*down"):
+        world.client.put_if_absent("a", b"mine")
 
 
 def test_my_own_success_is_recognised_behind_a_refusal(world: World) -> None:
@@ -269,5 +292,5 @@ def test_an_upload_is_not_called_missing_unless_its_object_was_looked_for(world:
     staged = world.objects.stage("a", b"mine")
     world.client.publish_if_absent(staged)
     world.script.next("head", raising(Unavailable("down")))
-    with pytest.raises(Unavailable, match="down"):
+    with pytest.raises(OutcomeUnknown, match="down"):
         world.client.publish_if_absent(staged)

@@ -25,6 +25,7 @@ from commitlog.errors import (
     CommitError,
     Conflict,
     LeaseTimeout,
+    NotFound,
     OutcomeUnknown,
     RequestExpired,
     Unavailable,
@@ -35,6 +36,7 @@ from commitlog.stores.api import (
     ObjectInfo,
     ObjectStore,
     Observation,
+    Operation,
     Pending,
     PutResult,
 )
@@ -155,9 +157,12 @@ class LeaseCommitter:
                         return mutation.result(info)
                 except (RequestExpired, Conflict, Unavailable) as error:
                     failure = error
-                except CommitError:
+                except CommitError as error:
+                    published = self._published(mutation, error)
                     self._release(lease)
-                    raise
+                    if published is None:
+                        raise
+                    return mutation.result(published)
                 else:
                     self._release(lease)
                     return result
@@ -335,6 +340,19 @@ class LeaseCommitter:
             if self._clock.monotonic() > (ends if fence is None else patience):
                 raise mutation.unknown(why) from lost
             self._clock.sleep(self._settings.test_interval)
+
+    def _published(self, mutation: Mutation, refusal: CommitError) -> ObjectInfo | None:
+        """Return the object if its upload was refused as missing because it is published by now.
+
+        What repeats requests on the way passes on the second answer.
+        """
+        if mutation.operation is not Operation.PUBLISH or not isinstance(refusal, NotFound):
+            return None
+        try:
+            info = self._begin_look(mutation)().info
+        except CommitError as error:
+            raise mutation.unknown(f"{refusal}, and reading it back failed ({error})") from refusal
+        return info if mutation.recognises(info) else None
 
     def _release(self, lease: Lease) -> None:
         if lease.record is not None:

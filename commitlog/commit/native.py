@@ -2,8 +2,8 @@
 
 Only for operations that are known to be enforced (`commitlog.commit.strategy`). What is added here is
 the truth about lost answers: a retry carries the same nonce under the same condition, so a second
-attempt lands only if what the first did was undone meanwhile, and a refusal after an ambiguous attempt
-is resolved by reading back.
+attempt lands only if what the first did was undone meanwhile, and a refusal that could be of a second
+attempt is resolved by reading back.
 
 Imports the ground floor and the `ObjectStore` port.
 """
@@ -13,8 +13,16 @@ from __future__ import annotations
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.mutation import Mutation, Reading
-from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
-from commitlog.stores.api import ObjectStore, Operation, PutResult
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+from commitlog.stores.api import ObjectStore, PutResult
 
 __all__ = ["NativeCommitter"]
 
@@ -32,7 +40,8 @@ class NativeCommitter:
     target, a deletion that finds nothing, and a put that finds another's object raise
     `OutcomeUnknown`: mine may have landed first. A delayed attempt may find its condition to hold once
     more: a creation, when the object was removed again; an update, where etags are digests of the
-    content, when the object returned to earlier bytes.
+    content, when the object returned to earlier bytes. A copy or a deletion that something on the way
+    repeated is taken for refused.
     """
 
     def __init__(self, store: ObjectStore, *, clock: Clock, backoff: Backoff) -> None:
@@ -55,9 +64,10 @@ class NativeCommitter:
                 failure = error
                 break
         assert failure is not None
-        # An upload that was published before, by this call's first attempt or by whoever else finished
-        # it, is refused as missing or as existing; its nonce tells that all is well.
-        if lost is None and mutation.operation is not Operation.PUBLISH:
+        # A proxy may repeat a PUT by itself (RFC 9110, 9.2.2) and pass on the refusal of the second; an
+        # upload that somebody else published is refused as missing or as existing. The nonce tells.
+        refused = isinstance(failure, (AlreadyExists, PreconditionFailed, NotFound))
+        if lost is None and not (refused and mutation.nonce is not None):
             raise failure
         return self._read_back(mutation, lost, failure)
 
@@ -67,9 +77,8 @@ class NativeCommitter:
         try:
             info = self._store.begin_head(mutation.path)().info
         except CommitError as error:
-            if lost is None:
-                raise error from failure  # whether the upload was published before cannot be told
-            raise mutation.unknown(f"reading it back failed as well ({error})") from lost
+            why = f"{failure}, and reading it back failed ({error})"
+            raise mutation.unknown(why) from (failure if lost is None else lost)
         if mutation.read(info, exclusive=False) is Reading.LANDED:
             return mutation.result(info)
         if lost is None:
