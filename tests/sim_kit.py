@@ -23,7 +23,7 @@ from commitlog.errors import CommitError
 from commitlog.stores.api import Staged, StagedInfo
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
-from commitlog.testing import Action, Outcome, RecordedStore, Recorder
+from commitlog.testing import Action, History, Outcome, RecordedStore, Recorder
 from commitlog.testing.linearizability import check_linearizable
 from commitlog.testing.recorded import WORD
 from commitlog.testing.sim import (
@@ -229,8 +229,16 @@ class CommitWorld:
         if self._mode == "lease":
             options["table"] = SimulatedTable(node, self.items, tells=self._tells)
             options["settings"] = self._settings
-        store = self._connect(SimulatedStore(node, self.objects, fences=self._fences), **options)
+        store = self._connect(self.port(node), **options)
         return Client(world=self, name=name, store=RecordedStore(store, self.recorder, client=name))
+
+    def port(self, node: Node) -> SimulatedStore:
+        """Return what a node reaches the store by."""
+        return SimulatedStore(node, self.objects, fences=self._fences)
+
+    def history(self) -> History:
+        """Return what is to be judged."""
+        return self.recorder.history()
 
     def version(self, name: str) -> str:
         """Return a word that no other version has."""
@@ -250,7 +258,7 @@ class CommitWorld:
             for read in (reader.head, reader.get):
                 with contextlib.suppress(CommitError):
                     read(path)
-        history = self.recorder.history()
+        history = self.history()
         check_linearizable(history)
         wanted = {call.expected for call in history if call.action is Action.REMOVE}
         unknown = {call.version for call in history if call.outcome is Outcome.UNKNOWN}
