@@ -24,6 +24,9 @@ LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl
 #: What stands for the etag in the lease to create an object.
 CREATE = "*"
 
+#: No number of a record is that large. The next generation must have room, too.
+_MAX_NUMBER = 2**63
+
 
 @frozen(kw_only=True)
 class LeaseRecord:
@@ -93,7 +96,7 @@ class LeaseRecord:
             ("ttl", int),
         ):
             value = item.get(name)
-            if type(value) is not kind:
+            if type(value) is not kind or (type(value) is int and value >= _MAX_NUMBER):
                 raise CorruptRecord(_describe(item, f"{name} is {value!r}"))
             values[name] = value
         owner = item.get("owner")

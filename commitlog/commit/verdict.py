@@ -9,7 +9,7 @@ import enum
 import json
 from collections.abc import Iterable
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, evolve, field, fields, frozen, validators
 
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
 from commitlog.stores.api import Condition, IfAbsent, Operation
@@ -64,10 +64,10 @@ class Row:
     """
 
     kind: Kind = field(converter=Kind)
-    check: str
-    expected: str
-    got: str
-    ok: bool
+    check: str = field(validator=validators.instance_of(str))
+    expected: str = field(validator=validators.instance_of(str))
+    got: str = field(validator=validators.instance_of(str))
+    ok: bool = field(validator=validators.instance_of(bool))
 
 
 def _tuple(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -88,7 +88,7 @@ class Verdict:
     (True, False)
     """
 
-    url: str
+    url: str = field(validator=validators.instance_of(str))
     rows: tuple[Row, ...] = field(converter=_tuple)
 
     def is_of(self, url: str) -> bool:
@@ -130,13 +130,21 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:
-        """Return the verdict that `to_json` made. Raises `CorruptRecord` and `FormatTooNew`."""
+        """Return the verdict that `to_json` made; fields that it does not know are ignored.
+
+        Raises `CorruptRecord` and `FormatTooNew`.
+        """
         try:
             value = json.loads(text)
-            if value["format"] > FORMAT:
-                raise FormatTooNew(
-                    f"the verdict has format {value['format']}; this library reads {FORMAT}"
-                )
-            return cls(url=value["url"], rows=[Row(**row) for row in value["rows"]])
-        except (ValueError, TypeError, LookupError) as error:
+            format, rows = value["format"], value["rows"]
+            if type(format) is not int or format < 1:
+                raise ValueError(f"its format is {format!r}")
+            if format > FORMAT:
+                raise FormatTooNew(f"the verdict has format {format}; this library reads {FORMAT}")
+            if not isinstance(rows, list):
+                raise ValueError("its rows are no list")
+            names = [attribute.name for attribute in fields(Row)]
+            known = [Row(**{name: row[name] for name in names}) for row in rows]
+            return cls(url=value["url"], rows=known)
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise CorruptRecord(f"this is no verdict: {error}") from error
