@@ -7,10 +7,15 @@ campaign (`pytest -m campaign`) with new ones for as long as it is told.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, given, seed, settings
@@ -55,29 +60,42 @@ class Properties:
 
         return decorate
 
-    def campaign(self, seconds: float, number: int) -> int:
+    def campaign(self, seconds: float, number: int, **fixtures: Any) -> int:
         """Run all properties in turn for about `seconds`; return how many examples were tried.
 
         Args:
             seconds: how long; each property has at least one turn.
             number: seed of the first turn; the next one has the next number, and so on.
+            fixtures: what checks want besides what is made up for them.
         """
         end = time.monotonic() + seconds
         tried = 0
         turn = 0
+
+        def counted(check: Callable[..., None]) -> Callable[..., None]:
+            def count(**values: Any) -> None:
+                nonlocal tried
+                tried += 1
+                wanted = inspect.signature(check).parameters.keys() & fixtures.keys()
+                check(**values, **{name: fixtures[name] for name in wanted})
+
+            count.__name__ = f"{check.__name__}_with_campaign_seed_{number + turn}"
+            return count
+
         while not turn or time.monotonic() < end:
             for check, strategies in self._all:
-
-                def counted(_check: Callable[..., None] = check, **values: Any) -> None:
-                    nonlocal tried
-                    tried += 1
-                    _check(**values)
-
-                counted.__name__ = f"{check.__name__} (campaign seed {number + turn})"
                 free = settings(max_examples=300, print_blob=True, **_SETTINGS)
-                seed(number + turn)(free(given(**strategies)(counted)))()
+                seed(number + turn)(free(given(**strategies)(counted(check))))()
             turn += 1
         return tried
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give an empty directory, in memory if that can be had: fsync is not what is tested here."""
+    memory = "/dev/shm"
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
+        yield Path(directory)
 
 
 def outcome(call: Callable[[], T], *errors: type[Exception]) -> T | Exception:

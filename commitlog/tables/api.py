@@ -70,6 +70,11 @@ class TableSchema:
     range_key: str | None = None
     ttl_attribute: str | None = None
 
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the key attributes."""
+        return (self.hash_key,) if self.range_key is None else (self.hash_key, self.range_key)
+
     def key_of(self, item: Item) -> Key:
         """Return the key of `item`, which must have the key attributes, as non-empty strings."""
         return Key(_key_part(item, self.hash_key), self.range_key and _key_part(item, self.range_key))

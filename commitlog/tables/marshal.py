@@ -6,9 +6,9 @@ Imports the port and errors alone.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from commitlog.errors import CorruptRecord
@@ -18,6 +18,9 @@ __all__ = ["Wire", "marshal", "marshal_value", "to_json", "unmarshal"]
 
 #: An item whose values are wrapped as ``{"N": "3"}``.
 Wire: TypeAlias = dict[str, dict[str, str | bool]]
+
+# What N holds; int() would take signs, spaces and underscores, too.
+_NUMBER = re.compile("-?[0-9]{1,38}")
 
 #: Made once: `json.dumps` would make an encoder for each call that wants other than its defaults.
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -53,8 +56,12 @@ def marshal_value(value: Value) -> dict[str, str | bool]:
     return {"B": base64.b64encode(value).decode()}
 
 
-def unmarshal(wire: Mapping[str, Mapping[str, object]]) -> dict[str, Value]:
+def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
     """Return the item that `wire` stands for.
+
+    Args:
+        wire: the item as it came.
+        keys: names of its key attributes, which an error shows.
 
     Raises `CorruptRecord` for an attribute that no `Value` can hold: leaving it out would lose it at
     the next put of the item.
@@ -62,23 +69,34 @@ def unmarshal(wire: Mapping[str, Mapping[str, object]]) -> dict[str, Value]:
     >>> unmarshal({"path": {"S": "a"}, "generation": {"N": "3"}})
     {'path': 'a', 'generation': 3}
     """
-    return {name: _unmarshal_value(name, value) for name, value in wire.items()}
+    if not isinstance(wire, Mapping):
+        raise CorruptRecord("a stored item is no object: it was written by another tool")
+    item: dict[str, Value] = {}
+    # Encoded only to see whether they can be: JSON can tell of half a character.
+    for name, wrapped in wire.items():
+        try:
+            name.encode()
+            item[name] = _unmarshal_value(wrapped)
+        except (AttributeError, TypeError, ValueError):
+            shown = ", ".join(f"{key} {wire.get(key)!r}" for key in keys)
+            kind = next(iter(wrapped), "?") if isinstance(wrapped, Mapping) else "?"
+            raise CorruptRecord(
+                f"attribute {name!r} of a stored item{shown and f' ({shown})'} is {kind:.10}, not a "
+                "string, whole number, binary or boolean: it was written by another tool"
+            ) from None
+    return item
 
 
-def _unmarshal_value(name: str, wrapped: Mapping[str, object]) -> Value:
-    try:
-        ((kind, value),) = wrapped.items()
-        if kind == "S" and isinstance(value, str):
+def _unmarshal_value(wrapped: Mapping[str, object]) -> Value:
+    ((kind, value),) = wrapped.items()
+    if kind == "BOOL" and isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if kind == "S":
+            value.encode()
             return value
-        if kind == "N" and isinstance(value, str):
+        if kind == "N" and _NUMBER.fullmatch(value):
             return int(value)
-        if kind == "B" and isinstance(value, str):
+        if kind == "B":
             return base64.b64decode(value, validate=True)
-        if kind == "BOOL" and isinstance(value, bool):
-            return value
-    except (AttributeError, TypeError, ValueError, binascii.Error):
-        kind = "?"
-    raise CorruptRecord(
-        f"attribute {name!r} of a stored item is {kind}, not a string, whole number, binary or "
-        f"boolean: it was written by another tool"
-    )
+    raise ValueError

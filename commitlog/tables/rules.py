@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import TypeVar
 
 from commitlog.errors import (
@@ -319,9 +320,11 @@ def token_of_key(key: Key) -> str:
 def key_of_token(token: str) -> Key:
     """Return the key that a page ended with, or raise `ValueError` if `token` is none of ours."""
     try:
-        hash_key, range_key = json.loads(token)
-        if not isinstance(hash_key, str) or not (range_key is None or isinstance(range_key, str)):
+        pair = json.loads(token)
+        hash_key, range_key = pair
+        if type(pair) is not list or type(hash_key) is not str or type(range_key) not in (str, NoneType):
             raise TypeError
-    except (TypeError, ValueError):
+        f"{hash_key}{range_key}".encode()  # JSON can tell of half a character
+    except (TypeError, ValueError, RecursionError):
         raise ValueError("not the token of a page of this table") from None
     return Key(hash_key, range_key)

@@ -14,6 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TypeAlias
 
 from attrs import astuple
 
@@ -71,6 +72,10 @@ CREATE TABLE items (
 CREATE INDEX items_expires ON items (expires) WHERE expires IS NOT NULL;
 CREATE TABLE commitlog_table (format INTEGER, created REAL, hash_key TEXT, range_key TEXT, ttl TEXT);
 """
+
+#: A row: its key, and the item. As bytes, for SQLite keeps texts that are none of Unicode's.
+_SELECT = "SELECT hash, range, CAST(item AS BLOB) FROM items"
+_Row: TypeAlias = tuple[bytes, bytes, bytes]
 
 
 class SqliteTable(Table):
@@ -146,7 +151,7 @@ class SqliteTable(Table):
     def get(self, key: Key) -> Item | None:
         check_key(self.schema, key)
         with self._reader.use() as connection:
-            return _find(connection, key)
+            return self._find(connection, key)
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
         """Do the put at once; the pending call tells its outcome."""
@@ -162,7 +167,7 @@ class SqliteTable(Table):
     def _write(self, key: Key, write: Put | Delete) -> None:
         with self._writer.transaction() as connection:
             if write.condition is not None:
-                failed = failure(key, write.condition, _find(connection, key))
+                failed = failure(key, write.condition, self._find(connection, key))
                 if failed is not None:
                     raise failed
             self._apply(connection, key, write)
@@ -179,7 +184,7 @@ class SqliteTable(Table):
         first = after.encode() + b"\0" if after else b""
         with self._reader.use() as connection:
             rows = connection.execute(
-                "SELECT item FROM items WHERE hash = ? AND range >= ? ORDER BY range LIMIT ?",
+                f"{_SELECT} WHERE hash = ? AND range >= ? ORDER BY range LIMIT ?",
                 (hash_key.encode(), first, limit + 1),
             ).fetchall()
         return self._page(rows, limit)
@@ -191,7 +196,7 @@ class SqliteTable(Table):
         after = Key("", None) if token is None else key_of_token(token)
         with self._reader.use() as connection:
             rows = connection.execute(
-                "SELECT item FROM items WHERE (hash, range) > (?, ?) AND (? = 1 OR segment(hash, ?) = ?)"
+                f"{_SELECT} WHERE (hash, range) > (?, ?) AND (? = 1 OR segment(hash, ?) = ?)"
                 " ORDER BY hash, range LIMIT ?",
                 (*_binary(after), segments, segments, segment, limit + 1),
             ).fetchall()
@@ -201,7 +206,7 @@ class SqliteTable(Table):
         keys = check_writes(self.schema, writes, token)
         pairs = list(zip(keys, writes, strict=True))
         with self._writer.transaction() as connection:
-            judge([(key, write, _find(connection, key)) for key, write in pairs])
+            judge([(key, write, self._find(connection, key)) for key, write in pairs])
             for key, write in pairs:
                 self._apply(connection, key, write)
             self._sweep_sometimes(connection)
@@ -266,15 +271,35 @@ class SqliteTable(Table):
             raise table_not_found(self.url)
         if "commitlog_table" not in tables:
             raise wrong_schema(self.url, found="is another application's database", wanted=self.schema)
+        # The format alone first: a later one may have other columns.
+        row = connection.execute("SELECT format FROM commitlog_table").fetchone()
+        if row is not None and type(row[0]) is int and row[0] > TABLE_FORMAT:
+            raise format_too_new(self.url, row[0])
         row = connection.execute(
             "SELECT format, created, hash_key, range_key, ttl FROM commitlog_table"
         ).fetchone()
-        if row is None:
-            raise CorruptRecord(f"{self.url} has lost its version marker; restore it from a backup")
-        format, created, hash_key, range_key, ttl = row
-        if format > TABLE_FORMAT:
-            raise format_too_new(self.url, format)
-        return format, created, TableSchema(hash_key=hash_key, range_key=range_key, ttl_attribute=ttl)
+        match row:
+            case (int(format), float(created), str(key), str() | None as ranged, str() | None as ttl):
+                if key and format > 0:
+                    schema = TableSchema(hash_key=key, range_key=ranged, ttl_attribute=ttl)
+                    return format, created, schema
+        raise CorruptRecord(f"{self.url} has no sound version marker; restore it from a backup")
+
+    def _find(self, connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
+        row = connection.execute(f"{_SELECT} WHERE hash = ? AND range = ?", _binary(key)).fetchone()
+        return None if row is None else self._decode(row)
+
+    def _decode(self, row: _Row) -> dict[str, Value]:
+        """Return the item of a row; raise `CorruptRecord` if it is none, or one of another key."""
+        try:
+            item = unmarshal(json.loads(row[2]), self.schema.key_names)
+            if _binary(self.schema.key_of(item)) != row[:2]:
+                raise ValueError("its key is another")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CorruptRecord(
+                f"{self.url}: what is stored under {row[0]!r}, {row[1]!r} is no item: {error}"
+            ) from error
+        return item
 
     def _apply(self, connection: sqlite3.Connection, key: Key, write: Write) -> None:
         if isinstance(write, Put):
@@ -291,9 +316,9 @@ class SqliteTable(Table):
         # N goes further than SQLite's integers; so late an expiry is none, and so early one is past.
         return max(-(2**63), value) if type(value) is int and value < 2**63 else None
 
-    def _page(self, rows: Sequence[tuple[str]], limit: int) -> ItemPage:
+    def _page(self, rows: Sequence[_Row], limit: int) -> ItemPage:
         # One more than asked for tells whether this is the last page.
-        items = tuple(_decode(text) for (text,) in rows[:limit])
+        items = tuple(map(self._decode, rows[:limit]))
         more = len(rows) > limit
         return ItemPage(
             items=items, next_token=token_of_key(self.schema.key_of(items[-1])) if more else None
@@ -302,13 +327,6 @@ class SqliteTable(Table):
 
 def _tables(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-
-
-def _find(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
-    row = connection.execute(
-        "SELECT item FROM items WHERE hash = ? AND range = ?", _binary(key)
-    ).fetchone()
-    return None if row is None else _decode(row[0])
 
 
 def _binary(key: Key) -> tuple[bytes, bytes]:
@@ -321,13 +339,3 @@ def _segment(hash_key: bytes, segments: int) -> int:
 
 def _encode(item: Item) -> str:
     return to_json(marshal(item))
-
-
-def _decode(text: str) -> dict[str, Value]:
-    try:
-        wire = json.loads(text)
-        if not isinstance(wire, dict):
-            raise ValueError("not an object")
-    except ValueError as error:
-        raise CorruptRecord(f"a stored item is no JSON of an item: {error}") from error
-    return unmarshal(wire)

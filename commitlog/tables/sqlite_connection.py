@@ -182,7 +182,9 @@ def _meaning(path: str, error: sqlite3.Error) -> CommitError:
         return AccessDenied(
             f"{path}: {error}. It must be a file that can be written, in a directory that can be written"
         )
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    # Our statements fit our tables, and all that is written is Unicode; what does not is not ours.
+    foreign = str(error).startswith(("no such ", "Could not decode "))
+    if foreign or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return CorruptRecord(
             f"{path} is no SQLite database, or a damaged one ({error}); it was left as it is. "
             f"Name another file, or restore this one from a backup"
