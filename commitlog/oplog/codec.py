@@ -112,7 +112,9 @@ def _is_deep(value: object) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, (dict, list, tuple))
         ]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 def _digest(data: bytes) -> str:
