@@ -56,19 +56,21 @@ def recover(
     found = log.verdicts(newest)
     deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
-    suspects = {attempt: _job_id(pending, attempt) for attempt in dead}
+    suspects = {attempt: _job_id(pending, attempt) for attempt in sorted(dead)}
     fenced = log.fence(suspects, after=found.end)
-    aborted = found.aborted | fenced.aborted
+    aborted = sorted(found.aborted | fenced.aborted)
     committed = {**found.committed, **fenced.committed}
 
     dropped = publisher.drop(upload for a in aborted for upload in uploads.get(a, ()))
     dropped += publisher.drop(upload for upload in records if upload.initiated <= deadline)
-    for attempt in aborted & entries.keys():
-        pending.remove(attempt)
+    for attempt in aborted:
+        if attempt in entries:
+            pending.remove(attempt)
 
     completed = publisher.roll_forward()
-    for attempt in committed.keys() & entries.keys():
-        publisher.complete(committed[attempt])
+    for attempt, record in committed.items():
+        if attempt in entries:
+            publisher.complete(record)
     # All that these attempts committed is published by now: what is left lost to another task attempt.
     if committed.keys() & uploads.keys():
         dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in committed)
