@@ -194,8 +194,8 @@ class ConditionalStore:
 
         Raises:
             AlreadyExists: there is an object; nothing was written.
-            OutcomeUnknown: natively, if an answer was lost and another writer's object is there, or if it
-                was refused and what is there could not be seen.
+            OutcomeUnknown: natively, if an answer was lost and another writer's object is there, or if
+                it was refused and what is there could not be seen.
         """
         return self._put(path, data, IfAbsent(), metadata, content_type)
 
