@@ -11,14 +11,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from commitlog.errors import Unavailable
-from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.proxy import Fault, Hazard, Proxy, Strike
 from commitlog.testing.servers import Ministack
 
 
@@ -38,6 +40,9 @@ class _Echo(BaseHTTPRequestHandler):
             self.rfile.readline()
         else:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.startswith("/gate"):
+            self.server.reached.release()  # type: ignore[attr-defined]
+            assert self.server.gate.wait(20)  # type: ignore[attr-defined]
         self.send_response(200)
         self.send_header("X-Seen", ",".join(sorted(name.lower() for name in self.headers)))
         if self.path == "/chunked":
@@ -76,6 +81,9 @@ class _EchoServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Echo)
         self.seen: list[str] = []
+        self.reached = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.gate.set()
         self.closed = threading.Semaphore(0)
 
     def shutdown_request(self, request: object) -> None:
@@ -326,3 +334,150 @@ def test_boto3_talks_through_it(ministack: Ministack) -> None:
         dynamodb.close()
         kinds = [request.split()[0] for request in proxy.requests()]
     assert kinds == ["PUT", "COPY", "GET", "GET", "ListTables"]
+
+
+def _request(
+    proxy: Proxy, path: str = "/a", *, headers: dict[str, str] | None = None, method: str = "PUT"
+) -> tuple[int, bytes]:
+    """Send one request on a connection of its own; return status and body."""
+    connection = _connect(proxy)
+    try:
+        connection.request(method, path, b"x", headers=headers or {})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _settled(proxy: Proxy) -> Counter[Strike]:
+    """Wait until nothing is held back any more; return what faults have done."""
+    deadline = time.monotonic() + 20
+    while proxy.pending():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return proxy.strikes()
+
+
+def test_a_reset_comes_before_the_request_arrives(proxy: Proxy, echo: _EchoServer) -> None:
+    """The client gives up at once, and the server carries the request out later."""
+    proxy.inject(Fault(kind="PUT", action="reset", path="/late", seconds=0.5))
+    with pytest.raises(ConnectionResetError):
+        _request(proxy, "/late")
+    assert echo.seen == []
+    assert _request(proxy, "/a") == (200, b"x")
+    assert _settled(proxy) == {Strike("PUT", "reset", 200): 1}
+    assert echo.seen == ["/a", "/late"]
+
+
+def test_a_failure_follows_a_request_that_was_carried_out(
+    proxy: Proxy, connection: http.client.HTTPConnection, echo: _EchoServer
+) -> None:
+    """The client is told of an error of the server's, and the connection goes on."""
+    proxy.inject(Fault(kind="PUT", action="fail", status=500, body="sorry"))
+    connection.request("PUT", "/done", b"x")
+    response = connection.getresponse()
+    assert (response.status, response.read()) == (500, b"sorry")
+    assert _put(connection) == b"x"
+    assert echo.seen == ["/done", "/a"]
+
+
+def test_a_duplicate_comes_right_behind(proxy: Proxy, echo: _EchoServer) -> None:
+    """Between the two no other mutation of the path gets through, only what does not touch it."""
+    echo.gate.clear()
+    proxy.inject(Fault(kind="PUT", action="duplicate"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_request, proxy, "/gate?1")
+        assert echo.reached.acquire(timeout=20)
+        second = pool.submit(_request, proxy, "/gate?2")
+        while "PUT /gate?2" not in proxy.requests():
+            time.sleep(0.01)
+        assert _request(proxy, "/a") == _request(proxy, "/a", method="POST") == (200, b"x")
+        echo.gate.set()
+        assert first.result() == second.result() == (200, b"x")
+    assert echo.seen == ["/gate?1", "/a", "/a", "/gate?1", "/gate?2"]
+    assert proxy.strikes() == {Strike("PUT", "duplicate", 200): 1}
+
+
+def test_a_late_duplicate_comes_after_the_answer(proxy: Proxy, echo: _EchoServer) -> None:
+    """The client has its answer long before; what the server says to the second, nobody hears."""
+    proxy.inject(Fault(kind="PUT", action="duplicate", seconds=0.5))
+    assert _request(proxy, "/twice") == (200, b"x")
+    assert _request(proxy, "/a") == (200, b"x")
+    assert _settled(proxy) == {Strike("PUT", "duplicate", 200): 1}
+    assert echo.seen == ["/twice", "/a", "/twice"]
+
+
+def test_dynamodb_may_be_another_server(echo: _EchoServer) -> None:
+    """One endpoint serves both: requests go by their headers, also on one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with Proxy(nobody, dynamodb=f"http://127.0.0.1:{echo.server_port}") as proxy:
+        assert _request(proxy, headers={"X-Amz-Target": "D.Query"}) == (200, b"x")
+        with pytest.raises(ConnectionResetError):
+            _request(proxy)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "kinds"),
+    [
+        ("/a", {"If-None-Match": "*"}, {"PUT", "S3", "if-absent"}),
+        ("/a", {"x-amz-copy-source": "b", "If-Match": "e"}, {"COPY", "PUT", "S3", "if-match"}),
+        ("/a?X-Amz-Expires=3", {}, {"PUT", "S3", "fenced"}),
+        ("/a", {"X-Amz-Target": "D.Query"}, {"Query", "DynamoDB"}),
+    ],
+)
+def test_a_hazard_strikes_what_is_of_all_its_kinds(
+    path: str, headers: dict[str, str], kinds: set[str], proxy: Proxy
+) -> None:
+    """What a request carries counts as a kind of it, and every kind of a hazard has to be there."""
+    every = {"PUT", "COPY", "S3", "DynamoDB", "Query", "if-absent", "if-match", "fenced"}
+    for kind in sorted(every):
+        proxy.endanger([Hazard(kinds=(kind,), action="answer", rate=1.0, status=418)])
+        assert _request(proxy, path, headers=headers)[0] == (418 if kind in kinds else 200), kind
+    proxy.endanger([Hazard(kinds=tuple(kinds), action="answer", rate=1.0, status=418, path="/b")])
+    assert _request(proxy, path, headers=headers)[0] == 200
+    proxy.endanger(())
+    assert _request(proxy, path, headers=headers)[0] == 200
+    assert proxy.strikes().total() == len(kinds)
+
+
+def test_completing_an_upload_is_a_kind_of_its_own(proxy: Proxy) -> None:
+    """Told from other posts by its query."""
+    for path, expected in (("/a?uploadId=1", 418), ("/a?uploads", 200), ("/a?delete", 200)):
+        proxy.endanger([Hazard(kinds=("PUBLISH", "POST"), action="answer", rate=1.0, status=418)])
+        assert _request(proxy, path, method="POST")[0] == expected
+
+
+def test_a_seed_makes_a_plan(proxy: Proxy) -> None:
+    """The same requests meet the same faults, whatever comes between; about as many as the rate says."""
+    hazard = Hazard(kinds=("PUT",), action="answer", rate=0.3, status=418)
+
+    def struck(seed: int, others: int) -> list[bool]:
+        proxy.endanger([hazard], seed=seed)
+        found = []
+        for _ in range(60):
+            found.append(_request(proxy)[0] == 418)
+            for _ in range(others):
+                assert _request(proxy, method="HEAD")[0] == 200
+        return found
+
+    plan = struck(1, others=0)
+    assert struck(1, others=1) == plan
+    assert struck(2, others=0) != plan
+    assert 5 < sum(plan) < 35
+
+
+def test_a_fault_goes_before_a_hazard(proxy: Proxy) -> None:
+    """What a test asks for happens."""
+    proxy.endanger([Hazard(kinds=("PUT",), action="answer", rate=1.0, status=418)])
+    proxy.inject(Fault(kind="PUT", action="answer", status=503))
+    assert [_request(proxy)[0] for _ in range(2)] == [503, 418]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rate": 1.5}, {"rate": -0.1}, {"seconds": (2.0, 1.0)}, {"action": "explode"}]
+)
+def test_a_hazard_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    """Rates are shares, and times are in order."""
+    with pytest.raises(ValueError):
+        Hazard(**{"kinds": ("PUT",), "action": "delay", "rate": 0.5, **wrong})

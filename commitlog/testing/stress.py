@@ -18,8 +18,8 @@ May import anything of the library. Everything is bounded in time, and no proces
 from __future__ import annotations
 
 import argparse
-import heapq
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -57,8 +57,7 @@ __all__ = ["Report", "Stress", "main", "run_stress"]
 _KILLS = 0.4
 #: Seconds for which a worker may be stopped that nothing fences off.
 _SHORT = (0.1, 1.0)
-#: Seconds that workers have for starting, before faults begin.
-_START = 1.0
+#: Seconds between two looks at what is still under way.
 _POLL = 0.1
 
 
@@ -231,8 +230,7 @@ class _Run:
         self._verdict = verdict
         self._directory = directory
         self._fenced = verdict.proves(Kind.FENCE)
-        self._begin = time.monotonic() + _START
-        self._end = self._begin + stress.seconds
+        self._begin = self._end = 0.0
         self._kills = 0
         self._stops: list[float] = []
 
@@ -244,10 +242,12 @@ class _Run:
             proxy = None
             if upstream := addresses[0] or addresses[1]:
                 proxy = stack.enter_context(Proxy(upstream, dynamodb=addresses[1]))
-            fleet = stack.enter_context(Fleet(self._tasks(proxy), self._directory))
-            dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
-            if proxy is not None:
+                dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
                 proxy.endanger(dangers, seed=stress.seed)
+            fleet = stack.enter_context(Fleet(stress.workers, self._directory))
+            self._begin = time.monotonic()
+            self._end = self._begin + stress.seconds
+            fleet.begin(self._tasks(proxy))
             self._trouble(fleet)
             if proxy is not None:
                 proxy.endanger(())
@@ -282,7 +282,7 @@ class _Run:
         verdict = evolve(self._verdict, url=str(store)).to_json()
         return [
             Task(
-                client=f"foreign-{worker}" if self._foreign(worker) else f"worker-{worker}",
+                client="foreign-" if self._foreign(worker) else "worker-",
                 foreign=self._foreign(worker),
                 store=store,
                 table=table,
@@ -296,7 +296,6 @@ class _Run:
                 end=self._end,
                 deadline=self._end + stress.grace,
                 history="",
-                parent=os.getpid(),
             )
             for worker in range(stress.workers)
         ]
@@ -305,39 +304,33 @@ class _Run:
         return worker >= self._stress.workers - self._stress.foreign
 
     def _trouble(self, fleet: Fleet) -> None:
-        """Kill and stop workers until the end, as the seed has it; then let all go on."""
-        # Moment, worker, and either the length of a stop (None: kill), or the life to resume.
-        due: list[tuple[float, int, float | None, int | None]] = [
-            (self._begin + at, worker, stop, None) for at, worker, stop in self._signals()
-        ]
-        heapq.heapify(due)
-        while due:
-            at, worker, stop, life = heapq.heappop(due)
-            time.sleep(max(0.0, min(at, self._end) - time.monotonic()))
-            if at >= self._end:
-                break
-            if life is not None:
-                fleet.resume(worker, life)
-            elif stop is None:
-                fleet.kill(worker)
-                self._kills += 1
-            else:
-                heapq.heappush(due, (at + stop, worker, None, fleet.halt(worker)))
-                self._stops.append(min(stop, self._end - at))
+        """Kill workers, stop them and let them go on, as the seed has it; return at the end."""
+        for at, worker, number in sorted(self._signals()):
+            time.sleep(max(0.0, self._begin + at - time.monotonic()))
+            fleet.signal(worker, number)
         time.sleep(max(0.0, self._end - time.monotonic()))
-        fleet.resume_all()
 
-    def _signals(self) -> Iterator[tuple[float, int, float | None]]:
-        """Yield when which worker is stopped for how long, or killed."""
+    def _signals(self) -> Iterator[tuple[float, int, signal.Signals]]:
+        """Yield when which worker gets which signal."""
         stress, random = self._stress, Random(f"{self._stress.seed} signals")
         long = (stress.timeout, 2 * stress.timeout)
         guarded = self._fenced or stress.mode == "native"
+        busy_until = [0.0] * stress.workers
         at = 0.0
         while (at := at + random.uniform(0.0, 2 * stress.interval)) < stress.seconds:
             worker = random.randrange(stress.workers)
-            stops = (_SHORT, long) if guarded and not self._foreign(worker) else (_SHORT,)
-            seconds = random.uniform(*random.choice(stops))
-            yield at, worker, None if random.random() < _KILLS else seconds
+            if at < busy_until[worker]:
+                continue
+            if random.random() < _KILLS:
+                self._kills += 1
+                yield at, worker, signal.SIGKILL
+                continue
+            spans = (_SHORT, long) if guarded and not self._foreign(worker) else (_SHORT,)
+            ends = min(at + random.uniform(*random.choice(spans)), stress.seconds)
+            self._stops.append(ends - at)
+            busy_until[worker] = ends
+            yield at, worker, signal.SIGSTOP
+            yield ends, worker, signal.SIGCONT
 
     def _audit(self, history: History) -> tuple[History, Iterator[str]]:
         """Read every path once more, past the proxy; return the whole history, and what is torn."""

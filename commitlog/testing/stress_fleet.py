@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,25 +28,27 @@ class Fleet:
     """Worker processes, as a context manager: none outlives it. Not thread-safe.
 
     Args:
-        tasks: what each worker is to do. One that is started anew goes on under another name, with
-            another seed, and into another file, since it knows nothing of what it did before.
+        size: how many there are. A worker is named by its number.
         directory: where histories and error output go.
 
-    A worker is named by its place among the tasks.
+    Entering returns when all of them are ready for `begin`.
     """
 
-    def __init__(self, tasks: Sequence[Task], directory: Path) -> None:
-        self._tasks = tasks
+    def __init__(self, size: int, directory: Path) -> None:
         self._directory = directory
-        self._lives = [0] * len(tasks)
+        self._tasks: Sequence[Task] = ()
+        self._lives = [0] * size
         self._processes: list[subprocess.Popen[bytes]] = []
         #: What went wrong with workers: the names and last words of those that failed.
         self.failures: list[str] = []
 
     def __enter__(self) -> Self:
         try:
-            for worker in range(len(self._tasks)):
+            for worker in range(len(self._lives)):
                 self._processes.append(self._start(worker))
+            for process in self._processes:
+                assert process.stdout is not None
+                process.stdout.readline()
         except BaseException:
             self.stop()
             raise
@@ -64,37 +67,32 @@ class Fleet:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            process.wait()
+            process.communicate()
 
     @property
     def histories(self) -> list[Path]:
         """The files that workers have begun."""
         return sorted(self._directory.glob("*.jsonl"))
 
-    def kill(self, worker: int) -> None:
-        """Kill a worker with SIGKILL, stopped or not, and start it anew."""
+    def begin(self, tasks: Sequence[Task]) -> None:
+        """Let the workers begin, each with the task of its number.
+
+        The client of a task is what the worker's name begins with. One that is started anew goes by
+        another name, with another seed, into another file: it knows nothing of what it did before.
+        """
+        self._tasks = tasks
+        for worker in range(len(self._lives)):
+            self._brief(worker)
+
+    def signal(self, worker: int, number: signal.Signals) -> None:
+        """Send a signal to a worker. One that is killed with SIGKILL is started anew."""
         process = self._processes[worker]
-        if process.poll() is not None:
-            return  # it failed; `join` tells
-        process.kill()
-        process.wait()
-        self._lives[worker] += 1
-        self._processes[worker] = self._start(worker)
-
-    def halt(self, worker: int) -> int:
-        """Stop a worker with SIGSTOP; return which of its lives it is in, for `resume`."""
-        self._processes[worker].send_signal(signal.SIGSTOP)
-        return self._lives[worker]
-
-    def resume(self, worker: int, life: int) -> None:
-        """Let a worker go on that was stopped in that life."""
-        if self._lives[worker] == life:
-            self._processes[worker].send_signal(signal.SIGCONT)
-
-    def resume_all(self) -> None:
-        """Let every worker go on."""
-        for process in self._processes:
-            process.send_signal(signal.SIGCONT)
+        process.send_signal(number)
+        if number == signal.SIGKILL and process.wait() == -signal.SIGKILL:
+            process.communicate()
+            self._lives[worker] += 1
+            self._processes[worker] = self._start(worker)
+            self._brief(worker)
 
     def join(self, deadline: float) -> float:
         """Wait until all workers have done their tasks; return when, on `time.monotonic`.
@@ -121,28 +119,28 @@ class Fleet:
         return done
 
     def _start(self, worker: int) -> subprocess.Popen[bytes]:
-        name, task = self._name(worker), self._tasks[worker]
-        task = evolve(
-            task,
-            client=name,
-            seed=f"{task.seed} {name}",
-            history=str(self._directory / f"{name}.jsonl"),
-        )
         with open(self._errors(worker), "wb") as errors:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "commitlog.testing.stress_worker"],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=errors,
             )
+
+    def _brief(self, worker: int) -> None:
+        task = self._tasks[worker]
+        name = self._name(worker)
+        history = str(self._directory / f"{name}.jsonl")
+        task = evolve(task, client=task.client + name, seed=f"{task.seed} {name}", history=history)
+        pipe = self._processes[worker].stdin
+        assert pipe is not None
         # Not as an argument, which everybody on the machine could read.
-        assert process.stdin is not None
-        with process.stdin:
-            process.stdin.write(task.to_json().encode() + b"\n")
-        return process
+        with suppress(BrokenPipeError):  # it has failed; `join` tells
+            pipe.write(task.to_json().encode() + b"\n")
+            pipe.flush()
 
     def _name(self, worker: int) -> str:
-        return f"{self._tasks[worker].client}.{self._lives[worker]}"
+        return f"{worker}.{self._lives[worker]}"
 
     def _errors(self, worker: int) -> Path:
         return self._directory / f"{self._name(worker)}.err"

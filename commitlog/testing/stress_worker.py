@@ -1,6 +1,6 @@
 """One process of a stress run: calls a store at random, takes down what it sees, and may die meanwhile.
 
-Started by `commitlog.testing.stress`, which tells it what to do in a line of JSON on standard input.
+Started by `commitlog.testing.stress_fleet`, which says what to do in a line of JSON on standard input.
 Imports anything of the library, and its siblings.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import signal
 import sys
 import time
@@ -67,7 +66,6 @@ class Task:
         begin, end: between which moments of `time.monotonic` to work at random.
         deadline: moment by which the last writes have to be done.
         history: file for the history.
-        parent: process with which this one ends.
     """
 
     client: str
@@ -84,7 +82,6 @@ class Task:
     end: float
     deadline: float
     history: str
-    parent: int
 
     def to_json(self) -> str:
         """Return the task as a line of JSON. It holds credentials, if the URLs do."""
@@ -252,13 +249,13 @@ class Worker:
 
 
 def main() -> None:
-    """Do the task on standard input."""
-    task = Task(**json.loads(sys.stdin.readline()))
-    # Also when it is stopped, and so could not notice by itself.
+    """Say that all is imported, and do the task on standard input."""
+    # Ends with its parent, also when it is stopped, and so could not notice by itself.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() == task.parent:
-        Worker(task).run()
+    print("ready", flush=True)
+    if line := sys.stdin.readline():
+        Worker(Task(**json.loads(line))).run()
 
 
 if __name__ == "__main__":
