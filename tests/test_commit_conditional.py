@@ -303,7 +303,7 @@ def test_a_rename_does_not_remove_a_source_that_changed() -> None:
 def test_a_rename_survives_lost_answers_under_a_lease() -> None:
     """Both of its steps are settled by reading back."""
     world = World(settings=LeaseSettings(timeout=5.0))
-    world.objects.put("a", b"one")
+    world.client.put_if_absent("a", b"one")
     world.script.next("copy", lost_after)
     world.script.next("delete", lost_after)
     world.client.rename_if_absent("a", "b")

@@ -854,6 +854,32 @@ def test_a_copy_that_landed_is_ours(world: World) -> None:
     assert world.record().released
 
 
+@pytest.mark.parametrize("metadata", [{}, {NONCE: "of the source"}])
+def test_a_copy_that_was_replaced_since_cannot_be_told_of(
+    world: World, metadata: dict[str, str]
+) -> None:
+    """With the etag of what is there, the caller would take another's object for the copy."""
+    world.objects.put("source", b"x", metadata=metadata)
+
+    def replaced(perform: Any) -> None:
+        perform()
+        world.objects.put("a", b"another's", metadata={NONCE: "of another"})
+        raise OutcomeUnknown("the answer was lost")
+
+    world.script.next("copy", replaced)
+    with pytest.raises(OutcomeUnknown, match="of another writer"):
+        world.client.copy_if_absent("source", "a")
+
+
+def test_a_copy_is_not_believed_while_its_source_cannot_be_seen(world: World) -> None:
+    """Then it is looked for again, as long as the lease goes on."""
+    world.objects.put("source", b"x", metadata={NONCE: "of the source"})
+    world.script.next("copy", lost_after)
+    world.script.next("head", None, None, raising(Unavailable("down")))
+    assert world.client.copy_if_absent("source", "a").etag == world.objects.head("a").etag
+    assert [sent["path"] for sent in world.script.sent("head")] == ["a", "a", "source", "a", "source"]
+
+
 def test_a_copy_seen_after_the_lease_is_perhaps_another_s(world: World) -> None:
     """Whoever overruled us may have made it."""
     world.objects.put("source", b"x")

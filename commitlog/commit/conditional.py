@@ -226,14 +226,21 @@ class ConditionalStore:
         Raises:
             NotFound: there is no source; nothing was written.
             AlreadyExists: there is a target; nothing was written.
-            OutcomeUnknown: natively, if an answer was lost and there is a target: it may be another's.
+            OutcomeUnknown: an answer was lost, and there is a target that may be another's: natively
+                any, under a lease one that has neither the nonce nor the etag of the source.
         """
         committer = self._strategy.choose(Operation.COPY, IfAbsent())
 
         def send(condition: Condition | None, fence: Fence | None) -> PutResult:
             return self.store.copy(source, target, condition=condition, fence=fence)
 
-        mutation = Mutation(operation=Operation.COPY, path=target, condition=IfAbsent(), send=send)
+        mutation = Mutation(
+            operation=Operation.COPY,
+            path=target,
+            condition=IfAbsent(),
+            send=send,
+            source=lambda: self.store.begin_head(source)().info,
+        )
         return _written(committer.run(mutation))
 
     def delete_if_match(self, path: str, *, etag: str) -> None:

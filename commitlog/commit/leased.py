@@ -316,11 +316,11 @@ class LeaseCommitter:
         while True:
             try:
                 look = self._begin_look(mutation)()
+                # Once the lease is over, what is there may be the next holder's.
+                reading = mutation.read(look.info, exclusive=look.received <= ends)
             except CommitError as error:
                 why = f"the store could not be asked ({error})"
             else:
-                # Once the lease is over, what is there may be the next holder's.
-                reading = mutation.read(look.info, exclusive=look.received <= ends)
                 if reading is Reading.LANDED:
                     return reading, look.info
                 if reading is Reading.OTHER:

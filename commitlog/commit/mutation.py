@@ -85,6 +85,7 @@ class Mutation:
         send: sends the request.
         nonce: the word in the new object's metadata, or None: a copy has the metadata of its source,
             and a deletion leaves nothing.
+        source: of a copy, looks at its source.
     """
 
     operation: Operation
@@ -92,6 +93,7 @@ class Mutation:
     condition: Condition
     send: Send
     nonce: str | None = None
+    source: Callable[[], ObjectInfo | None] | None = None
 
     def holds(self, info: ObjectInfo | None) -> bool:
         """Tell whether the condition holds of what is there."""
@@ -114,14 +116,16 @@ class Mutation:
 
         Without a nonce, a copy's target or a deleted object's absence could be anybody's doing. Under
         the lease it can only be ours: before it was sent the condition held, and every other writer
-        of that version needs the same lease.
+        of that version needs the same lease. But a copy may have been replaced since, under another one;
+        then nothing tells its etag, which the caller is to get. Raises what looking at the source does.
         """
         if self.recognises(info):
             return Reading.LANDED
         if self.holds(info):
             return Reading.UNCHANGED
-        gone_or_copied = (info is None) == (self.operation is Operation.DELETE)
-        if exclusive and self.nonce is None and gone_or_copied:
+        if exclusive and self.operation is Operation.DELETE and info is None:
+            return Reading.LANDED
+        if exclusive and self.source is not None and _is_copy(info, self.source()):
             return Reading.LANDED
         return Reading.OTHER
 
@@ -138,6 +142,13 @@ class Mutation:
             f"{self.operation.value} of {self.path!r} may or may not have happened: {why}. Clean "
             f"nothing up; look at the object again later ({sign} tells)"
         )
+
+
+def _is_copy(info: ObjectInfo | None, source: ObjectInfo | None) -> bool:
+    if info is None or source is None:
+        return False
+    # The etag of a copy need not be that of its source: uploads in parts and encryption change it.
+    return same_etag(info.etag, source.etag) or (info.nonce is not None and info.nonce == source.nonce)
 
 
 class Committer(Protocol):
