@@ -276,6 +276,7 @@ class Node:
         self._awaited: object = None
         self._words = 0
         self._requests = 0
+        self._points = 0  # scheduling points that were passed
 
     @property
     def running(self) -> bool:
@@ -341,7 +342,10 @@ class Node:
         if self._greenlet is None or getcurrent() is not self._greenlet:
             raise Crashed  # the code of a dead process is being unwound
         fault, seconds = self.simulation.fate(f"{self.name} {what}", possible)
+        self._points += 1
         if fault is Fault.PAUSED:
+            # Of several readings of the clock at one moment, the code knows which one came after it.
+            self.past = hash((self.past, self._points))
             self.note(f"is paused before {what} for {seconds:g} s")
             self.rest(seconds)
             return None, 0.0

@@ -1,0 +1,25 @@
+"""The explorer takes no two states for one that have different futures."""
+
+from __future__ import annotations
+
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation, explore
+
+
+def test_it_matters_before_which_reading_of_the_clock_a_node_is_paused() -> None:
+    """A node paused between two readings of its clock is told from one paused before or after both."""
+    spans = set()
+
+    def world(choices: Choices) -> tuple[Simulation, object]:
+        simulation = Simulation(choices, faults=Faults(rates={Fault.PAUSED: 0.1}, delays=(5.0,), most=1))
+        node = simulation.node("A")
+
+        def program() -> None:
+            first, second, third = (node.clock.monotonic() for _ in range(3))
+            node.clock.sleep(1)
+            spans.add((second - first, third - second))
+
+        node.start(program)
+        return simulation, lambda: None
+
+    assert explore(world).complete
+    assert spans == {(0, 0), (5, 0), (0, 5)}
