@@ -30,13 +30,13 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from random import Random
 
-from attrs import evolve, field, fields, frozen, validators
+from attrs import evolve, fields
 
 from commitlog.commit.conditional import ConditionalStore, Mode
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.verdict import Kind, Verdict
-from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.errors import CommitError, NotFound
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
@@ -47,8 +47,10 @@ from commitlog.testing.recorded import WORD, RecordedStore
 from commitlog.testing.recorder import Recorder
 from commitlog.testing.stress_faults import hazards
 from commitlog.testing.stress_fleet import Fleet
+from commitlog.testing.stress_report import Report
+from commitlog.testing.stress_settings import Stress
 from commitlog.testing.stress_worker import Task
-from commitlog.urls import Url, parse_store_url, parse_table_url
+from commitlog.urls import Url
 from commitlog.words import random_word
 
 __all__ = ["Report", "Stress", "main", "run_stress"]
@@ -59,140 +61,6 @@ _KILLS = 0.4
 _SHORT = (0.1, 1.0)
 #: Seconds between two looks at what is still under way.
 _POLL = 0.1
-
-
-def _store_url(value: str | Url) -> Url:
-    return parse_store_url(value) if isinstance(value, str) else value
-
-
-def _table_url(value: str | Url | None) -> Url | None:
-    return parse_table_url(value) if isinstance(value, str) else value
-
-
-@frozen(kw_only=True)
-class Stress:
-    """What a run is to be like.
-
-    Attributes:
-        store: an S3 store or a local directory. A bucket at an ``http://`` endpoint is reached through
-            the fault-injecting proxy; at any other, workers are killed and stopped, and that is all.
-        table: where leases are, or None to rest on the store's own conditions. It is created if need
-            be. For DynamoDB as for the store.
-        mode: as of `ConditionalStore`. Without a table it has to be ``native``.
-        seconds: how long faults go on. The last writes and the judging come on top.
-        workers: how many processes work at the same time.
-        foreign: how many of them are clients of the crate ``object_store``, through obstore; with
-            ``lease`` and a store and table at ``http://`` endpoints.
-        seed: what the plan is drawn from.
-        timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
-        rate: share of requests that each sort of fault strikes; 0 for none.
-        interval: seconds from one signal to the next, on average.
-        grace: seconds after the last fault within which every worker has to have written every path.
-        verdict: what is taken for known of the store; what it does is measured by default.
-
-    Raises `ConfigurationError` for what does not go together.
-    """
-
-    store: Url = field(converter=_store_url)
-    table: Url | None = field(default=None, converter=_table_url)
-    mode: Mode = "lease"
-    seconds: float = field(default=10.0, validator=validators.gt(0))
-    workers: int = field(default=4, validator=validators.ge(1))
-    foreign: int = 0
-    seed: int = 0
-    timeout: float = 3.0
-    skew: float = 1.5
-    rate: float = field(default=0.02, validator=[validators.ge(0), validators.le(1)])
-    interval: float = field(default=1.0, validator=validators.gt(0))
-    grace: float = field(default=60.0, validator=validators.gt(0))
-    verdict: Verdict | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.store.scheme == "memory" or (self.table and self.table.scheme == "memory"):
-            raise ConfigurationError("processes share no memory: give a store and a table that they do")
-        if (self.table is None) != (self.mode == "native"):
-            raise ConfigurationError("a table goes with mode 'lease' or 'auto', none with 'native'")
-        if not 0 <= self.foreign <= self.workers:
-            raise ConfigurationError("foreign must be between 0 and the number of workers")
-        if self.foreign and (self.mode != "lease" or None in (self.store_address, self.table_address)):
-            raise ConfigurationError(
-                "foreign writers need mode 'lease', and S3 and DynamoDB at http:// endpoints"
-            )
-
-    @property
-    def store_address(self) -> str | None:
-        """Where a proxy can stand before the store, or None."""
-        return _address(self.store) if self.store.scheme == "s3" else None
-
-    @property
-    def table_address(self) -> str | None:
-        """Where a proxy can stand before the table, or None."""
-        return None if self.table is None else _address(self.table)
-
-
-@frozen(kw_only=True)
-class Report:
-    """What came of a run.
-
-    Attributes:
-        stress: what it was to be like.
-        fenced: whether the store enforces the expiry of requests, so that long delays were among the
-            faults.
-        history: all calls of all workers, and in the end the reads of an auditor.
-        strikes: how often faults struck, by sort.
-        kills: how many workers were killed.
-        stops: for how many seconds each of the stopped workers was.
-        finished: seconds from the last fault until every worker had written every path.
-        violation: what no order of the calls explains, or None.
-        failures: workers that failed or did not finish, and objects with the body of another.
-    """
-
-    stress: Stress
-    fenced: bool
-    history: History
-    strikes: Counter[Strike]
-    kills: int
-    stops: tuple[float, ...]
-    finished: float
-    violation: NotLinearizable | None
-    failures: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was wrong."""
-        return self.violation is None and not self.failures
-
-    @property
-    def refused(self) -> int:
-        """How many requests came late and were refused by the store."""
-        return sum(count for strike, count in self.strikes.items() if strike.status == 403)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the report line by line, for people."""
-        stress = self.stress
-        where = f"leases in {stress.table}" if stress.table else "its own conditions"
-        yield f"{stress.store}: {stress.mode}, {where}"
-        yield (
-            f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
-            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
-        )
-        yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
-        calls = Counter((call.name, call.outcome.value) for call in self.history)
-        for name in sorted({name for name, _ in calls}):
-            outcomes = [f"{word} {count}" for (of, word), count in sorted(calls.items()) if of == name]
-            yield f"  {name}: {', '.join(outcomes)}"
-        yield f"faults: {self.strikes.total()}"
-        actions: Counter[str] = Counter()
-        for strike, count in self.strikes.items():
-            actions[strike.action] += count
-        for action, count in sorted(actions.items()):
-            yield f"  {action}: {count}"
-        yield f"  requests that the store refused as late: {self.refused}"
-        beyond = sum(seconds > stress.timeout for seconds in self.stops)
-        yield f"killed: {self.kills}; stopped: {len(self.stops)}, longer than a lease: {beyond}"
-        yield f"all written {self.finished:.1f} s after the last fault"
-        yield from self.failures
-        yield f"linearizable: {'yes' if self.violation is None else f'NO. {self.violation}'}"
 
 
 def run_stress(stress: Stress) -> Report:
@@ -332,7 +200,7 @@ class _Run:
             yield at, worker, signal.SIGSTOP
             yield ends, worker, signal.SIGCONT
 
-    def _audit(self, history: History) -> tuple[History, Iterator[str]]:
+    def _audit(self, history: History) -> tuple[History, list[str]]:
         """Read every path once more, past the proxy; return the whole history, and what is torn."""
         recorder = Recorder()
         auditor = RecordedStore(ConditionalStore(self._store), recorder, client="auditor")
@@ -342,7 +210,7 @@ class _Run:
                 found = auditor.get(path)
                 if found.data != found.metadata.get(WORD, "").encode():
                     torn.append(f"{path!r} has the metadata of one version and the body of another")
-        return History([*history, *recorder.history()]), iter(torn)
+        return History([*history, *recorder.history()]), torn
 
 
 def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
@@ -350,11 +218,6 @@ def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
     while proxy.pending() and time.monotonic() < deadline:
         time.sleep(_POLL)
     return proxy.strikes()
-
-
-def _address(url: Url) -> str | None:
-    endpoint = url.options.get("endpoint_url", "")
-    return endpoint if endpoint.startswith("http://") else None
 
 
 def _below(url: Url, prefix: str) -> Url:
