@@ -224,12 +224,13 @@ class OperationLog:
         No operation becomes decidable again by that: a decision is kept for at least half of `settle`
         after the pending entry is gone. Its winner removes that at once, or leaves it to this method,
         which dates the decision anew first, to forget it `settle` later. So who finds an operation
-        pending, and decides it within half of `settle`, cannot miss an earlier decision. Who took longer
-        looks once more whether it is still pending; if not, the decision is taken back.
+        pending, and decides it within a quarter of `settle`, cannot miss an earlier decision. Who took
+        longer looks once more whether it is still pending; if not, the decision is taken back.
 
-        What this rests on: a request arrives within half of `settle`, or never; and who stands still for
-        longer than that between finding an operation pending and deciding it does not die, or lose
-        contact with the store, just after. In that moment others can read what is to be taken back.
+        What this rests on: clocks go at about the same rate; a request arrives within a quarter of
+        `settle`, or never; and who stands still for longer than that between finding an operation
+        pending and deciding it does not die, or lose contact with the store, just after. In that moment
+        others can read what is to be taken back.
 
         Args:
             older_than: age of a decision in seconds by the store's clock; at least, and by default,
@@ -317,7 +318,7 @@ class OperationLog:
         return decision
 
     def _took_long(self, since: float) -> bool:
-        return self._clock.monotonic() - since > self._settle / 2
+        return self._clock.monotonic() - since > self._settle / 4
 
     def _take_back(self, operation: Operation, sent: float) -> bool:
         """Remove the decision that was just written, if there was an earlier one; tell whether so."""
