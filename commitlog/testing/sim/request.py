@@ -80,7 +80,7 @@ class Request(Generic[T]):
     def send(self, fault: Fault | None, seconds: float) -> None:
         """Put the request on its way, and let `fault` happen to it."""
         simulation = self._simulation
-        there, back = simulation.latency(), simulation.latency()
+        there, back = simulation.latency(self._node.name), simulation.latency(self._node.name)
         if fault is Fault.DELAYED:
             there += seconds
         patience = simulation.patience / self._node.clock.rate
