@@ -1,4 +1,4 @@
-"""Campaigns: many seeds, a report, and of a wrong run the line that repeats it and its shortest story."""
+"""Campaigns: many seeds and a report; of a wrong run the line that repeats it, and its shortest story."""
 
 from __future__ import annotations
 
