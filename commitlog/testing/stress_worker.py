@@ -240,11 +240,13 @@ class Worker:
         return self._choose(self._random.choice((KEPT, REMOVABLE)))
 
     def _choose(self, sort: str) -> str:
-        return self._random.choice(self._paths(sort, min(time.monotonic(), self._task.end)))
+        # Now and then one of before, at which a request may arrive late.
+        back = self._random.choice((0, 0, 0, 1, 2, 3)) * _ERA
+        return self._random.choice(self._paths(sort, min(time.monotonic(), self._task.end) - back))
 
     def _paths(self, sort: str, moment: float) -> list[str]:
         # What is kept is created once only, so there have to be new paths for creations to compete.
-        era = int((moment - self._task.begin) / _ERA) if sort == KEPT else 0
+        era = max(0, int((moment - self._task.begin) / _ERA)) if sort == KEPT else 0
         return [f"{sort}{era}-{number}" for number in range(_WIDTH)]
 
 
