@@ -41,14 +41,15 @@ class Case:
     """A world to explore.
 
     Attributes:
-        mode: how conditions are enforced: by leases, on a store that ignores conditions and enforces
-            expiries; or by the store.
+        mode: how conditions are enforced: by leases, on a store that ignores them; or by the store.
         calls: what the writers do, each one call.
         faults: most faults in a run.
         least: so many states it has at least. Figures of a run are in docs/verification.md.
         delays: lengths of delays and pauses, and distances of duplicates, in seconds.
         clocks: those of the writers.
         store: that of the store.
+        fences: whether the store enforces expiries.
+        restarts: whether a writer that dies begins anew.
         only: the faults that may happen; by default all but those that are beyond the protocol.
     """
 
@@ -59,10 +60,13 @@ class Case:
     delays: tuple[float, ...] = DELAYS
     clocks: Mapping[str, Ticks] = field(factory=lambda: CLOCKS)
     store: Ticks = STORE
+    fences: bool = True
+    restarts: bool = False
     only: tuple[Fault, ...] | None = None
 
     def __str__(self) -> str:
-        return f"{self.mode}-{'-'.join(self.calls)}-{self.faults}"
+        unlike = ["unfenced"] * (not self.fences) + ["restarts"] * self.restarts
+        return "-".join([self.mode, *self.calls, str(self.faults), *unlike])
 
     @property
     def beyond(self) -> Mapping[Fault, str]:
@@ -76,6 +80,12 @@ class Case:
                 "A deletion that is performed once more before its expiry, but after its release, "
                 "removes what was created meanwhile."
             )
+        one_lease = set(self.calls) <= {"create", "copy"} or set(self.calls) <= {"update", "delete"}
+        if self.mode == "lease" and not self.fences and one_lease:
+            late = "A store that enforces no expiry does what it is asked, however late it comes."
+            reasons[Fault.PAUSED] = late
+            if set(self.calls) != {"delete"}:  # or else the late one finds nothing
+                reasons[Fault.DELAYED] = late
         if self.mode == "native" and deletes and creates:
             reasons[Fault.DUPLICATED] = (
                 "A creation that was refused, and is performed once more when the object has been "
@@ -112,7 +122,9 @@ class Case:
             clocks=self.clocks,
             store=self.store,
             mode=self.mode,
+            fences=self.fences,
             objects=objects,
+            restarts=self.restarts,
         )
         return _ends_in_time(build, self) if self.faults < 2 else build
 
@@ -180,15 +192,32 @@ def test_states_of_pairs_on_a_store_with_conditions(case: Case) -> None:
     explored(case)
 
 
+#: Pairs that tell about the others: of one lease, of two leases, with nonces and without.
+SOME = (("create", "create"), ("create", "delete"), ("update", "delete"), ("copy", "delete"))
+
+
+@pytest.mark.parametrize(
+    "case", [Case(mode=mode, calls=SOME[0], restarts=True) for mode in ("lease", "native")], ids=str
+)
+def test_states_of_writers_that_begin_anew(case: Case) -> None:
+    """A writer that dies and tries again excludes itself, too, and gets past its own lease."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(mode="lease", calls=pair, fences=False) for pair in SOME[::2]], ids=str
+)
+def test_states_of_pairs_without_expiries(case: Case) -> None:
+    """Where the store enforces no expiry, leases hold as long as nothing comes late."""
+    explored(case)
+
+
 @pytest.mark.parametrize(
     "case",
     [
         Case(mode="lease", calls=("create",) * 3, faults=0, least=6_000),
-        *(
-            Case(mode=mode, calls=(*pair, "read"), faults=0)
-            for mode in ("lease", "native")
-            for pair in PAIRS
-        ),
+        *(Case(mode="lease", calls=(*pair, "read"), faults=0, least=1_000) for pair in SOME),
+        *(Case(mode="native", calls=(*pair, "read"), faults=0) for pair in PAIRS),
     ],
     ids=str,
 )
@@ -199,9 +228,12 @@ def test_states_of_three_at_once(case: Case) -> None:
 
 BEYOND = [
     evolve(case, only=(fault,))
-    for mode in ("lease", "native")
     for pair in PAIRS
-    for case in [Case(mode=mode, calls=pair)]
+    for case in (
+        Case(mode="lease", calls=pair),
+        Case(mode="native", calls=pair),
+        Case(mode="lease", calls=pair, fences=False),
+    )
     for fault in case.beyond
 ]
 
@@ -258,6 +290,12 @@ def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
         *(Case(mode="native", calls=pair, faults=2, delays=MANY_DELAYS) for pair in PAIRS),
         *(Case(mode="native", calls=(call,) * 3) for call in CALLS),
         *(Case(mode=mode, calls=(*pair, "read")) for mode in ("native", "lease") for pair in PAIRS),
+        *(
+            Case(mode=mode, calls=pair, restarts=True, delays=MANY_DELAYS)
+            for mode in ("native", "lease")
+            for pair in PAIRS
+        ),
+        *(Case(mode="lease", calls=pair, fences=False, delays=MANY_DELAYS) for pair in PAIRS),
         Case(mode="lease", calls=("create", "create"), faults=2, delays=(5.0,)),
         Case(mode="lease", calls=("create",) * 3, least=100_000),
     ],
