@@ -25,7 +25,7 @@ from commitlog.testing.proxy_faults import Hazard
 from commitlog.testing.stress import Report, Stress, main, run_stress
 from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
 from commitlog.testing.stress_fleet import Fleet
-from commitlog.testing.stress_worker import Task
+from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
 TIMEOUT = 3.0
@@ -94,7 +94,7 @@ def check(report: Report) -> None:
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_what_all_saw_has_one_order(world: World, request: pytest.FixtureRequest) -> None:
     """Whatever gets lost and whoever dies, each path was one object all the time, and all finish."""
-    check(run_stress(world.stress(request, seconds=4.0, seed=7, workers=5, interval=0.7, rate=0.03)))
+    check(run_stress(world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)))
 
 
 @pytest.mark.campaign
@@ -162,20 +162,19 @@ def test_settings_that_contradict_one_another_are_refused(settings: dict[str, An
 
 def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
     """Its last words are in the report, and the report is not in order."""
-    with Fleet(1, tmp_path) as fleet:
-        begin = time.monotonic()
-        fleet.begin([task(tmp_path, store="s3://no-region-and-no-credentials")])
-        fleet.join(begin + 20)
+    with Fleet([task("s3://no-region-and-no-credentials")], tmp_path) as fleet:
+        fleet.begin(hours(0.1))
+        fleet.join(time.monotonic() + 20)
     assert len(fleet.failures) == 1
     assert "ConfigurationError" in fleet.failures[0]
 
 
 def test_a_worker_that_does_not_finish_is_told_of(tmp_path: Path) -> None:
     """It is killed at the deadline."""
-    with Fleet(1, tmp_path) as fleet:
-        fleet.begin([task(tmp_path, store=f"file://{tmp_path}/lake", seconds=60.0)])
+    with Fleet([task(f"file://{tmp_path}/lake")], tmp_path) as fleet:
+        fleet.begin(hours(60.0))
         fleet.join(time.monotonic() + 0.5)
-    assert fleet.failures == ["worker 0.0 did not finish in time"]
+    assert fleet.failures == ["worker-0.0 did not finish in time"]
 
 
 def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
@@ -184,13 +183,17 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
         "import signal, sys\n"
         "from pathlib import Path\n"
         "from commitlog.testing.stress_fleet import Fleet\n"
-        "with Fleet(2, Path(sys.argv[1])) as fleet:\n"
+        "from test_stress import task\n"
+        "with Fleet([task('file:///nowhere')] * 2, Path(sys.argv[1])) as fleet:\n"
         "    fleet.signal(1, signal.SIGSTOP)\n"
         "    print(*[process.pid for process in fleet._processes], flush=True)\n"
         "    sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parent,
     ) as runner:
         assert runner.stdout is not None
         ended = [os.pidfd_open(int(pid)) for pid in runner.stdout.readline().split()]
@@ -204,10 +207,10 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
             os.close(process)
 
 
-def task(directory: Path, *, store: str, seconds: float = 0.1) -> Task:
+def task(store: str) -> Task:
     """Return a task on a store that needs no server, or cannot be opened."""
     return Task(
-        client="",
+        client="worker-",
         foreign=False,
         store=parse_store_url(store),
         table=None,
@@ -217,11 +220,14 @@ def task(directory: Path, *, store: str, seconds: float = 0.1) -> Task:
         patient=True,
         verdict=Verdict(url=store, rows=()).to_json(),
         seed="",
-        begin=time.monotonic(),
-        end=time.monotonic() + seconds,
-        deadline=time.monotonic() + seconds,
         history="",
     )
+
+
+def hours(seconds: float) -> Hours:
+    """Return hours that begin now."""
+    now = time.monotonic()
+    return Hours(begin=now, end=now + seconds, deadline=now + seconds)
 
 
 # -- which faults strike which requests ------------------------------------------------------------

@@ -49,7 +49,7 @@ from commitlog.testing.stress_faults import hazards
 from commitlog.testing.stress_fleet import Fleet
 from commitlog.testing.stress_report import Report
 from commitlog.testing.stress_settings import Stress
-from commitlog.testing.stress_worker import Task
+from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url
 from commitlog.words import random_word
 
@@ -98,7 +98,6 @@ class _Run:
         self._verdict = verdict
         self._directory = directory
         self._fenced = verdict.proves(Kind.FENCE)
-        self._begin = self._end = 0.0
         self._kills = 0
         self._stops: list[float] = []
 
@@ -112,16 +111,20 @@ class _Run:
                 proxy = stack.enter_context(Proxy(upstream, dynamodb=addresses[1]))
                 dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
                 proxy.endanger(dangers, seed=stress.seed)
-            fleet = stack.enter_context(Fleet(stress.workers, self._directory))
-            self._begin = time.monotonic()
-            self._end = self._begin + stress.seconds
-            fleet.begin(self._tasks(proxy))
-            self._trouble(fleet)
+            fleet = stack.enter_context(Fleet(self._tasks(proxy), self._directory))
+            begin = time.monotonic()
+            end = begin + stress.seconds
+            deadline = end + stress.grace
+            fleet.begin(Hours(begin=begin, end=end, deadline=deadline))
+            for at, worker, number in sorted(self._signals()):
+                _sleep_until(begin + at)
+                fleet.signal(worker, number)
+            _sleep_until(end)
             if proxy is not None:
                 proxy.endanger(())
-            finished = fleet.join(self._end + stress.grace) - self._end
+            finished = fleet.join(deadline) - end
             if proxy is not None:
-                strikes = _last_strikes(proxy, self._end + stress.grace)
+                strikes = _last_strikes(proxy, deadline)
         history, torn = self._audit(History.load(*fleet.histories))
         violation: NotLinearizable | None = None
         try:
@@ -160,9 +163,6 @@ class _Run:
                 patient=worker % 2 == 0,
                 verdict=verdict,
                 seed=str(stress.seed),
-                begin=self._begin,
-                end=self._end,
-                deadline=self._end + stress.grace,
                 history="",
             )
             for worker in range(stress.workers)
@@ -170,13 +170,6 @@ class _Run:
 
     def _foreign(self, worker: int) -> bool:
         return worker >= self._stress.workers - self._stress.foreign
-
-    def _trouble(self, fleet: Fleet) -> None:
-        """Kill workers, stop them and let them go on, as the seed has it; return at the end."""
-        for at, worker, number in sorted(self._signals()):
-            time.sleep(max(0.0, self._begin + at - time.monotonic()))
-            fleet.signal(worker, number)
-        time.sleep(max(0.0, self._end - time.monotonic()))
 
     def _signals(self) -> Iterator[tuple[float, int, signal.Signals]]:
         """Yield when which worker gets which signal."""
@@ -211,6 +204,10 @@ class _Run:
                 if found.data != found.metadata.get(WORD, "").encode():
                     torn.append(f"{path!r} has the metadata of one version and the body of another")
         return History([*history, *recorder.history()]), torn
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
