@@ -8,8 +8,8 @@ Imports the history. The algorithm is that of Wing and Gong, "Testing and Verify
   To take one now loses no order: it could be moved to the front of any that goes on from here.
 * Calls with an unknown outcome may be taken at any time after they began, or never. Of those that would
   do the same, only the one that began first is tried: it can stand in wherever another could.
-* A version that is named by nothing but the unknown call that writes it is the same as any other such.
-  So of the unknown writes that nobody noticed all but one are left aside at once.
+* A version that no call is about, but the unknown one that writes it, is the same as any other such. So
+  of the unknown writes that nobody noticed one at a time is tried.
 
 What remains to be tried is which of the writes that overlap, and fit, came first. So the time is about
 proportional to the calls times how many of them overlap, unless many calls with an unknown outcome were
@@ -27,8 +27,9 @@ from commitlog.testing.history import Call, Outcome
 
 __all__ = ["CheckUndecided", "Linearization", "linearize"]
 
-#: States are numbered: no object, any version that is not told from others, and then the others.
-_ABSENT, _OTHER = 0, 1
+#: States are numbered: no object, a version that no call is about, one that only `others` are about, and
+#: then the versions that the calls are about.
+_ABSENT, _IDLE, _OTHER = 0, 1, 2
 #: What a call that changes nothing leaves.
 _SAME = -1
 
@@ -78,17 +79,17 @@ class _Search:
         self._told = [call for call in ordered if call.outcome in (Outcome.DONE, Outcome.CONTRADICTED)]
         self._unknown = [call for call in ordered if call.outcome is Outcome.UNKNOWN and call.writes]
         self._limit = limit
-        self._codes = _codes(self._told, self._unknown)
+        others = [call for call in others if call.writes]
+        self._codes = _codes(self._told, self._unknown, others)
         self._trail: list[int] = []
         # What becomes, again and again, of versions that are not told apart.
         self._anytime: dict[int, set[int]] = {}
         for call in others:
-            if call.writes:
-                if {call.expected, call.version} & self._codes.keys():
-                    self._unknown.append(call)
-                else:
-                    before, after = self._change(call)
-                    self._anytime.setdefault(before, set()).add(after)
+            before, after = self._change(call)
+            if before > _OTHER or after > _OTHER:
+                self._unknown.append(call)
+            else:
+                self._anytime.setdefault(before, set()).add(after)
         self._unknown.sort(key=lambda call: call.invoked)
 
         # Of each told call: the state that it needs, or must not find, and the one that it leaves.
@@ -207,16 +208,16 @@ class _Search:
         )
 
     def _code(self, word: str | None) -> int:
-        return _ABSENT if word is None else self._codes.get(word, _OTHER)
+        return _ABSENT if word is None else self._codes.get(word, _IDLE)
 
     def _change(self, write: Call) -> tuple[int, int]:
         """Return the state in which a write does something, and the one that it leaves."""
         return self._code(write.expected), self._code(write.version)
 
 
-def _codes(told: Iterable[Call], unknown: Iterable[Call]) -> dict[str, int]:
-    """Number the versions that are named otherwise than by an unknown call that writes them."""
-    named = {call.needs for call in [*told, *unknown]}
-    named |= {call.version for call in told if call.writes}
+def _codes(told: Iterable[Call], unknown: Iterable[Call], others: Iterable[Call]) -> dict[str, int]:
+    """Number the versions that a call is about, or that it is known to have written."""
+    named = {call.needs for call in [*told, *unknown]} | {call.version for call in told if call.writes}
+    codes = {call.expected: _OTHER for call in others if call.expected is not None}
     words = sorted(word for word in named if word is not None)
-    return {word: code for code, word in enumerate(words, _OTHER + 1)}
+    return codes | {word: code for code, word in enumerate(words, _OTHER + 1)}
