@@ -25,6 +25,7 @@ from commitlog.testing.proxy_faults import Hazard
 from commitlog.testing.stress import Report, Stress, main, run_stress
 from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
 from commitlog.testing.stress_fleet import Fleet
+from commitlog.testing.stress_signals import signals, troubles
 from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
@@ -295,3 +296,56 @@ def test_everything_happens_to_the_table() -> None:
         "delay",
         "duplicate",
     }
+
+
+# -- who dies, and who is stopped ------------------------------------------------------------------
+
+
+def run_of(**settings: Any) -> Stress:
+    """Return a run that nobody makes."""
+    settings = {"mode": "native", "seconds": 100.0, "workers": 3, **settings}
+    return Stress(store="s3://abc?endpoint_url=http://localhost", **settings)
+
+
+LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhost"}
+
+
+def test_a_seed_says_who_dies_when() -> None:
+    """The same seed, the same troubles; in order, some of each sort, and for every worker."""
+    found = troubles(run_of(seed=1), fenced=False)
+    assert troubles(run_of(seed=1), fenced=False) == found
+    assert troubles(run_of(seed=2), fenced=False) != found
+    assert [trouble.at for trouble in found] == sorted(trouble.at for trouble in found)
+    assert {trouble.worker for trouble in found} == {0, 1, 2}
+    assert 60 < len(found) < 120
+    assert 20 < sum(trouble.stop is None for trouble in found) < 60
+
+
+def test_nobody_is_signalled_while_stopped_nor_stopped_at_the_end() -> None:
+    """Each stop is as long as it says, and everybody is there for the last writes."""
+    found = troubles(run_of(seed=1), fenced=True)
+    stopped: set[int] = set()
+    for at, worker, number in signals(found):
+        assert 0 <= at <= 100.0
+        assert (worker in stopped) == (number == signal.SIGCONT)
+        (stopped.discard if number == signal.SIGCONT else stopped.add)(worker)
+        stopped -= {worker} if number == signal.SIGKILL else set()
+    assert not stopped
+
+
+@pytest.mark.parametrize(
+    ("settings", "fenced", "long"),
+    [
+        ({"mode": "native"}, False, {0, 1, 2}),
+        (LEASES, True, {0, 1, 2}),
+        (LEASES, False, set()),
+        ({**LEASES, "foreign": 1}, True, {0, 1}),
+    ],
+)
+def test_who_is_not_fenced_off_is_stopped_for_moments(
+    settings: dict[str, Any], fenced: bool, long: set[int]
+) -> None:
+    """Only whose requests the store refuses afterwards may be stopped for longer than a lease."""
+    found = troubles(run_of(seed=1, **settings), fenced=fenced)
+    assert {t.worker for t in found if t.stop is not None and t.stop > TIMEOUT} == long
+    assert all(t.stop is None or t.stop <= 1.0 or t.worker in long for t in found)

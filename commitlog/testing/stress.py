@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from random import Random
 
 from attrs import evolve, fields
 
@@ -41,7 +39,7 @@ from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.testing.history import History
-from commitlog.testing.linearizability import NotLinearizable, check_linearizable
+from commitlog.testing.linearizability import CheckUndecided, NotLinearizable, check_linearizable
 from commitlog.testing.proxy import Proxy, Strike
 from commitlog.testing.recorded import WORD, RecordedStore
 from commitlog.testing.recorder import Recorder
@@ -49,16 +47,13 @@ from commitlog.testing.stress_faults import hazards
 from commitlog.testing.stress_fleet import Fleet
 from commitlog.testing.stress_report import Report
 from commitlog.testing.stress_settings import Stress
+from commitlog.testing.stress_signals import signals, troubles
 from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url
 from commitlog.words import random_word
 
 __all__ = ["Report", "Stress", "main", "run_stress"]
 
-#: Share of signals that kill; the others stop for a while.
-_KILLS = 0.4
-#: Seconds for which a worker may be stopped that nothing fences off.
-_SHORT = (0.1, 1.0)
 #: Seconds between two looks at what is still under way.
 _POLL = 0.1
 
@@ -98,8 +93,7 @@ class _Run:
         self._verdict = verdict
         self._directory = directory
         self._fenced = verdict.proves(Kind.FENCE)
-        self._kills = 0
-        self._stops: list[float] = []
+        self._troubles = troubles(stress, fenced=self._fenced)
 
     def report(self) -> Report:
         stress = self._stress
@@ -116,7 +110,7 @@ class _Run:
             end = begin + stress.seconds
             deadline = end + stress.grace
             fleet.begin(Hours(begin=begin, end=end, deadline=deadline))
-            for at, worker, number in sorted(self._signals()):
+            for at, worker, number in signals(self._troubles):
                 _sleep_until(begin + at)
                 fleet.signal(worker, number)
             _sleep_until(end)
@@ -136,8 +130,7 @@ class _Run:
             fenced=self._fenced,
             history=history,
             strikes=strikes,
-            kills=self._kills,
-            stops=tuple(self._stops),
+            troubles=self._troubles,
             finished=finished,
             violation=violation,
             failures=(*fleet.failures, *torn),
@@ -153,8 +146,8 @@ class _Run:
         verdict = evolve(self._verdict, url=str(store)).to_json()
         return [
             Task(
-                client="foreign-" if self._foreign(worker) else "worker-",
-                foreign=self._foreign(worker),
+                client="foreign-" if stress.is_foreign(worker) else "worker-",
+                foreign=stress.is_foreign(worker),
                 store=store,
                 table=table,
                 mode=stress.mode,
@@ -167,31 +160,6 @@ class _Run:
             )
             for worker in range(stress.workers)
         ]
-
-    def _foreign(self, worker: int) -> bool:
-        return worker >= self._stress.workers - self._stress.foreign
-
-    def _signals(self) -> Iterator[tuple[float, int, signal.Signals]]:
-        """Yield when which worker gets which signal."""
-        stress, random = self._stress, Random(f"{self._stress.seed} signals")
-        long = (stress.timeout, 2 * stress.timeout)
-        guarded = self._fenced or stress.mode == "native"
-        busy_until = [0.0] * stress.workers
-        at = 0.0
-        while (at := at + random.uniform(0.0, 2 * stress.interval)) < stress.seconds:
-            worker = random.randrange(stress.workers)
-            if at < busy_until[worker]:
-                continue
-            if random.random() < _KILLS:
-                self._kills += 1
-                yield at, worker, signal.SIGKILL
-                continue
-            spans = (_SHORT, long) if guarded and not self._foreign(worker) else (_SHORT,)
-            ends = min(at + random.uniform(*random.choice(spans)), stress.seconds)
-            self._stops.append(ends - at)
-            busy_until[worker] = ends
-            yield at, worker, signal.SIGSTOP
-            yield ends, worker, signal.SIGCONT
 
     def _audit(self, history: History) -> tuple[History, list[str]]:
         """Read every path once more, past the proxy; return the whole history, and what is torn."""
@@ -239,7 +207,7 @@ def _clear(store: ObjectStore) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the shell; return 0 if all was well, 1 if not, 2 if there was no run."""
+    """Run from the shell; return 0 if all was well, 1 if not, 2 if there is no verdict."""
     parser = argparse.ArgumentParser(
         prog="python -m commitlog.testing.stress",
         description="Write conditionally from many processes over a bad network, and judge the outcome.",
@@ -269,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given["mode"] = given["mode"] or ("native" if given["table"] is None else "lease")
     try:
         report = run_stress(Stress(**given))
-    except CommitError as error:
+    except (CommitError, CheckUndecided) as error:
         print(f"stress: {error}", file=sys.stderr)
         return 2
     for line in report.lines():

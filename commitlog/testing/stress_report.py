@@ -11,6 +11,7 @@ from commitlog.testing.history import History
 from commitlog.testing.linearizability import NotLinearizable
 from commitlog.testing.proxy_faults import Strike
 from commitlog.testing.stress_settings import Stress
+from commitlog.testing.stress_signals import Trouble
 
 __all__ = ["Report"]
 
@@ -25,8 +26,7 @@ class Report:
             faults.
         history: all calls of all workers, and in the end the reads of an auditor.
         strikes: how often faults struck, by sort.
-        kills: how many workers were killed.
-        stops: for how many seconds each of the stopped workers was.
+        troubles: which workers were killed and stopped, and when.
         finished: seconds from the last fault until every worker had written every path.
         violation: what no order of the calls explains, or None.
         failures: workers that failed or did not finish, and objects with the body of another.
@@ -36,8 +36,7 @@ class Report:
     fenced: bool
     history: History
     strikes: Counter[Strike]
-    kills: int
-    stops: tuple[float, ...]
+    troubles: tuple[Trouble, ...]
     finished: float
     violation: NotLinearizable | None
     failures: tuple[str, ...]
@@ -46,6 +45,16 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing was wrong."""
         return self.violation is None and not self.failures
+
+    @property
+    def kills(self) -> int:
+        """How many workers were killed."""
+        return sum(trouble.stop is None for trouble in self.troubles)
+
+    @property
+    def stops(self) -> tuple[float, ...]:
+        """For how many seconds workers were stopped."""
+        return tuple(trouble.stop for trouble in self.troubles if trouble.stop is not None)
 
     @property
     def refused(self) -> int:

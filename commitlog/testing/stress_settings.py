@@ -70,6 +70,10 @@ class Stress:
                 "foreign writers need mode 'lease', and S3 and DynamoDB at http:// endpoints"
             )
 
+    def is_foreign(self, worker: int) -> bool:
+        """Tell whether the worker of that number, counted from 0, is a foreign one: the last are."""
+        return worker >= self.workers - self.foreign
+
     @property
     def store_address(self) -> str | None:
         """Where a proxy can stand before the store, or None."""
