@@ -33,7 +33,8 @@ class Stress:
         seconds: how long faults go on. The last writes and the judging come on top.
         workers: how many processes work at the same time.
         foreign: how many of them are clients of the crate ``object_store``, through obstore; with
-            ``lease`` and a store and table at ``http://`` endpoints.
+            ``lease`` and a store and table at ``http://`` endpoints. Nothing fences them off, and they
+            may be held up for a second: a `skew` of 2 leaves them time.
         seed: what the plan is drawn from.
         timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
         rate: share of requests that each sort of fault strikes; 0 for none.
