@@ -1,4 +1,4 @@
-"""What the protocol rests on: a counter-example where an assumption is dropped, and none where it is not.
+"""What the protocol rests on: a counter-example where an assumption is dropped, none where it is not.
 
 The worlds are explored whole, with one kind of misfortune each. The table in docs/protocol.md,
 "Assumptions, and what is not guaranteed", names these tests.
