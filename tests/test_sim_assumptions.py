@@ -7,7 +7,9 @@ The worlds are explored whole, with one kind of misfortune each. The table in do
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -48,6 +50,13 @@ from commitlog.testing.sim import (
     explore,
 )
 from commitlog.urls import parse_table_url
+
+#: Tests of what is said in the rows of others.
+SHOWN_BESIDE = {
+    "a_record_may_be_dropped_after_its_ttl",
+    "a_write_that_is_repeated_on_the_way_is_recognised",
+    "the_documented_table_names_these_tests",
+}
 
 #: Longer than a lease of `SMALL` (3 s), and than others wait for one (4.5 s).
 LONG = 10.0
@@ -382,3 +391,11 @@ def test_an_etag_that_is_a_digest_names_a_content() -> None:
     store.put_if_match("k", "C/4", etag=first, expected="A/1")
     with pytest.raises(NotLinearizable):
         check_linearizable(recorder.history())
+
+
+def test_the_documented_table_names_these_tests() -> None:
+    """And only these: what the protocol rests on is shown, and what is shown is said."""
+    text = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+    named = set(re.findall(r"\| `(\w+)` \|$", text.partition("## Assumptions")[2], re.MULTILINE))
+    ours = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert named == ours - SHOWN_BESIDE
