@@ -48,7 +48,7 @@ _RATES: Mapping[Fault, tuple[float, ...]] = {
     Fault.SWEPT: (0.0, 0.02, 0.3),
 }
 
-#: What is left out, since it breaks an assumption; see tests/test_sim_assumptions.py.
+#: What the store's requests do not meet, since it breaks an assumption: tests/test_sim_assumptions.py.
 _BEYOND: Mapping[Mode, frozenset[Fault]] = {
     "lease": frozenset({Fault.DUPLICATED}),
     "native": frozenset({Fault.DUPLICATED, Fault.REPEATED}),
@@ -104,11 +104,7 @@ def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> Wor
         )
         until = draw.of("faults until", (30.0, 100.0)) * timeout / 3
         faults = Faults(
-            rates={
-                fault: draw.of(f"rate of {fault.value}", rates)
-                for fault, rates in _RATES.items()
-                if fault not in _BEYOND[mode]
-            },
+            rates={fault: draw.of(f"rate of {fault.value}", rates) for fault, rates in _RATES.items()},
             delays=(0.2, 1.0, timeout / 2, timeout, timeout * skew, 3 * timeout * skew),
             until=until,
         )
@@ -150,7 +146,8 @@ def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> Wor
             tells=draw.of("the table tells", (True, False)),
         )
         keys = tuple(f"k{number}" for number in range(draw.of("keys", counts[1])))
-        workload = _Workload(world, draw, keys, until, repeats=faults.rates.get(Fault.REPEATED, 0) > 0)
+        repeats = faults.rates[Fault.REPEATED] > 0 and Fault.REPEATED not in _BEYOND[mode]
+        workload = _Workload(world, draw, keys, until, publishes=not repeats)
         for name in names:
             left = [draw.of(f"{name}'s calls", counts[2])]
             world.start(
@@ -214,6 +211,7 @@ class _World(CommitWorld):
         if mode == "auto":
             options |= {"conditions": True, "connect": self._auto}
         super().__init__(simulation, mode="native" if mode == "native" else "lease", **options)
+        self._beyond = _BEYOND[mode]
         self._attempts: list[Call] = []
         self._verdicts = verdicts
 
@@ -223,7 +221,11 @@ class _World(CommitWorld):
 
     def port(self, node: Node) -> SimulatedStore:
         port = _Noting(
-            node, self.objects, fences=self._fences, lost=lambda path: self._note(node.name, path)
+            node,
+            self.objects,
+            fences=self._fences,
+            spared=self._beyond,
+            lost=lambda path: self._note(node.name, path),
         )
         if self._verdicts:
             port.capabilities = evolve(port.capabilities, enforced=False)
@@ -252,7 +254,7 @@ class _Workload:
         keys: tuple[str, ...],
         until: float,
         *,
-        repeats: bool,
+        publishes: bool,
     ) -> None:
         self._world = world
         self._draw = draw
@@ -264,7 +266,7 @@ class _Workload:
             self._remove,
             self._copy,
             self._rename,
-            *(() if repeats else (self._publish,)),
+            *((self._publish,) if publishes else ()),
             lambda client, key: client.store.head(key),
             lambda client, key: client.store.get(key),
         )
