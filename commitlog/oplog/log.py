@@ -29,6 +29,8 @@ from commitlog.errors import (
     BucketNotFound,
     CommitError,
     ConfigurationError,
+    CorruptRecord,
+    FormatTooNew,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -207,15 +209,27 @@ class OperationLog:
                 pending. Before it says "rolled back" it must see to it that the operation cannot be
                 performed any more.
             older_than: only operations begun so many seconds ago, by the store's clock.
+
+        Raises `CorruptRecord` or `FormatTooNew` if an entry cannot be read, after all others were
+        recovered.
         """
         decided = []
+        unreadable: list[CommitError] = []
         deadline = self._now() - older_than
         for entry in self._pending.list():
             if entry.written > deadline:
                 continue
-            operation = self._recover(entry.name, judge)
+            try:
+                operation = self._recover(entry.name, judge)
+            except (CorruptRecord, FormatTooNew) as error:
+                unreadable.append(error)
+                continue
             if operation is not None:
                 decided.append(operation)
+        for another in unreadable[1:]:
+            _log.warning("%s", another)
+        if unreadable:
+            raise unreadable[0]
         return tuple(decided)
 
     def compact(self, *, older_than: float | None = None) -> int:

@@ -33,6 +33,7 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
+    CorruptRecord,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -130,13 +131,14 @@ class Output:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
             AlreadyExists: the mode is ``error``, and there is data of other jobs.
+            CorruptRecord: a record cannot be read, or ``_SUCCESS`` is none of this log's.
         """
         attempt = self._tag + self._ids()[:24]
         name = attempt if job_id is None else job_id
         job = Job(job_id=name, attempt=attempt, mode=mode, schema=schema)
         # A job id made just now is in no record, so those that are known to be complete tell nothing
         # new, except that the output is not empty.
-        base = self._publisher.watermark() if job_id is None else 0
+        base = self._publisher.checked_watermark() if job_id is None else 0
         occupied = base > 0
         for record in self._log.read(base):
             base = record.version
@@ -256,7 +258,9 @@ class Output:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
                 one until it has prepared its commit. 0 if no job is running.
 
-        Raises `PublishIncomplete` or what the store raises; the next run does what was not reached.
+        Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for what cannot be published or
+        read, after all else was done; or at once if it is in the log itself, or what the store raises.
+        The next run does what was not reached.
         """
         return recover(
             self._log,
@@ -278,20 +282,28 @@ class Output:
                 write; False: change nothing, and see only versions that are known to be complete.
 
         Raises `NotFound` if there is no such version (yet), `PublishIncomplete` if files of a committed
-        job cannot be made visible. Reads every record up to the version.
+        job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be read: no
+        version after it can be either. Reads every record up to the version.
         """
         if not roll_forward:
-            complete = self._publisher.watermark()
+            complete = self._publisher.checked_watermark()
             if version is not None and version > complete:
                 raise NotFound(f"version {version} of {self!r} is not known to be complete yet")
             version = complete if version is None else version
         files: list[DataFile] = []
         jobs: list[str] = []
+        committed: set[str] = set()
         schema: str | None = None
         last = end = 0
         for record in self._log.read(until=version):
             end = record.version
             if isinstance(record, CommitRecord):
+                if record.job_id in committed:
+                    raise CorruptRecord(
+                        f"record {end} of {self!r} commits job {record.job_id!r}, which an earlier one"
+                        " does, too: it is a copy. It was left as it is; remove it if it is the last one"
+                    )
+                committed.add(record.job_id)
                 last = end
                 files.extend(record.files)
                 jobs.append(record.job_id)
@@ -330,7 +342,7 @@ class Output:
             # entry, so the record must name the same files.
             # If it is gone again the attempt is decided, and the log says how.
             with contextlib.suppress(NotFound):
-                if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
+                if PendingJob.read(self._pending, pending.attempt) != pending:
                     raise _other_files(pending) from None
 
 

@@ -1,6 +1,7 @@
 """The pending entry of a job: an operation-log entry whose decision is a commit or an abort record.
 
-Imports the ground floor, the log's records, and the records of the `ObjectStore` port.
+Imports the ground floor, the operation log's entries, the log's records, and those of the `ObjectStore`
+port.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Iterable
 
 from attrs import evolve, field, frozen
 
+from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
+from commitlog.oplog.entries import Entries
 from commitlog.oplog.fields import build, items, mapping, text
 from commitlog.outputs.job import Job, StagedFile
 from commitlog.outputs.records import DataFile, attempt
@@ -67,6 +70,17 @@ class PendingJob:
             for data, file in zip(self.data_files(), self.files, strict=True)
         ]
         return Document("pending", {"job": self.job_id, "attempt": self.attempt, "files": files})
+
+    @classmethod
+    def read(cls, entries: Entries, attempt: str) -> PendingJob:
+        """Return the entry of `attempt`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        entry = cls.from_document(entries.get(attempt))
+        if entry.attempt != attempt:
+            raise CorruptRecord(
+                f"{entries.path(attempt)!r} is the pending entry of another attempt, {entry.attempt};"
+                " it was left as it is"
+            )
+        return entry
 
     @classmethod
     def from_document(cls, document: Document) -> PendingJob:

@@ -29,6 +29,7 @@ from commitlog.errors import (
     CommitError,
     Conflict,
     CorruptRecord,
+    FormatTooNew,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -40,7 +41,7 @@ from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import CommitRecord, Success
+from commitlog.outputs.records import CommitRecord, DataFile, Success
 from commitlog.paths import join
 from commitlog.stores.api import Staged, StagedInfo
 
@@ -97,21 +98,54 @@ class Publisher:
         success, _ = self._success()
         return 0 if success is None else success.version
 
+    def checked_watermark(self) -> int:
+        """Return the same, after a look at the record.
+
+        Whoever goes on from there without having read the log so far needs it: a job that is committed
+        behind a gap in the numbers is never read. Raises `CorruptRecord` if ``_SUCCESS`` is not of this
+        log.
+        """
+        success, _ = self._success()
+        if success is None:
+            return 0
+        try:
+            record = self._log.get(success.version)
+        except BucketNotFound:
+            raise
+        except NotFound:
+            record = None
+        if not isinstance(record, CommitRecord) or Success.of(record) != success:
+            raise CorruptRecord(
+                f"{self.success_path!r} tells of version {success.version} what {self._log.directory!r}"
+                " does not: records were lost, or it is another output's. Restore them, or remove it"
+            )
+        return success.version
+
     def complete(self, record: CommitRecord, *, strict: bool = True) -> bool:
         """Make every file of `record` visible; return False if that had been done before.
 
-        `strict` is that of `roll_forward`. Raises `PublishIncomplete`.
+        `strict` is that of `roll_forward`. Raises `PublishIncomplete`, and `CorruptRecord` if the
+        pending entry is corrupt and not all files are visible: only it tells how to publish them.
         """
         try:
-            pending = PendingJob.from_document(self._pending.get(record.attempt))
+            pending = PendingJob.read(self._pending, record.attempt)
         except BucketNotFound:
             raise
         except NotFound:
             return False
-        # An entry that names other files was left by a call that came after all this was done.
-        todo = pending.data_files() == record.files
-        if todo:
-            self.publish(record, pending)
+        except CorruptRecord as error:
+            hidden = self._each(self._check_visible, record.files)
+            if hidden:
+                raise CorruptRecord(
+                    f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only"
+                    f" that entry tells how to publish {len(hidden)} of its files, which are not visible"
+                ) from error
+            todo = False
+        else:
+            # An entry that names other files was left by a call that came after all this was done.
+            todo = pending.data_files() == record.files
+            if todo:
+                self.publish(record, pending)
         with _noting(strict):
             self.forget(record)
         return todo
@@ -132,7 +166,8 @@ class Publisher:
     def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
-        Returns the versions that had not been complete. Raises `PublishIncomplete`.
+        Returns the versions that had not been complete. Raises `PublishIncomplete`, `CorruptRecord` or
+        `FormatTooNew` after all others were completed if one of them cannot be.
 
         Args:
             until: number of a record; None: the last one.
@@ -141,14 +176,25 @@ class Publisher:
         """
         completed = []
         last: CommitRecord | None = None
-        for record in self._log.read(self.watermark(), until):
+        failure: CommitError | None = None
+        start = end = self.watermark()
+        for record in self._log.read(start, until):
+            end = record.version
             if isinstance(record, CommitRecord):
-                if self.complete(record, strict=strict):
-                    completed.append(record.version)
-                last = record
+                try:
+                    if self.complete(record, strict=strict):
+                        completed.append(record.version)
+                except (CorruptRecord, FormatTooNew, PublishIncomplete) as error:
+                    failure = failure or error
+                if failure is None:
+                    last = record
         if last is not None:
             with _noting(strict):
                 self._advance(last)
+        if failure is not None:
+            raise failure
+        if end == start:
+            self.checked_watermark()
         return tuple(completed)
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
@@ -167,6 +213,10 @@ class Publisher:
         return len(distinct)
 
     # inside
+
+    def _check_visible(self, file: DataFile) -> None:
+        if self._store.head(join(self._root, file.path)).nonce != file.nonce:
+            raise NotFound(f"{file.path!r} is not what was committed")
 
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
