@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from mutants.lease import SPARE
 from mutants.loader import Edit, OutOfDate, load
 from mutants.mutant import Mutant
 from mutants.page import MUTANTS, PAGE, page
@@ -40,6 +41,15 @@ def test_the_library_as_it_is_passes_the_same_world(mutant: Mutant) -> None:
 def test_the_expiry_saves_what_the_page_says(mutant: Mutant) -> None:
     """If the store enforces the expiry of requests, nothing goes wrong in the same world."""
     found = mutant.search_with_expiry()
+    assert found.complete
+    assert found.ends
+    assert not found.violations
+
+
+@pytest.mark.parametrize("mutant", SPARE, ids=_name)
+def test_something_else_stands_in_for_a_spare_rule(mutant: Mutant) -> None:
+    """Nothing goes wrong in any run of the world in which the rule is broken."""
+    found = mutant.search()
     assert found.complete
     assert found.ends
     assert not found.violations
@@ -82,5 +92,7 @@ def test_a_mutant_that_no_longer_fits_says_so(snippet: str) -> None:
     """Lines that do not occur exactly once are refused, and the error says which and where."""
     with pytest.raises(OutOfDate, match=f"commitlog.commit.native, and should once(?s:.*)\n{snippet}$"):
         load(Edit("commit.native", (snippet, "")))
+    with pytest.raises(OutOfDate, match=r"commitlog\.commit\.native is no Python any more"):
+        load(Edit("commit.native", ("class NativeCommitter:", "class")))
     with pytest.raises(OutOfDate, match=r"there is no module commitlog\.commit\.nothing"):
         load(Edit("commit.nothing"))

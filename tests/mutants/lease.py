@@ -12,12 +12,12 @@ from commitlog.commit import LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.errors import ConfigurationError
 from commitlog.stores.api import Observation, Pending
-from commitlog.testing.sim import EPOCH, Fault, Forced, SimulatedStore
+from commitlog.testing.sim import EPOCH, Fault, Forced, Node, SimulatedStore
 from mutants.loader import Edit
 from mutants.mutant import Mutant
 from mutants.worlds import AS_IT_IS, FAST, SMALL, racing
 
-__all__ = ["LEASE"]
+__all__ = ["LEASE", "SPARE"]
 
 #: What every counter-example to mutual exclusion is judged as.
 UNEXPLAINED = "no order of the calls"
@@ -41,17 +41,22 @@ def _shortest_ttl(cls: Callable[..., Any]) -> Any:
         return cls(**{**SMALL, "test_interval": 1})
 
 
-class _BareHeads:
-    """A store that spells etags without quotes in what it answers to HEAD, and there alone."""
+class _Wrapped:
+    """A client of a store whose conduct is a bit different."""
 
-    def __init__(self, store: SimulatedStore) -> None:
-        self._store = store
+    def __init__(self, store: SimulatedStore, node: Node) -> None:
+        self.store = store
+        self.node = node
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self.store, name)
+
+
+class _BareHeads(_Wrapped):
+    """A store that spells etags without quotes in what it answers to HEAD, and there alone."""
 
     def begin_head(self, path: str) -> Pending[Observation]:
-        pending = self._store.begin_head(path)
+        pending = self.store.begin_head(path)
 
         def wait() -> Observation:
             seen = pending()
@@ -60,6 +65,33 @@ class _BareHeads:
 
         return wait
 
+
+class _SlowHeads(_Wrapped):
+    """A store that takes two seconds to answer to HEAD, and dates its answer then."""
+
+    def begin_head(self, path: str) -> Pending[Observation]:
+        pending = self.store.begin_head(path)
+
+        def wait() -> Observation:
+            seen = pending()
+            self.node.clock.sleep(2)
+            now = self.node.simulation.server_clock().epoch()
+            return evolve(seen, store_time=int(now))
+
+        return wait
+
+
+_DROPPED_WHILE_WAITED_FOR = racing(
+    BOTH,
+    Fault.SWEPT,
+    forced=(
+        Forced("B table.put k *", Fault.DELAYED, 2, 0.5),
+        Forced("A put k", Fault.DELAYED, 1, 1),
+    ),
+    starts={"A": 9.5, "B": 6.2},
+    clocks={"B": FAST},
+    records=[HELD],
+)
 
 LEASE: tuple[Mutant, ...] = (
     # -- taking it
@@ -104,6 +136,39 @@ LEASE: tuple[Mutant, ...] = (
         saved=False,
     ),
     Mutant(
+        name="own clock started anew by a second request",
+        where="protocol.md#waiting-rules-in-time",
+        rule="the holder counts from before it sends the *first* request for its lease",
+        edit=Edit(
+            "commit.lease",
+            (
+                "self._first_sent.setdefault(wanted.generation, self._clock.monotonic())",
+                "self._first_sent[wanted.generation] = self._clock.monotonic()",
+            ),
+        ),
+        setting=racing(
+            BOTH,
+            Fault.SWEPT,
+            forced=(
+                Forced("A table.put k *", Fault.DUPLICATED, 1, 4.15),
+                Forced("A head k", Fault.PAUSED, 4, 2),
+                Forced("A put k", Fault.DELAYED, 1, 1.85),
+            ),
+            starts={"A": 5, "B": 9.2},
+            clocks={"B": FAST},
+            records=[HELD],
+            settings=lambda cls: cls(**{**SMALL, "test_interval": 2.05}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's first request for the lease meets the record of a dead holder, which TTL drops. A "
+            "copy of that request arrives after that, and takes the lease, which B sees at 9.2. A, "
+            "paused, sends its second request at 11.1, and finds a record of its own: it counts "
+            "from 11.1, and B from 9.2, on a clock that is as fast as clocks may be."
+        ),
+        saved=False,
+    ),
+    Mutant(
         name="any record of the same generation taken for one's own",
         where="protocol.md#steps",
         rule="a record is mine if it bears my `owner`",
@@ -129,8 +194,8 @@ LEASE: tuple[Mutant, ...] = (
         setting=racing({"A": update("k")}, objects={"k": "old"}, wrap=_BareHeads),
         caught=UNEXPLAINED,
         story=(
-            "The store spells the etag without quotes in its answer to HEAD. A is told that the object "
-            "has changed, and it has not."
+            "The store spells the etag without quotes in its answer to HEAD. A is told that the "
+            "object has changed, and it has not."
         ),
         saved=False,
     ),
@@ -152,9 +217,9 @@ LEASE: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "The store spells the etag without quotes in its answer to HEAD. B, which stands for any "
-            "client that goes by that, such as those of `object_store`, holds a lease under that key, "
-            "and A one under its own."
+            "The store spells the etag without quotes in its answer to HEAD. B, which stands for "
+            "any client that goes by that, such as those of `object_store`, holds a lease under "
+            "that key, and A one under its own."
         ),
         saved=False,
     ),
@@ -321,17 +386,7 @@ LEASE: tuple[Mutant, ...] = (
                 'return Equals("generation", self.generation)',
             ),
         ),
-        setting=racing(
-            BOTH,
-            Fault.SWEPT,
-            forced=(
-                Forced("B table.put k *", Fault.DELAYED, 2, 0.5),
-                Forced("A put k", Fault.DELAYED, 1, 1),
-            ),
-            starts={"A": 9.5, "B": 6.2},
-            clocks={"B": FAST},
-            records=[HELD],
-        ),
+        setting=_DROPPED_WHILE_WAITED_FOR,
         caught=UNEXPLAINED,
         story=(
             "The holder that B waited for is dead, and its record, of generation 0, is dropped by "
@@ -444,6 +499,29 @@ LEASE: tuple[Mutant, ...] = (
             "accept A's request until 11, and B has taken over at 10."
         ),
     ),
+    Mutant(
+        name="the expiry a full timeout after the look",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is for what is left of the lease",
+        edit=Edit("commit.leased", ("math.floor(min(ends - self.received, timeout))", "round(timeout)")),
+        setting=racing(
+            BOTH,
+            forced=(
+                Forced("A head k", Fault.DELAYED, 1, 3),
+                Forced("A put k", Fault.DELAYED, 1, 4),
+            ),
+            patience=5,
+            starts={"B": 0.1},
+            clocks={"B": FAST},
+            settings=lambda cls: cls(**LONGER),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "The answer to A's HEAD took half of A's lease. Counted from its date, a whole one lets"
+            " the store accept A's request until 8, and B, on a clock that is as fast as clocks may"
+            " be, has taken over at 6.1."
+        ),
+    ),
     # -- giving it back
     Mutant(
         name="release by deleting the record",
@@ -545,6 +623,63 @@ LEASE: tuple[Mutant, ...] = (
         saved=False,
     ),
     Mutant(
+        name="the read-back that shows that it is time taken as final",
+        where="protocol.md#steps",
+        rule="only a read *begun* after the expiry is final",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                        raise mutation.unknown(late) from lost\n"
+                "                    continue\n",
+                "                        raise mutation.unknown(late) from lost\n"
+                "                    return reading, look.info\n",
+            ),
+        ),
+        setting=racing(
+            {"A": update("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 3),),
+            patience=2.5,
+            starts={"B": 5.2},
+            objects={"k": "old"},
+            wrap=_SlowHeads,
+            settings=lambda cls: cls(**LONGER),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A HEAD takes 2 s, and is dated when it is answered. A reads back at 4.5, and is told "
+            "that it is 6, which is past the expiry of its request. But what it is told of is the "
+            "object of 4.5, and the request arrives at 5. By the time A tries again, B has replaced"
+            " what A wrote."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a read-back taken as final where nothing expires",
+        where="protocol.md#lost-answers",
+        rule="if the store does not enforce the expiry, what has not landed by then is `OutcomeUnknown`",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                    if not fenced:\n"
+                "                        raise mutation.unknown(late) from lost\n",
+                "",
+            ),
+        ),
+        setting=racing(
+            {"A": create("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 5),),
+            starts={"B": 4.5},
+            settings=lambda cls: cls(**{**SMALL, "test_interval": 1}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A sees nothing when its request should have expired, and sends it again, with success."
+            " B replaces what A wrote. Then A's first request arrives, and puts the old version "
+            "back."
+        ),
+        saved=True,
+    ),
+    Mutant(
         name="unknown read as failure",
         where="protocol.md#lost-answers",
         rule="a lost answer, and then another object → `OutcomeUnknown`",
@@ -621,5 +756,46 @@ LEASE: tuple[Mutant, ...] = (
             "object; A sees that it is gone, and is told that A did it."
         ),
         saved=False,
+    ),
+)
+
+#: Rules of which each alone can be broken: something else stands in.
+SPARE: tuple[Mutant, ...] = (
+    Mutant(
+        name="reclaim without the owner",
+        where="protocol.md#steps",
+        rule="what is compared is generation, `ttl` and `owner`",
+        edit=Edit("commit.record", (' & Equals("ttl", self.ttl) & owner', ' & Equals("ttl", self.ttl)')),
+        setting=_DROPPED_WHILE_WAITED_FOR,
+        caught="",
+        story=(
+            "A record that was made after another one had been dropped has another `ttl`, as long "
+            "as clocks are not further apart than "
+            "[TTL](protocol.md#assumptions-and-what-is-not-guaranteed) allows."
+        ),
+    ),
+    Mutant(
+        name="reclaim without the TTL",
+        where="protocol.md#steps",
+        rule="what is compared is generation, `ttl` and `owner`",
+        edit=Edit("commit.record", (' & Equals("ttl", self.ttl) & owner', " & owner")),
+        setting=_DROPPED_WHILE_WAITED_FOR,
+        caught="",
+        story="No two calls have one `owner`. But those of `object_store` have none.",
+    ),
+    Mutant(
+        name="release under the same generation",
+        where="protocol.md#the-record",
+        rule="the generation is one more for every change of holder *and every release*",
+        edit=Edit(
+            "commit.lease",
+            ("else previous.generation + 1,", "else previous.generation + (timeout_ms > 0),"),
+        ),
+        setting=racing(BOTH, Fault.DUPLICATED, delays=(4.5,)),
+        caught="",
+        story=(
+            "A released record can only be replaced, by one of the next generation. The layout is kept as "
+            "`object_store` has it."
+        ),
     ),
 )

@@ -58,6 +58,13 @@ class Edit:
                     f"to date, and docs/mutants.md after it:\n{before}"
                 )
             source = source.replace(before, after)
+        try:
+            compile(source, self.module, "exec")
+        except SyntaxError as error:
+            raise OutOfDate(
+                f"{self.module} is no Python any more with this mutant ({error}); bring it up to date, "
+                f"and docs/mutants.md after it:\n{self.changes}"
+            ) from error
         return source
 
     def none(self) -> Edit:

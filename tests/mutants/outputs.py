@@ -130,6 +130,55 @@ OUTPUTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="a number that is taken believed to be one's own",
+        where="outputs.md#layout",
+        rule="a number that is taken is read: it may be anybody's",
+        edit=Edit(
+            "outputs.log",
+            (
+                "        except AlreadyExists:\n            return False\n",
+                "        except AlreadyExists:\n            return True\n",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
+            after={"B": 0.5},
+        ),
+        caught="is visible, and no commit names it",
+        story="Record 1 is B's when A's claim arrives. A believes that it is its own, and publishes.",
+    ),
+    Mutant(
+        name="data where none was wanted",
+        where="outputs.md#a-job-step-by-step",
+        rule="the record that took the number is checked for data where none is wanted",
+        edit=Edit(
+            "outputs.log", ('            elif job.mode == "error":\n', "            elif False:\n")
+        ),
+        setting=writing(
+            {"A": outputs.drive("a", mode="error"), "B": outputs.drive("b")},
+            forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
+            after={"B": 0.5},
+        ),
+        caught="there is data where none was wanted",
+        story=(
+            "A is to write to an empty output, and found it empty when it began. A's claim of "
+            "record 1 is late, record 1 is B's, and A takes the next number."
+        ),
+    ),
+    Mutant(
+        name="a job id looked for among recent records only",
+        where="outputs.md#a-job-step-by-step",
+        rule="the log is read for a job id from its beginning: is the job committed already?",
+        edit=Edit("outputs.output", (" if job_id is None else 0\n", "\n")),
+        setting=writing({"A": outputs.drive("j")}, before=("j",)),
+        caught="a job was begun that was committed before",
+        story=(
+            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A reads "
+            "the log from there."
+        ),
+    ),
+    Mutant(
         name="an unknown claim told as a failure",
         where="outputs.md#a-job-step-by-step",
         rule="a record that may have been written is `OutcomeUnknown`",
@@ -180,9 +229,8 @@ OUTPUTS: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.publishing",
             (
-                "                if self.complete(record, strict=strict):\n",
-                "                self._advance(record)\n"
-                "                if self.complete(record, strict=strict):\n",
+                "            self.publish(record, pending)\n",
+                "            self._advance(record)\n            self.publish(record, pending)\n",
             ),
         ),
         setting=writing(
@@ -216,6 +264,24 @@ OUTPUTS: tuple[Mutant, ...] = (
             "A is about to say that version 2 is complete, and B says so of version 3 meanwhile. "
             "Readers that go by `_SUCCESS` see version 3, and then version 2 again."
         ),
+    ),
+    Mutant(
+        name="a file that somebody else published taken for lost",
+        where="outputs.md#a-job-step-by-step",
+        rule="publishing is idempotent: a file that bears the nonce of the upload is published",
+        edit=Edit(
+            "outputs.publishing",
+            (
+                "                if self._store.head(staged.path).nonce != staged.nonce:\n"
+                "                    raise\n",
+                "                raise\n",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
+        ),
+        caught="but 1 of its 1 files are lost",
+        story="A's file is visible, and the answer that says so is lost. A is told that the file is.",
     ),
     Mutant(
         name="a job told committed that is not visible yet",
@@ -320,6 +386,26 @@ OUTPUTS: tuple[Mutant, ...] = (
         story=(
             "A's claim comes before that of the recovery, which believes in its own all the same, "
             "and drops the uploads of a committed job."
+        ),
+    ),
+    Mutant(
+        name="a single attempt at an aborted record",
+        where="outputs.md#what-a-crash-leaves",
+        rule="an attempt is ruled out, or committed, before its uploads are dropped",
+        edit=Edit("outputs.log", ("        while found.open:\n", "        if found.open:\n")),
+        setting=writing(
+            {"A": outputs.drive("a"), "B": outputs.drive("b"), "C": outputs.abort_one()},
+            forced=(
+                Forced(f"A {RECORD}", Fault.DELAYED, 1, 3),
+                Forced(f"C {RECORD}", Fault.DELAYED, 1, 1),
+            ),
+            after={"B": 1, "C": 0.5},
+        ),
+        caught="was dropped before it was decided",
+        story=(
+            "C aborts A's attempt. Record 1, which C claims for that, is B's when C's claim "
+            "arrives; C does not try the next number, and drops A's upload, which A may still "
+            "commit."
         ),
     ),
     Mutant(

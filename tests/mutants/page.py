@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from mutants.lease import LEASE
+from mutants.lease import LEASE, SPARE
 from mutants.mutant import Mutant
 from mutants.native import NATIVE
 from mutants.outputs import OUTPUTS
@@ -51,12 +51,20 @@ does not.
 """
 
 
+_SPARE = """\
+## Rules for which something else stands in
+
+These mutants are not caught. The first two are harmless in the very world that catches *reclaim by the
+generation alone*, the third in one in which any request may arrive twice.
+"""
+
+
 def page() -> str:
     """Return the whole page."""
     parts = [_HEAD]
     for title, mutants in _GROUPS.items():
         parts += [f"## {title}\n", _table(mutants), *map(section, mutants)]
-    return "\n".join(parts)
+    return "\n".join([*parts, _SPARE, *map(_spare, SPARE)])
 
 
 def _table(mutants: Sequence[Mutant]) -> str:
@@ -79,6 +87,12 @@ def section(mutant: Mutant) -> str:
     """Return what the page says of one mutant."""
     found = mutant.counterexample()
     judged = plain(str(found.error).split(";")[0].split("\n")[0])
+    lines = (*told(found.trace), f"judged: {judged}")
+    return "\n".join((_spare(mutant), "```", *lines, "```", ""))
+
+
+def _spare(mutant: Mutant) -> str:
+    """Return what there is to say of a mutant without a counter-example."""
     where = mutant.where.partition(".")[0]
     return "\n".join(
         (
@@ -92,11 +106,6 @@ def section(mutant: Mutant) -> str:
             "```",
             "",
             _wrapped(mutant.story),
-            "",
-            "```",
-            *told(found.trace),
-            f"judged: {judged}",
-            "```",
             "",
         )
     )

@@ -10,7 +10,7 @@ from sim_kit import CommitWorld, Program, Ticks
 
 from commitlog.commit import ConditionalStore
 from commitlog.commit.record import LeaseRecord
-from commitlog.testing.sim import Choices, Fault, Faults, Forced, SimulatedStore, Simulation, World
+from commitlog.testing.sim import Choices, Fault, Faults, Forced, Node, SimulatedStore, Simulation, World
 from mutants.loader import Code
 
 __all__ = ["FAST", "SMALL", "Setting", "racing"]
@@ -36,7 +36,7 @@ class _World(CommitWorld):
         self,
         *arguments: Any,
         own: Mapping[str, Mapping[str, Any]],
-        wrap: Callable[[SimulatedStore], Any],
+        wrap: Callable[[SimulatedStore, Node], Any] | None,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
@@ -47,7 +47,12 @@ class _World(CommitWorld):
     def client(self, name: str) -> Any:
         own = dict(self._own.get(name, {}))
         make = own.pop("make", self._common)
-        self._connect = lambda store, **options: make(self._wrap(store), **{**options, **own})
+
+        def connect(store: SimulatedStore, **options: Any) -> ConditionalStore:
+            wrapped = store if self._wrap is None else self._wrap(store, self.nodes[name])
+            return make(wrapped, **{**options, **own})
+
+        self._connect = connect
         return super().client(name)
 
 
@@ -61,7 +66,7 @@ def racing(
     starts: Mapping[str, float] = _NONE,
     clocks: Mapping[str, Ticks] = _NONE,
     own: Mapping[str, Mapping[str, Any]] = _NONE,
-    wrap: Callable[[SimulatedStore], Any] = lambda store: store,
+    wrap: Callable[[SimulatedStore, Node], Any] | None = None,
     records: Iterable[LeaseRecord] = (),
     settings: Callable[[Callable[..., Any]], Any] = lambda cls: cls(**SMALL),
     **options: Any,
@@ -75,7 +80,7 @@ def racing(
         starts: when nodes start that do not start at once.
         clocks: clocks of the nodes that do not go right.
         own: arguments of the clients of single nodes; ``make`` is what makes the client.
-        wrap: makes something else of every client's store.
+        wrap: makes something else of a node's client of the store.
         records: what is in the table of leases at the beginning.
         settings: makes the settings of leases, given their class.
         options: those of `CommitWorld`.
