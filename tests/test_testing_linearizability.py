@@ -305,6 +305,33 @@ def test_calls_that_overlap_are_shown_so() -> None:
     ]
 
 
+def test_many_calls_fit_the_page() -> None:
+    """However many events there are, bars are no longer than a line."""
+    calls = [do("read", number, number + 100) for number in range(200)]
+    assert max(line.index("#") for line in timeline(calls)) < 70
+
+
+def test_origins_are_those_of_what_is_shown() -> None:
+    """Who wrote what the calls shown are about is said, unless it is one of them."""
+    calls = [
+        do("create a", 1, 2),
+        do("remove a", 3, 4),
+        do("create b", 5, 6),
+        do("replace a c", 5, 6, REFUSED),
+        do("create d", 7, 8),
+    ]
+    example = Counterexample.of(calls, limit=LIMIT)
+    assert example.calls == (calls[2], calls[4])
+    assert example.origins == ()
+    example = Counterexample.of([*calls[:2], do("read a", 5, 6)], limit=LIMIT)
+    assert example.origins == (calls[0],)
+    example = Counterexample.of(
+        [calls[0], do("replace a c", 3, 4, REFUSED), do("read a", 5, 6)], limit=LIMIT
+    )
+    assert example.calls[0] == calls[0]
+    assert example.origins == ()
+
+
 def test_who_denied_a_write_is_named() -> None:
     """Where a version is seen that only a failed call can have written, the message says so."""
     calls = [do("create a", 1, 2, NOTHING, client="B"), do("read a", 3, 4)]
@@ -529,7 +556,7 @@ def test_a_counterexample_is_one(calls: list[Call]) -> None:
     assert len(example.order) < len(example.calls)
     for number in range(len(example.calls)):
         rest = [*example.calls[:number], *example.calls[number + 1 :]]
-        others = [call for call in calls if call not in rest]
+        others = [call for call in calls if not any(call is other for other in rest)]
         assert linearize(rest, others=others, limit=LIMIT).complete
 
 
@@ -577,6 +604,15 @@ def test_one_wrong_answer_in_a_long_history_is_found(how: str, seed: int) -> Non
     assert raised.value.example is not None
     assert len(raised.value.example.calls) <= 4
     assert raised.value.example.total == len(calls)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_wrong_answer_to_many_clients_is_found(seed: int) -> None:
+    """Neither do thirty clients at a time hide the two calls that show it."""
+    calls = register(random.Random(seed), clients=30, each=60, unknown=0.3)
+    calls.append(spoil(calls, "stale read"))
+    with pytest.raises(NotLinearizable, match="; 2 of 1801 calls prove it"):
+        check_linearizable(calls)
 
 
 def test_unknown_outcomes_that_nobody_noticed_cost_little() -> None:

@@ -154,24 +154,19 @@ def _until(calls: Sequence[Call], moment: float) -> list[Call]:
 def _related(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> Sequence[Call]:
     """Return calls that are wrong by themselves: those that have to do with what was told last.
 
-    Two calls have to do with one another if they name the same version. What went wrong last has to do
-    with the versions in it, with those that these came from, and with what was there shortly before.
+    It spares to try thousands of them. What went wrong has to do with the versions that the last answer
+    names, and with those in the answers shortly before.
     """
-    latest = sorted(calls, key=_known_at, reverse=True)
+    told = [call for call in calls if call.outcome is not Outcome.UNKNOWN]
+    told.sort(key=lambda call: call.returned, reverse=True)
     count = 1
-    while count < len(calls):
-        some = latest[:count]
-        for _ in range(2):
-            chosen, words = set(some), {word for call in some for word in _words(call)}
-            some = [call for call in calls if call in chosen or words & _words(call)]
-            if wrong(some):
-                return some
+    while count < len(told):
+        latest, words = set(told[:count]), {word for call in told[:count] for word in _words(call)}
+        some = [call for call in calls if call in latest or words & _words(call)]
+        if wrong(some):
+            return some
         count *= 2
     return calls
-
-
-def _known_at(call: Call) -> float:
-    return call.invoked if call.outcome is Outcome.UNKNOWN else call.returned
 
 
 def _words(call: Call) -> set[str]:
@@ -181,20 +176,19 @@ def _words(call: Call) -> set[str]:
 def _fewest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> list[Call]:
     """Leave out calls for as long as the rest is wrong, larger pieces first.
 
-    As Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), do it.
+    More calls are never less wrong, so what has to stay once has to stay.
     """
     kept = list(calls)
     size = len(kept)
     while size:
-        start, before = 0, len(kept)
+        start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]
             if wrong(rest):
                 kept = rest
             else:
                 start += size
-        # A call that goes may let go one that was tried before it.
-        size = size // 2 if size > 1 or len(kept) == before else 1
+        size //= 2
     return kept
 
 
