@@ -127,6 +127,7 @@ class Publisher:
         `strict` is that of `roll_forward`. Raises `PublishIncomplete`, and `CorruptRecord` if the
         pending entry is corrupt and not all files are visible: only it tells how to publish them.
         """
+        pending: PendingJob | None
         try:
             pending = PendingJob.read(self._pending, record.attempt)
         except BucketNotFound:
@@ -134,18 +135,12 @@ class Publisher:
         except NotFound:
             return False
         except CorruptRecord as error:
-            hidden = self._each(self._check_visible, record.files)
-            if hidden:
-                raise CorruptRecord(
-                    f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only"
-                    f" that entry tells how to publish {len(hidden)} of its files, which are not visible"
-                ) from error
-            todo = False
-        else:
-            # An entry that names other files was left by a call that came after all this was done.
-            todo = pending.data_files() == record.files
-            if todo:
-                self.publish(record, pending)
+            self._check_all_visible(record, error)
+            pending = None
+        # An entry that names other files was left by a call that came after all this was done.
+        todo = pending is not None and pending.data_files() == record.files
+        if pending is not None and todo:
+            self.publish(record, pending)
         with _noting(strict):
             self.forget(record)
         return todo
@@ -214,9 +209,17 @@ class Publisher:
 
     # inside
 
-    def _check_visible(self, file: DataFile) -> None:
-        if self._store.head(join(self._root, file.path)).nonce != file.nonce:
-            raise NotFound(f"{file.path!r} is not what was committed")
+    def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
+        def check(file: DataFile) -> None:
+            if self._store.head(join(self._root, file.path)).nonce != file.nonce:
+                raise NotFound(f"{file.path!r} is not what was committed")
+
+        hidden = self._each(check, record.files)
+        if hidden:
+            raise CorruptRecord(
+                f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only that"
+                f" entry tells how to publish {len(hidden)} of its files, which are not visible"
+            ) from error
 
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
