@@ -96,7 +96,7 @@ def test_a_schema_without_a_bottom_is_corrupt(depth: int) -> None:
 
 
 def test_a_stored_schema_runs_no_code() -> None:
-    """To read a user-defined type, pyspark imports what the text names, and calls what it finds there."""
+    """To read a user-defined type, pyspark imports what the text names, and calls what is there."""
     text = json.dumps(
         {
             "type": "struct",
