@@ -80,7 +80,7 @@ class _Search:
         self._unknown = [call for call in ordered if call.outcome is Outcome.UNKNOWN and call.writes]
         self._limit = limit
         others = [call for call in others if call.writes]
-        self._codes = _codes(self._told, self._unknown, others)
+        self._codes = _codes([*self._told, *self._unknown], others)
         self._trail: list[int] = []
         # What becomes, again and again, of versions that are not told apart.
         self._anytime: dict[int, set[int]] = {}
@@ -162,12 +162,12 @@ class _Search:
             number = self._next[number]
         maybe = [
             (~group, after)
-            for group, after in reversed(self._possible.get(state, ()))
+            for group, after in self._possible.get(state, ())
             if self._taken[group] < len(self._groups[group])
             and self._unknown[self._groups[group][self._taken[group]]].invoked <= deadline
         ]
         free = [(self._count, after) for after in self._anytime.get(state, ())]
-        return [*free, *maybe, *reversed(choices)]
+        return [*free, *maybe, *choices]
 
     def _take(self, entry: int, after: int) -> int:
         """Take a told call, for the complement of a number one of a group, or for the count none."""
@@ -215,9 +215,8 @@ class _Search:
         return self._code(write.expected), self._code(write.version)
 
 
-def _codes(told: Iterable[Call], unknown: Iterable[Call], others: Iterable[Call]) -> dict[str, int]:
-    """Number the versions that a call is about, or that it is known to have written."""
-    named = {call.needs for call in [*told, *unknown]} | {call.version for call in told if call.writes}
+def _codes(calls: Iterable[Call], others: Iterable[Call]) -> dict[str, int]:
+    """Number the versions that calls are about."""
     codes = {call.expected: _OTHER for call in others if call.expected is not None}
-    words = sorted(word for word in named if word is not None)
+    words = sorted({call.needs for call in calls if call.needs is not None})
     return codes | {word: code for code, word in enumerate(words, _OTHER + 1)}
