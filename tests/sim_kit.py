@@ -190,6 +190,7 @@ class CommitWorld:
         simulation.add_state(store_state(self.objects))
         simulation.add_state(table_state(self.items))
         simulation.add_state(self.recorder.order)
+        simulation.add_state(lambda: frozenset(self.objects.removed))
         simulation.add_sweeper(something_expired(self.items, clock), self.items.sweep)
 
     def start(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 from attrs import define, field, frozen
 from hypothesis import find, settings, strategies
-from sim_kit import read, world_of
+from sim_kit import CommitWorld, Program, Ticks, create, delete, read, update, world_of
 
 from commitlog.errors import CommitError, Unavailable
 from commitlog.stores.api import ObjectStore
@@ -205,3 +206,94 @@ def test_the_kit_tells_what_its_judge_looks_at() -> None:
     # or the other's. Only where both have begun can that differ: neither over (1), A's (2), B's (2).
     assert found.complete
     assert found.states == (3**2 - 1) + 2
+
+
+# -- whether a state is all there is to it ---------------------------------------------------------
+
+#: A history as its judge sees it: the calls, which of them came before which, and the verdict.
+Ending = tuple[tuple[tuple[object, ...], ...], frozenset[tuple[int, int]], bool]
+
+
+@define
+class Endings:
+    """Builds a world of the kit, and keeps how its runs ended."""
+
+    programs: Mapping[str, Program]
+    faults: Faults
+    mode: str
+    objects: Mapping[str, str]
+    found: set[Ending] = field(factory=set)
+
+    def __call__(self, choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        world = CommitWorld(
+            Simulation(choices, faults=self.faults),
+            nodes={"A": Ticks(), "B": Ticks(rate=1.5)},
+            mode=self.mode,
+            objects=self.objects,
+        )
+        for name, program in self.programs.items():
+            world.start(name, program, restart=program)
+        return world.simulation, lambda: self.found.add(self.ending(world))
+
+    @staticmethod
+    def ending(world: CommitWorld) -> Ending:
+        """Return how a run ended."""
+        try:
+            world.judge()
+            fine = True
+        except AssertionError:
+            fine = False
+        calls = sorted(world.history(), key=lambda call: (call.client, call.invoked))
+        seen = tuple(
+            (call.client, call.action, call.expected, call.version, call.outcome) for call in calls
+        )
+        order = frozenset(
+            (i, j)
+            for (i, one), (j, other) in itertools.permutations(enumerate(calls), 2)
+            if one.returned < other.invoked
+        )
+        return seen, order, fine
+
+    def by_brute_force(self) -> set[Ending]:
+        """Return how all runs end, each made from beginning to end."""
+        self.found.clear()
+        todo: list[tuple[int, ...]] = [()]
+        while todo:
+            start = todo.pop()
+            choices = Recording(Replayed(start))
+            simulation, judge = self(choices)
+            with simulation:
+                simulation.run()
+                judge()
+            for at in range(len(start), len(choices.picks)):
+                todo += [(*choices.indexes[:at], other) for other in range(1, choices.picks[at].of)]
+        return set(self.found)
+
+    def by_states(self) -> set[Ending]:
+        """Return how those runs end that `explore` goes through with."""
+        self.found.clear()
+        assert explore(self).complete
+        return set(self.found)
+
+
+def faults(most: int, *kinds: Fault) -> Faults:
+    """Return faults of these kinds, or of all."""
+    return Faults(rates=dict.fromkeys(kinds or Fault, 0.01), delays=(1.5, 10.0), most=most)
+
+
+@pytest.mark.parametrize(
+    ("endings", "least"),
+    [
+        (Endings({"A": create("k"), "B": delete("k")}, faults(1), "native", {"k": "seed"}), 10),
+        (Endings({"A": update("k"), "B": read("k")}, faults(1), "native", {"k": "seed"}), 10),
+        (Endings({"A": create("k")}, faults(1), "lease", {}), 4),
+        (Endings({"A": create("k")}, faults(2, Fault.CRASHED, Fault.LOST_RESPONSE), "lease", {}), 4),
+        (Endings({"A": create("k"), "B": delete("k")}, faults(0), "lease", {"k": "seed"}), 4),
+    ],
+    ids=["native-1", "native-read-1", "lease-alone-1", "lease-alone-2", "lease-0"],
+)
+def test_what_is_cut_off_ends_as_something_that_was_seen(endings: Endings, least: int) -> None:
+    """A run that is broken off at a state seen before would have ended as another one has ended."""
+    every = endings.by_brute_force()
+    assert endings.by_states() == every
+    assert len(every) >= least
