@@ -163,6 +163,13 @@ def test_anything_in_place_of_a_verdict(text: str) -> None:
     check_verdict(text)
 
 
+@pytest.mark.parametrize("text", ['{"format": 2}', '{"format": 99, "rows": {}, "url": 1}'])
+def test_a_verdict_of_a_newer_format_may_be_anything(text: str) -> None:
+    """It is told from a corrupt one by its format alone."""
+    with pytest.raises(FormatTooNew):
+        Verdict.from_json(text)
+
+
 def test_a_verdict_of_which_words_say_that_it_is_right_proves_nothing() -> None:
     """The word "false" is no boolean; taken for true it would prove what was seen to be wrong."""
     value = json.loads(VERDICT.to_json())

@@ -136,11 +136,12 @@ class Verdict:
         """
         try:
             value = json.loads(text)
-            format, rows = value["format"], value["rows"]
+            format = value["format"]
             if type(format) is not int or format < 1:
                 raise ValueError(f"its format is {format!r}")
             if format > FORMAT:
                 raise FormatTooNew(f"the verdict has format {format}; this library reads {FORMAT}")
+            rows = value["rows"]
             if not isinstance(rows, list):
                 raise ValueError("its rows are no list")
             names = [attribute.name for attribute in fields(Row)]
