@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fuzz_kit import (
     HOSTILE,
     Properties,
@@ -28,6 +29,7 @@ from fuzz_kit import (
 )
 from hypothesis import strategies as st
 
+from commitlog.cli import main
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
@@ -421,6 +423,40 @@ def test_a_newer_format_may_have_other_columns(place: Path, whole: bytes) -> Non
         connection.execute("ALTER TABLE commitlog_table DROP COLUMN ttl")
         connection.execute("ALTER TABLE items RENAME TO rows")
     assert {type(each) for each in use(path, FormatTooNew)} == {FormatTooNew}
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE items SET item = '{' WHERE hash = x'6b31'", "b'k1'"),
+        ("UPDATE items SET item = replace(item, '\"N\"', '\"L\"') WHERE hash = x'6b31'", "'generation'"),
+        ("UPDATE commitlog_table SET format = 2", "upgrade"),
+        ("DROP TABLE items", "altered.db"),
+    ],
+)
+def test_locks_tells_of_a_damaged_table_in_one_line(
+    statement: str, said: str, place: Path, whole: bytes
+) -> None:
+    """The command ends with a status and a line that names the table and, if there is one, the item."""
+    path = _with(place, whole, statement)
+    done = CliRunner().invoke(main, ["locks", f"sqlite://{path}"], catch_exceptions=False)
+    [line] = done.stderr.splitlines()
+    assert done.exit_code == 1
+    assert line.startswith("commitlog: ") and "altered.db" in line and said in line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"format": 2}', VERDICT.to_json()[:-9], "\ud800"]
+)
+def test_a_verdict_file_that_is_none_ends_a_command_in_one_line(text: str, place: Path) -> None:
+    """What `--verdict` names is checked before anything is done."""
+    file = place / "verdict.json"
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    words = ["cat", f"{place}/x", "--verdict", str(file)]
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    [line] = done.stderr.splitlines()
+    assert done.exit_code in (1, 2)
+    assert line.startswith("commitlog: ") and "unexpected" not in line
 
 
 @pytest.mark.campaign
