@@ -22,6 +22,7 @@ from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
+    LeaseTimeout,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -32,8 +33,9 @@ from commitlog.testing.sim import Choices, Fault, Faults, Node, SimulatedStore, 
 
 T = TypeVar("T")
 
-Mode = Literal["lease", "native", "auto"]
-MODES: tuple[Mode, ...] = ("lease", "native", "auto")
+#: Leases, on a store that enforces expiries or on one that does not; its own conditions; or either.
+Way = Literal["lease", "unfenced", "native", "auto"]
+WAYS: tuple[Way, ...] = ("lease", "unfenced", "native", "auto")
 
 #: Timeout and skew rate of the leases.
 _LEASES = ((3.0, 1.5), (4.0, 3.0), (6.0, 2.0), (20.0, 3.0))
@@ -49,8 +51,9 @@ _RATES: Mapping[Fault, tuple[float, ...]] = {
 }
 
 #: What the store's requests do not meet, since it breaks an assumption: tests/test_sim_assumptions.py.
-_BEYOND: Mapping[Mode, frozenset[Fault]] = {
+BEYOND: Mapping[Way, frozenset[Fault]] = {
     "lease": frozenset({Fault.DUPLICATED}),
+    "unfenced": frozenset({Fault.DUPLICATED, Fault.DELAYED, Fault.PAUSED}),
     "native": frozenset({Fault.DUPLICATED, Fault.REPEATED}),
     "auto": frozenset({Fault.DUPLICATED, Fault.REPEATED}),
 }
@@ -82,15 +85,16 @@ class _Jitter(random.Random):
         return a + (b - a) * self._draw.of(f"{self._node}'s jitter", (1.0, 0.5, 0.1, 0.0))
 
 
-def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> World:
-    """Return what builds worlds of 3 to 5 nodes and 2 to 4 keys, or of 2 or 3 and 1 or 2.
+def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: bool = False) -> World:
+    """Return what builds worlds of 3 to 5 nodes and 1 to 4 keys, or of 2 or 3 and 1 or 2.
 
     Args:
-        mode: how conditions are enforced. With ``auto`` the store does, but not all nodes were told so.
-        fences: whether the store enforces expiries.
+        way: how conditions are enforced. With ``auto`` the store does, but not all nodes were told so.
+        spared: faults that writes to the store do not meet; by default those that are too much.
         small: whether nodes are few, and calls.
     """
-    counts = ((2, 3), (1, 2), (1, 2, 3)) if small else ((3, 4, 5), (2, 3, 4), (2, 6, 10, 14))
+    spared = BEYOND[way] if spared is None else spared
+    counts = ((2, 3), (1, 2), (1, 2, 3)) if small else ((3, 4, 5), (1, 2, 4), (2, 6, 10, 14))
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         draw = _Draw(choices)
@@ -101,6 +105,7 @@ def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> Wor
             max_clock_skew_rate=skew,
             ttl=2 * timeout * skew + margin,
             test_interval=draw.of("test interval", (1.0, 0.3)) * min(timeout, 5.0) / 3,
+            max_wait=draw.of("max wait", (None, None, timeout / 2)),
         )
         until = draw.of("faults until", (30.0, 100.0)) * timeout / 3
         faults = Faults(
@@ -132,11 +137,11 @@ def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> Wor
         world = _World(
             simulation,
             nodes=nodes,
-            mode=mode,
+            way=way,
+            spared=spared,
             verdicts={name: draw.of(f"what {name} was told", _VERDICTS) for name in names}
-            if mode == "auto"
+            if way == "auto"
             else {},
-            fences=fences,
             store=Ticks(
                 rate=draw.of("store's rate", rates), offset=draw.of("store's offset", (0.0, 500.0))
             ),
@@ -146,8 +151,9 @@ def seeded_world(mode: Mode, *, fences: bool = True, small: bool = False) -> Wor
             tells=draw.of("the table tells", (True, False)),
         )
         keys = tuple(f"k{number}" for number in range(draw.of("keys", counts[1])))
-        repeats = faults.rates[Fault.REPEATED] > 0 and Fault.REPEATED not in _BEYOND[mode]
-        workload = _Workload(world, draw, keys, until, publishes=not repeats)
+        repeats = faults.rates[Fault.REPEATED] > 0 and Fault.REPEATED not in spared
+        fine = _TRUE if settings.max_wait is None else (*_TRUE, LeaseTimeout)
+        workload = _Workload(world, draw, keys, until, fine=fine, publishes=not repeats)
         for name in names:
             left = [draw.of(f"{name}'s calls", counts[2])]
             world.start(
@@ -202,16 +208,25 @@ class _World(CommitWorld):
     whose answer was lost counts as a call of its own, whose outcome nobody knows.
 
     Args:
-        mode: with ``auto``, the `verdicts` tell each node what is known of the store.
+        way: how conditions are enforced.
+        spared: faults that writes to the store do not meet.
+        verdicts: with ``auto``, what each node was told of the store.
     """
 
     def __init__(
-        self, simulation: Simulation, *, mode: Mode, verdicts: Mapping[str, Verdict], **options: Any
+        self,
+        simulation: Simulation,
+        *,
+        way: Way,
+        spared: frozenset[Fault],
+        verdicts: Mapping[str, Verdict],
+        **options: Any,
     ) -> None:
-        if mode == "auto":
+        if way == "auto":
             options |= {"conditions": True, "connect": self._auto}
-        super().__init__(simulation, mode="native" if mode == "native" else "lease", **options)
-        self._beyond = _BEYOND[mode]
+        mode: Literal["lease", "native"] = "native" if way == "native" else "lease"
+        super().__init__(simulation, mode=mode, fences=way != "unfenced", **options)
+        self._spared = spared
         self._attempts: list[Call] = []
         self._verdicts = verdicts
 
@@ -224,7 +239,7 @@ class _World(CommitWorld):
             node,
             self.objects,
             fences=self._fences,
-            spared=self._beyond,
+            spared=self._spared,
             lost=lambda path: self._note(node.name, path),
         )
         if self._verdicts:
@@ -254,16 +269,16 @@ class _Workload:
         keys: tuple[str, ...],
         until: float,
         *,
+        fine: tuple[type[CommitError], ...],
         publishes: bool,
     ) -> None:
         self._world = world
         self._draw = draw
         self._keys = keys
         self._until = until
+        self._fine = fine
         self._calls: tuple[Callable[[Client, str], object], ...] = (
-            self._create,
-            self._edit,
-            self._remove,
+            *(self._create, self._edit, self._remove) * 2,
             self._copy,
             self._rename,
             *((self._publish,) if publishes else ()),
@@ -292,7 +307,7 @@ class _Workload:
         calm = self._world.simulation.now >= self._until
         try:
             call(client, key)
-        except _TRUE:
+        except self._fine:
             pass
         except CommitError as error:
             if calm:
