@@ -1,4 +1,4 @@
-"""Campaigns: many seeds and a report; of a wrong run the line that repeats it, and its shortest story."""
+"""Campaigns: many seeds, and a report; of a wrong run how to repeat it, and its shortest story."""
 
 from __future__ import annotations
 
@@ -149,6 +149,32 @@ def test_shrinking_takes_no_more_runs_than_it_is_given() -> None:
     seed = failing().seed
     assert shrink(counted, Seeded(seed), most_runs=3) is not None
     assert runs == 3
+
+
+def test_shrinking_takes_no_longer_than_it_is_given() -> None:
+    """Then the run it began with is returned, if nothing simpler was found."""
+    seed = failing().seed
+    shrunk = shrink(world, Seeded(seed), most_seconds=0.0)
+    assert shrunk is not None
+    assert len(shrunk.orders) > 1
+
+
+def test_shrinking_passes_by_what_fails_in_another_way() -> None:
+    """An error of the world is not what is looked for."""
+
+    def touchy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        picked = choices.pick("a", [1.0] * 9), choices.pick("b", [1.0] * 9)
+
+        def judge() -> None:
+            if not picked[1]:
+                raise KeyError("b")
+            assert not picked[0]
+
+        return Simulation(choices), judge
+
+    shrunk = shrink(touchy, Replayed((7, 5)))
+    assert shrunk is not None
+    assert shrunk.orders == {("a", 1): 1, ("b", 1): 1}
 
 
 def test_a_run_that_is_right_is_not_shrunk() -> None:

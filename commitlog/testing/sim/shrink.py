@@ -7,6 +7,7 @@ the decisions of a run that were not the ordinary ones. Imports its siblings.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeAlias
@@ -44,7 +45,12 @@ class Shrunk:
 
 
 def shrink(
-    world: World, choices: Choices, *, most_runs: int = 1_000, steps: int = 100_000
+    world: World,
+    choices: Choices,
+    *,
+    most_runs: int = 1_000,
+    most_seconds: float = 60.0,
+    steps: int = 100_000,
 ) -> Shrunk | None:
     """Make a run; return the simplest one found that is judged wrong, if this one is, else None.
 
@@ -54,12 +60,13 @@ def shrink(
         world: builds it.
         choices: those of the run.
         most_runs: stop after so many.
+        most_seconds: stop after so long; runs without end take their time.
         steps: most steps of a run; one that takes more is judged wrong, see `Simulation.run`.
     """
     first = _wrong(world, choices, steps)
     if first is None:
         return None
-    return _Shrinker(world, first, most_runs - 1, steps).run()
+    return _Shrinker(world, first, most_runs - 1, time.monotonic() + most_seconds, steps).run()
 
 
 def _wrong(world: World, choices: Choices, steps: int) -> Shrunk | None:
@@ -76,15 +83,16 @@ def _wrong(world: World, choices: Choices, steps: int) -> Shrunk | None:
 
 
 class _Shrinker:
-    def __init__(self, world: World, best: Shrunk, runs: int, steps: int) -> None:
+    def __init__(self, world: World, best: Shrunk, runs: int, until: float, steps: int) -> None:
         self._world = world
         self._best = best
         self._runs = runs
+        self._until = until
         self._steps = steps
 
     def run(self) -> Shrunk:
         before: Orders = {}
-        while before != self._best.orders and self._runs > 0:
+        while before != self._best.orders and self._may_go_on():
             before = self._best.orders
             size = math.ceil(len(before) / 2)
             while size:
@@ -110,14 +118,20 @@ class _Shrinker:
 
     def _try(self, orders: Orders) -> bool:
         """Keep the run of `orders` if it is simpler and judged wrong; tell whether it is."""
-        if self._runs <= 0:
+        if not self._may_go_on():
             return False
         self._runs -= 1
-        found = _wrong(self._world, Deviating(orders), self._steps)
+        try:
+            found = _wrong(self._world, Deviating(orders), self._steps)
+        except Exception:  # whatever that is, it is another case
+            return False
         if found is None or _size(found.orders) >= _size(self._best.orders):
             return False
         self._best = found
         return True
+
+    def _may_go_on(self) -> bool:
+        return self._runs > 0 and time.monotonic() < self._until
 
 
 def _size(orders: Orders) -> tuple[int, int]:
