@@ -6,10 +6,10 @@ import sys
 from types import ModuleType
 
 import pytest
-from mutants.lease import SPARE
 from mutants.loader import Edit, OutOfDate, load
 from mutants.mutant import Mutant
 from mutants.page import MUTANTS, PAGE, page
+from mutants.waiting import SPARE
 
 import commitlog
 from commitlog.commit import conditional

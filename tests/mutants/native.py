@@ -7,14 +7,11 @@ from sim_kit import copy, create, delete, edit
 
 from commitlog.commit.verdict import Kind
 from commitlog.testing.sim import Fault, Forced
-from mutants.lease import UNEXPLAINED
 from mutants.loader import Edit
 from mutants.mutant import Mutant
-from mutants.worlds import Setting, racing
+from mutants.worlds import BOTH, UNEXPLAINED, Setting, racing
 
 __all__ = ["NATIVE"]
-
-BOTH = {"A": create("k"), "B": create("k")}
 
 ABSENT = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
 

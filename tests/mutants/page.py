@@ -10,17 +10,26 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from mutants.lease import LEASE, SPARE
+from mutants.deciding import DECIDING
 from mutants.mutant import Mutant
 from mutants.native import NATIVE
-from mutants.outputs import OUTPUTS
+from mutants.oplog import OPLOG
+from mutants.publishing import PUBLISHING
+from mutants.taking import TAKING
 from mutants.telling import plain, told
+from mutants.waiting import SPARE, WAITING
+from mutants.writing import WRITING
 
 __all__ = ["MUTANTS", "PAGE", "page", "section"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
 
-_GROUPS = {"Leases": LEASE, "Native conditions": NATIVE, "Outputs and operation logs": OUTPUTS}
+_GROUPS = {
+    "Leases": (*TAKING, *WAITING, *WRITING),
+    "Native conditions": NATIVE,
+    "Outputs": (*DECIDING, *PUBLISHING),
+    "Operation logs": OPLOG,
+}
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for group in _GROUPS.values() for mutant in group)
 

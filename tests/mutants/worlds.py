@@ -1,4 +1,4 @@
-"""The worlds in which mutants of `ConditionalStore` are looked for: few writers, few misfortunes."""
+"""The worlds in which mutants are looked for: few nodes, few misfortunes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,67 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sim_kit import CommitWorld, Program, Ticks
+import sim_kit
+import sim_oplog_kit as logs
+import sim_outputs_kit as outputs
+from attrs import asdict
+from sim_kit import CommitWorld, Program, Ticks, create
 
 from commitlog.commit import ConditionalStore
-from commitlog.commit.record import LeaseRecord
-from commitlog.testing.sim import Choices, Fault, Faults, Forced, Node, SimulatedStore, Simulation, World
+from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.testing.sim import (
+    EPOCH,
+    Choices,
+    Fault,
+    Faults,
+    Forced,
+    Node,
+    SimulatedStore,
+    Simulation,
+    World,
+)
 from mutants.loader import Code
 
-__all__ = ["FAST", "SMALL", "Setting", "racing"]
+__all__ = [
+    "AS_IT_IS",
+    "BOTH",
+    "FAST",
+    "HELD",
+    "LONGER",
+    "RELEASED",
+    "SMALL",
+    "UNEXPLAINED",
+    "Setting",
+    "logging",
+    "racing",
+    "writing",
+]
 
 #: Makes a world of some code. The second argument: whether the store enforces the expiry of requests.
 Setting: TypeAlias = Callable[[Code, bool], World]
 
-#: Settings of the shortest leases. Waiters look at their beginning and at their end alone.
-SMALL: Mapping[str, float] = MappingProxyType(
-    {"timeout": 3, "max_clock_skew_rate": 1.5, "ttl": 9, "test_interval": 3}
-)
+#: Settings of the shortest leases, as arguments of their class.
+SMALL: Mapping[str, Any] = MappingProxyType(asdict(sim_kit.SMALL))
+
+#: Leases that are long enough for a second not to matter.
+LONGER: Mapping[str, Any] = MappingProxyType({**SMALL, "timeout": 6, "ttl": 18, "test_interval": 6})
 
 #: The fastest clock that those settings allow beside ordinary ones.
-FAST = Ticks(rate=1.5)
+FAST = Ticks(rate=SMALL["max_clock_skew_rate"])
+
+#: Arguments of clients that run the library as it is.
+AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
+
+#: What every counter-example to mutual exclusion is judged as.
+UNEXPLAINED = "no order of the calls"
+
+#: Two writers that want to create one object.
+BOTH: Mapping[str, Program] = MappingProxyType({"A": create("k"), "B": create("k")})
+
+_TTL = int(EPOCH) + int(SMALL["ttl"])
+#: What an earlier holder left: released as it should be, or not, since it died.
+RELEASED = LeaseRecord(path="k", etag=CREATE, generation=1, timeout=0, ttl=_TTL, owner="earlier")
+HELD = LeaseRecord(path="k", etag=CREATE, generation=0, timeout=3000, ttl=_TTL, owner="earlier")
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -85,17 +127,12 @@ def racing(
         settings: makes the settings of leases, given their class.
         options: those of `CommitWorld`.
     """
-    rates = dict.fromkeys(faults, 0.05)
+    simulation = _simulation(faults, most=most, delays=delays, forced=forced, patience=patience)
 
     def setting(code: Code, fences: bool) -> World:
         def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-            simulation = Simulation(
-                choices,
-                faults=Faults(rates=rates, most=most, delays=delays, forced=forced),
-                patience=patience,
-            )
             world = _World(
-                simulation,
+                simulation(choices),
                 nodes={name: clocks.get(name, Ticks()) for name in programs},
                 fences=fences,
                 settings=settings(code.get("commit.settings.LeaseSettings")),
@@ -115,5 +152,33 @@ def racing(
     return setting
 
 
-#: The library as it is, for clients beside mutants.
-AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
+def writing(
+    programs: Mapping[str, outputs.Program],
+    *faults: Fault,
+    forced: tuple[Forced, ...] = (),
+    **options: Any,
+) -> Setting:
+    """Return what builds a world of one output; options are those of `sim_outputs_kit.world_of`."""
+
+    def setting(code: Code, _: bool) -> World:
+        return outputs.world_of(
+            programs,
+            simulation=_simulation(faults, forced=forced),
+            connect=code.get("outputs.output.Output"),
+            **options,
+        )
+
+    return setting
+
+
+def logging(programs: Mapping[str, logs.Program], **options: Any) -> Setting:
+    """Return what builds a world of one operation log; options are those of `sim_oplog_kit.world_of`."""
+    return lambda code, _: logs.world_of(programs, connect=code.get("oplog.log.OperationLog"), **options)
+
+
+def _simulation(
+    faults: Iterable[Fault], *, most: int = 1, patience: float = 2.0, **options: Any
+) -> Callable[[Choices], Simulation]:
+    """Return what makes a simulation in which any of these faults may happen, `most` times in a run."""
+    allowed = Faults(rates=dict.fromkeys(faults, 0.05), most=most, **options)
+    return lambda choices: Simulation(choices, faults=allowed, patience=patience)

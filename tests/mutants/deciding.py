@@ -1,55 +1,19 @@
-"""Mutants of outputs and of the operation log."""
+"""Mutants of how is decided which jobs are part of an output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import sim_oplog_kit as logs
 import sim_outputs_kit as outputs
 
-from commitlog.oplog import Decision
-from commitlog.testing.sim import Choices, Fault, Faults, Forced, Simulation, World
-from mutants.loader import Code, Edit
+from commitlog.testing.sim import Fault, Forced
+from mutants.loader import Edit
 from mutants.mutant import Mutant
-from mutants.worlds import Setting
+from mutants.worlds import writing
 
-__all__ = ["OUTPUTS"]
-
-
-def _simulation(*faults: Fault, forced: tuple[Forced, ...] = ()) -> Callable[[Choices], Simulation]:
-    """Return what makes a simulation in which one of these faults may happen, and the others do."""
-    rates = dict.fromkeys(faults, 0.05)
-    return lambda choices: Simulation(choices, faults=Faults(rates=rates, most=1, forced=forced))
-
-
-def writing(
-    programs: Mapping[str, outputs.Program],
-    *faults: Fault,
-    forced: tuple[Forced, ...] = (),
-    **options: Any,
-) -> Setting:
-    """Return what builds a world of one output; options are those of `sim_outputs_kit.world_of`."""
-
-    def setting(code: Code, _: bool) -> World:
-        return outputs.world_of(
-            programs,
-            simulation=_simulation(*faults, forced=forced),
-            connect=code.get("outputs.output.Output"),
-            **options,
-        )
-
-    return setting
-
-
-def logging(programs: Mapping[str, logs.Program], **options: Any) -> Setting:
-    """Return what builds a world of one operation log; options are those of `sim_oplog_kit.world_of`."""
-    return lambda code, _: logs.world_of(programs, connect=code.get("oplog.log.OperationLog"), **options)
-
+__all__ = ["DECIDING"]
 
 RECORD = "put out/_commitlog/00000000000000000001.json"
 
-OUTPUTS: tuple[Mutant, ...] = (
+DECIDING: tuple[Mutant, ...] = (
     Mutant(
         name="publish before the commit point",
         where="outputs.md#a-job-step-by-step",
@@ -204,127 +168,6 @@ OUTPUTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="pending entry removed before the files are published",
-        where="outputs.md#a-job-step-by-step",
-        rule="the pending entry is removed after all files are visible",
-        edit=Edit(
-            "outputs.output",
-            (
-                "        self._publisher.publish(record, pending)\n",
-                "        self._publisher.forget(record)\n"
-                "        self._publisher.publish(record, pending)\n",
-            ),
-        ),
-        setting=writing({"A": outputs.drive("j")}),
-        caught="was deleted before all files were visible",
-        story=(
-            "Should the driver die now, its job would be committed, and nobody else would publish "
-            "the files: where there is no entry there is nothing left to publish."
-        ),
-    ),
-    Mutant(
-        name="`_SUCCESS` advanced before the files are published",
-        where="outputs.md#layout",
-        rule="versions up to the one that `_SUCCESS` names are completely visible",
-        edit=Edit(
-            "outputs.publishing",
-            (
-                "            self.publish(record, pending)\n",
-                "            self._advance(record)\n            self.publish(record, pending)\n",
-            ),
-        ),
-        setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.CRASHED, after={"R": 5}
-        ),
-        caught="_SUCCESS names 1, and .* is not all visible",
-        story=(
-            "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
-            "the recovery die now, no later one would look at that version again."
-        ),
-    ),
-    Mutant(
-        name="`_SUCCESS` advanced without a condition",
-        where="outputs.md#layout",
-        rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",
-        edit=Edit(
-            "outputs.publishing",
-            (
-                "self._store.put_if_match(self.success_path, data, etag=etag)",
-                "self._store.put(self.success_path, data)",
-            ),
-        ),
-        setting=writing(
-            {"A": outputs.drive("a"), "B": outputs.drive("b")},
-            forced=(Forced("A put out/_SUCCESS", Fault.DELAYED, 1, 1),),
-            after={"B": 0.5},
-            before=("old",),
-        ),
-        caught="_SUCCESS goes from 3 to 2",
-        story=(
-            "A is about to say that version 2 is complete, and B says so of version 3 meanwhile. "
-            "Readers that go by `_SUCCESS` see version 3, and then version 2 again."
-        ),
-    ),
-    Mutant(
-        name="a file that somebody else published taken for lost",
-        where="outputs.md#a-job-step-by-step",
-        rule="publishing is idempotent: a file that bears the nonce of the upload is published",
-        edit=Edit(
-            "outputs.publishing",
-            (
-                "                if self._store.head(staged.path).nonce != staged.nonce:\n"
-                "                    raise\n",
-                "                raise\n",
-            ),
-        ),
-        setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
-        ),
-        caught="but 1 of its 1 files are lost",
-        story=(
-            "A's file is visible, only the answer that said so was lost; and A is told that the file is "
-            "lost."
-        ),
-    ),
-    Mutant(
-        name="a job told committed that is not visible yet",
-        where="outputs.md#a-job-step-by-step",
-        rule="what a committed job left unpublished is published before `JobAlreadyCommitted` is raised",
-        edit=Edit(
-            "outputs.output",
-            (
-                "                    self._publisher.roll_forward(until=base, strict=False)\n",
-                "",
-            ),
-        ),
-        setting=writing(
-            {"A": outputs.drive("j"), "B": outputs.drive("j")}, Fault.CRASHED, after={"B": 5}
-        ),
-        caught="begin says that all files are visible",
-        story=(
-            "A dies after the commit point. B, which was to do the same job, is told that it is "
-            "done, and whoever waits for it finds no files."
-        ),
-    ),
-    Mutant(
-        name="a snapshot without rolling forward",
-        where="outputs.md#guarantees",
-        rule="log-aware readers see whole versions only",
-        edit=Edit(
-            "outputs.output",
-            (
-                "            self._publisher.roll_forward(until=end, strict=False)\n        return",
-                "            pass\n        return",
-            ),
-        ),
-        setting=writing({"A": outputs.drive("j"), "R": outputs.read()}, Fault.CRASHED, after={"R": 5}),
-        caught="names a file that is not visible",
-        story=(
-            "A dies after the commit point. The reader is given the name of a file that does not "
-            "exist yet."
-        ),
-    ),
-    Mutant(
         name="abort without an aborted record",
         where="outputs.md#what-a-crash-leaves",
         rule="an abort rules the attempt out in the log before it drops an upload",
@@ -431,61 +274,6 @@ OUTPUTS: tuple[Mutant, ...] = (
         story=(
             "A's claim of record 1 is late, and replaces B's record: B's job, which is visible, was"
             " never committed."
-        ),
-    ),
-    # -- the operation log
-    Mutant(
-        name="decision of an operation not put-if-absent",
-        where="operation-log.md#rules",
-        rule="deciding is one put-if-absent",
-        edit=Edit(
-            "oplog.entries",
-            (
-                "        self._store.put_if_absent(self.path(name), encode(document))",
-                "        self._store.put(self.path(name), encode(document))",
-            ),
-        ),
-        setting=logging(
-            {"A": logs.run(seconds=1), "R": logs.recover(Decision.ROLLED_BACK)}, after={"R": 0.5}
-        ),
-        caught="was replaced",
-        story=(
-            "A recovery has rolled the operation back while it was performed, and the log said so "
-            "until its performer overwrote that."
-        ),
-    ),
-    Mutant(
-        name="pending entry of an operation removed before the decision",
-        where="operation-log.md#rules",
-        rule="a listing of `pending/` tells what is not decided",
-        edit=Edit(
-            "oplog.log",
-            (
-                "        sent = self._clock.monotonic()\n",
-                "        self._pending.remove(operation.id)\n        sent = self._clock.monotonic()\n",
-            ),
-        ),
-        setting=logging({"A": logs.run()}),
-        caught="was deleted before the operation was decided",
-        story="Should A die now, its operation would be neither pending nor decided.",
-    ),
-    Mutant(
-        name="another's decision on an operation overlooked",
-        where="operation-log.md#rules",
-        rule="a recovery had rolled the operation back meanwhile → `OutcomeUnknown`",
-        edit=Edit(
-            "oplog.log",
-            (
-                "        if not self._conclude(operation, Decision.COMMITTED, began):\n",
-                "        self._conclude(operation, Decision.COMMITTED, began)\n        if False:\n",
-            ),
-        ),
-        setting=logging(
-            {"A": logs.run(seconds=1), "R": logs.recover(Decision.ROLLED_BACK)}, after={"R": 0.5}
-        ),
-        caught="and somebody is told",
-        story=(
-            "A recovery has rolled the operation back, and its performer is told that it was committed."
         ),
     ),
 )

@@ -1,0 +1,136 @@
+"""Mutants of what follows from a commit: files become visible, and readers are told."""
+
+from __future__ import annotations
+
+import sim_outputs_kit as outputs
+
+from commitlog.testing.sim import Fault, Forced
+from mutants.loader import Edit
+from mutants.mutant import Mutant
+from mutants.worlds import writing
+
+__all__ = ["PUBLISHING"]
+
+PUBLISHING: tuple[Mutant, ...] = (
+    Mutant(
+        name="pending entry removed before the files are published",
+        where="outputs.md#a-job-step-by-step",
+        rule="the pending entry is removed after all files are visible",
+        edit=Edit(
+            "outputs.output",
+            (
+                "        self._publisher.publish(record, pending)\n",
+                "        self._publisher.forget(record)\n"
+                "        self._publisher.publish(record, pending)\n",
+            ),
+        ),
+        setting=writing({"A": outputs.drive("j")}),
+        caught="was deleted before all files were visible",
+        story=(
+            "Should the driver die now, its job would be committed, and nobody else would publish "
+            "the files: where there is no entry there is nothing left to publish."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` advanced before the files are published",
+        where="outputs.md#layout",
+        rule="versions up to the one that `_SUCCESS` names are completely visible",
+        edit=Edit(
+            "outputs.publishing",
+            (
+                "            self.publish(record, pending)\n",
+                "            self._advance(record)\n            self.publish(record, pending)\n",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.CRASHED, after={"R": 5}
+        ),
+        caught="_SUCCESS names 1, and .* is not all visible",
+        story=(
+            "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
+            "the recovery die now, no later one would look at that version again."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` advanced without a condition",
+        where="outputs.md#layout",
+        rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",
+        edit=Edit(
+            "outputs.publishing",
+            (
+                "self._store.put_if_match(self.success_path, data, etag=etag)",
+                "self._store.put(self.success_path, data)",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            forced=(Forced("A put out/_SUCCESS", Fault.DELAYED, 1, 1),),
+            after={"B": 0.5},
+            before=("old",),
+        ),
+        caught="_SUCCESS goes from 3 to 2",
+        story=(
+            "A is about to say that version 2 is complete, and B says so of version 3 meanwhile. "
+            "Readers that go by `_SUCCESS` see version 3, and then version 2 again."
+        ),
+    ),
+    Mutant(
+        name="a file that somebody else published taken for lost",
+        where="outputs.md#a-job-step-by-step",
+        rule="publishing is idempotent: a file that bears the nonce of the upload is published",
+        edit=Edit(
+            "outputs.publishing",
+            (
+                "                if self._store.head(staged.path).nonce != staged.nonce:\n"
+                "                    raise\n",
+                "                raise\n",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
+        ),
+        caught="but 1 of its 1 files are lost",
+        story=(
+            "A's file is visible, only the answer that said so was lost; and A is told that the file is "
+            "lost."
+        ),
+    ),
+    Mutant(
+        name="a job told committed that is not visible yet",
+        where="outputs.md#a-job-step-by-step",
+        rule="what a committed job left unpublished is published before `JobAlreadyCommitted` is raised",
+        edit=Edit(
+            "outputs.output",
+            (
+                "                    self._publisher.roll_forward(until=base, strict=False)\n",
+                "",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "B": outputs.drive("j")}, Fault.CRASHED, after={"B": 5}
+        ),
+        caught="begin says that all files are visible",
+        story=(
+            "A dies after the commit point. B, which was to do the same job, is told that it is "
+            "done, and whoever waits for it finds no files."
+        ),
+    ),
+    Mutant(
+        name="a snapshot without rolling forward",
+        where="outputs.md#guarantees",
+        rule="log-aware readers see whole versions only",
+        edit=Edit(
+            "outputs.output",
+            (
+                "            self._publisher.roll_forward(until=end, strict=False)\n        return",
+                "            pass\n        return",
+            ),
+        ),
+        setting=writing({"A": outputs.drive("j"), "R": outputs.read()}, Fault.CRASHED, after={"R": 5}),
+        caught="names a file that is not visible",
+        story=(
+            "A dies after the commit point. The reader is given the name of a file that does not "
+            "exist yet."
+        ),
+    ),
+)

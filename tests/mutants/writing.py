@@ -1,0 +1,279 @@
+"""Mutants of how is written under a lease: in time, and what becomes of lost answers."""
+
+from __future__ import annotations
+
+from sim_kit import Ticks, create, delete, edit, in_turn, remove, update
+
+from commitlog.testing.sim import Fault, Forced
+from mutants.loader import Edit
+from mutants.mutant import Mutant
+from mutants.stores import SlowHeads
+from mutants.worlds import BOTH, FAST, LONGER, RELEASED, SMALL, UNEXPLAINED, racing
+
+__all__ = ["WRITING"]
+
+WRITING: tuple[Mutant, ...] = (
+    Mutant(
+        name="no expiry on the data request",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the data request expires with the lease, and the store sees to that",
+        edit=Edit(
+            "commit.leased",
+            ("        return look.fence(lease.ends, self._settings.timeout)\n", "        return None\n"),
+        ),
+        setting=racing(BOTH, Fault.DELAYED, delays=(4.5,)),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request comes 4.5 s late. B has waited as it should, and has written; A's object "
+            "replaces B's, and A, who finds its own nonce, calls that success."
+        ),
+    ),
+    Mutant(
+        name="the expiry dated by one's own clock",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is dated by the store's own clock",
+        edit=Edit(
+            "commit.leased",
+            (
+                "        return look.fence(lease.ends, self._settings.timeout)\n",
+                "        fence = look.fence(lease.ends, self._settings.timeout)\n"
+                "        return fence and Fence(int(self._clock.epoch()), fence.seconds)\n",
+            ),
+        ),
+        setting=racing(BOTH, Fault.DELAYED, delays=(4.5,), clocks={"A": Ticks(offset=60)}),
+        caught=UNEXPLAINED,
+        story=(
+            "A's clock is a minute ahead, so the store accepts A's request a minute too long. It "
+            "comes when B has written."
+        ),
+    ),
+    Mutant(
+        name="the expiry not rounded down by a second",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is never later than the end of the lease, whatever is rounded on the way",
+        edit=Edit(
+            "commit.leased",
+            (
+                "math.floor(min(ends - self.received, timeout)) - 1\n",
+                "math.floor(min(ends - self.received, timeout))\n",
+            ),
+        ),
+        setting=racing(BOTH, Fault.DELAYED, delays=(3.0,), clocks={"B": FAST}),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request comes at the very end of its lease, when B, whose clock is as fast as "
+            "clocks may be, has taken over. A store that cuts its clock to whole seconds would "
+            "accept it for almost a second more."
+        ),
+    ),
+    Mutant(
+        name="a pause before the lease added to the expiry",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is for the rest of the lease only",
+        edit=Edit(
+            "commit.leased",
+            (
+                "math.floor(min(ends - self.received, timeout)) - 1\n",
+                "math.floor(ends - self.received) - 1\n",
+            ),
+        ),
+        setting=racing(
+            BOTH,
+            forced=(Forced("A clock", Fault.PAUSED, 9, 4), Forced("A put k", Fault.DELAYED, 1, 7)),
+            patience=12,
+            starts={"B": 4},
+            clocks={"A": FAST, "B": FAST},
+            records=[RELEASED],
+            settings=lambda cls: cls(**LONGER),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A is paused for 4 s between its look and its lease; 6 s on its own clock, which goes "
+            "faster than the store's. Added to a lease of 6 s on A's clock, they make the store "
+            "accept A's request until 11, and B has taken over at 10."
+        ),
+    ),
+    Mutant(
+        name="the expiry a full timeout after the look",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is for what is left of the lease",
+        edit=Edit("commit.leased", ("math.floor(min(ends - self.received, timeout))", "round(timeout)")),
+        setting=racing(
+            BOTH,
+            forced=(
+                Forced("A head k", Fault.DELAYED, 1, 3),
+                Forced("A put k", Fault.DELAYED, 1, 4),
+            ),
+            patience=5,
+            starts={"B": 0.1},
+            clocks={"B": FAST},
+            settings=lambda cls: cls(**LONGER),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "The answer to A's HEAD took half of A's lease. Counted from its date, a whole one lets"
+            " the store accept A's request until 8, and B, on a clock that is as fast as clocks may"
+            " be, has taken over at 6.1."
+        ),
+    ),
+    Mutant(
+        name="read-back before the expiry taken as final",
+        where="protocol.md#steps",
+        rule="only a read begun after the expiry is final",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                if over:\n                    return",
+                "                if True:\n                    return",
+            ),
+        ),
+        setting=racing(
+            {"A": create("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 2),),
+            patience=0.5,
+            starts={"B": 1.7},
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A reads back too early, sees nothing, and sends its request again, with success. B "
+            "replaces what A wrote. Then A's first request arrives, and puts the old version back "
+            "over B's."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="the read-back that shows that it is time taken as final",
+        where="protocol.md#steps",
+        rule="only a read *begun* after the expiry is final",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                        raise mutation.unknown(late) from lost\n"
+                "                    continue\n",
+                "                        raise mutation.unknown(late) from lost\n"
+                "                    return reading, look.info\n",
+            ),
+        ),
+        setting=racing(
+            {"A": update("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 3),),
+            patience=2.5,
+            starts={"B": 5.2},
+            objects={"k": "old"},
+            wrap=SlowHeads,
+            settings=lambda cls: cls(**LONGER),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A HEAD takes 2 s, and is dated when it is answered. A reads back at 4.5, and is told "
+            "that it is 6, which is past the expiry of its request. But what it is told of is the "
+            "object of 4.5, and the request arrives at 5. By the time A tries again, B has replaced"
+            " what A wrote."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a read-back taken as final where nothing expires",
+        where="protocol.md#lost-answers",
+        rule="if the store does not enforce the expiry, what has not landed by then is `OutcomeUnknown`",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                    if not fenced:\n"
+                "                        raise mutation.unknown(late) from lost\n",
+                "",
+            ),
+        ),
+        setting=racing(
+            {"A": create("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 5),),
+            starts={"B": 4.5},
+            settings=lambda cls: cls(**{**SMALL, "test_interval": 1}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A sees nothing when its request should have expired, and sends it again, with success."
+            " B replaces what A wrote. Then A's first request arrives, and puts the old version "
+            "back."
+        ),
+        saved=True,
+    ),
+    Mutant(
+        name="unknown read as failure",
+        where="protocol.md#lost-answers",
+        rule="a lost answer, and then another object → `OutcomeUnknown`",
+        edit=Edit(
+            "commit.leased",
+            (
+                'mutation.unknown("what is there now is of another writer") from lost',
+                "mutation.contradiction(look.info)",
+            ),
+        ),
+        setting=racing(
+            {"A": update("k"), "B": edit("k")},
+            Fault.LOST_RESPONSE,
+            objects={"k": "old"},
+            starts={"B": 1},
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's write happened, and B replaced what A had written before A could read it back. A "
+            "is told that nothing was changed."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a refusal after a lost answer read as failure",
+        where="protocol.md#lost-answers",
+        rule="a creation that lost an answer and was then refused is `OutcomeUnknown`",
+        edit=Edit(
+            "commit.leased",
+            (
+                "            if lost is not None and isinstance(mutation.condition, IfAbsent):",
+                "            if False:",
+            ),
+        ),
+        setting=racing(
+            {"A": create("k"), "B": in_turn(remove("k"), create("k"))},
+            forced=(Forced("A put k", Fault.LOST_RESPONSE),),
+            starts={"B": 1},
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's object came, and B removed it again before A could read it back. A tries again, is"
+            " refused by another object of B's, and is told that nothing was written."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="any object taken for one's own",
+        where="protocol.md#lost-answers",
+        rule="an object is mine if it bears my nonce",
+        edit=Edit(
+            "commit.mutation",
+            (" and info is not None and info.nonce == self.nonce", " and info is not None"),
+        ),
+        setting=racing(BOTH),
+        caught=UNEXPLAINED,
+        story="B finds A's object, and is told that it is B's.",
+        saved=False,
+    ),
+    Mutant(
+        name="what is seen after the lease taken for one's own",
+        where="protocol.md#lost-answers",
+        rule="that the object is gone was my doing if it is seen *before my lease ended*",
+        edit=Edit("commit.leased", ("exclusive=look.received <= ends", "exclusive=True")),
+        setting=racing(
+            {"A": delete("k"), "B": delete("k")},
+            forced=(Forced("A delete k", Fault.LOST_REQUEST),),
+            objects={"k": "old"},
+            starts={"B": 0.1},
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's deletion never arrived. When A's lease is over B takes it over and deletes the "
+            "object; A sees that it is gone, and is told that A did it."
+        ),
+        saved=False,
+    ),
+)
