@@ -52,6 +52,30 @@ WAITING: tuple[Mutant, ...] = (
         saved=False,
     ),
     Mutant(
+        name="a waiter that counts from before it asked",
+        where="protocol.md#waiting-rules-in-time",
+        rule="the waiter counts from *after* the answer was received that tells of the record",
+        edit=Edit(
+            "commit.lease",
+            ("since=self._clock.monotonic())", "since=max(self._first_sent.values()))"),
+        ),
+        setting=racing(
+            BOTH,
+            forced=(
+                Forced("B table.put k *", Fault.DELAYED, 1, 2),
+                Forced("A put k", Fault.DELAYED, 1, 2),
+            ),
+            starts={"A": 1},
+            clocks={"B": FAST},
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "B asks for the lease at 0, and learns at 1.33 that A has held it since 1. On B's "
+            "clock, as fast as clocks may be, 4.5 s after 0 are over at 3, and A may write until 4."
+        ),
+        saved=False,
+    ),
+    Mutant(
         name="wait for one's own timeout",
         where="protocol.md#steps",
         rule="*the holder's* `timeout` is waited for",
@@ -272,8 +296,8 @@ SPARE: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DUPLICATED, delays=(4.5,)),
         caught="",
         story=(
-            "A released record can only be replaced, by one of the next generation. The layout is kept "
-            "as `object_store` has it."
+            "A released record can only be replaced, by one of the next generation. The layout is "
+            "kept as `object_store` has it."
         ),
     ),
 )

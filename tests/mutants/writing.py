@@ -173,6 +173,27 @@ WRITING: tuple[Mutant, ...] = (
         saved=False,
     ),
     Mutant(
+        name="the last second of the expiry taken for over",
+        where="protocol.md#steps",
+        rule="only a read begun when the store's own clock is *past* the expiry is final",
+        edit=Edit("commit.leased", ("store_time > fence.expires_at", "store_time >= fence.expires_at")),
+        setting=racing(
+            {"A": update("k"), "B": edit("k")},
+            forced=(Forced("A put k", Fault.DELAYED, 1, 2),),
+            patience=1,
+            starts={"B": 2.2},
+            objects={"k": "old"},
+            settings=lambda cls: cls(**{**SMALL, "test_interval": 1}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request expires at 2. A reads back when the store's clock says 2, sees the old "
+            "object, and takes that as final; the request arrives in that very second. By the time "
+            "A tries again, B has replaced what A wrote."
+        ),
+        saved=False,
+    ),
+    Mutant(
         name="a read-back taken as final where nothing expires",
         where="protocol.md#lost-answers",
         rule="if the store does not enforce the expiry, what has not landed by then is `OutcomeUnknown`",
