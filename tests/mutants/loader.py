@@ -148,5 +148,5 @@ def _files() -> Mapping[str, Path]:
 def _imports(name: str) -> frozenset[str]:
     """Return the modules of the rooms that `name` imports."""
     nodes = ast.walk(ast.parse(_files()[name].read_text()))
-    found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    found = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     return frozenset(module for module in found if module in _files())
