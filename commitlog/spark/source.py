@@ -27,9 +27,9 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError, NotFound, NotSupported
 from commitlog.outputs import CommitRecord, DataFile, Job, Output, Snapshot, StagedFile
+from commitlog.spark.formats import format_of
 from commitlog.spark.options import ReadOptions, WriteOptions
-from commitlog.spark.parquet import read_parquet
-from commitlog.spark.partitions import check_partitioning, column_of
+from commitlog.spark.partitions import column_of
 from commitlog.spark.schema import (
     arrow_schema,
     check_columns,
@@ -38,7 +38,7 @@ from commitlog.spark.schema import (
     nullable,
     select,
 )
-from commitlog.spark.task import TaskFiles
+from commitlog.spark.task import TaskFiles, check_files
 
 __all__ = ["CommitlogDataSource", "CommitlogReader", "CommitlogWriter", "open_output"]
 
@@ -57,7 +57,7 @@ def open_output(options: ReadOptions, executor: Executor | None = None) -> Outpu
 
 
 class CommitlogDataSource(DataSource):
-    """The format ``commitlog``: batch write and read of committed Parquet files.
+    """The format ``commitlog``: batch write and read of committed files.
 
     ``df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)`` and
     ``spark.read.format("commitlog").load(url)``. Options and guarantees: ``docs/spark.md``.
@@ -85,14 +85,16 @@ class CommitlogDataSource(DataSource):
     def reader(self, schema: StructType) -> CommitlogReader:
         """Return the reader of the pinned version's columns `schema`."""
         snapshot = self._pinned()
-        columns = {field.name: field.dataType for field in _columns(snapshot, self.options)}
+        stored = _columns(snapshot, self.options)
+        columns = {field.name: field.dataType for field in stored}
         for field in nullable(schema):
             if columns.get(field.name) != field.dataType:
                 there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
                 raise ConfigurationError(
                     f"the output has no {field.name} {field.dataType.simpleString()}; it has {there}"
                 )
-        return CommitlogReader(type(self), ReadOptions.parse(self.options), snapshot.files, schema)
+        options = ReadOptions.parse(self.options)
+        return CommitlogReader(type(self), options, snapshot.files, stored, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> CommitlogWriter:
         """Return the writer of one job; everything that can be refused is refused here.
@@ -111,7 +113,7 @@ class CommitlogDataSource(DataSource):
             )
         check_columns(schema)
         columns = nullable(schema)
-        check_partitioning(arrow_schema(columns), options.partition_by)
+        check_files(arrow_schema(columns), options)
         output = self.open_output(options)
         with output.store:
             job = output.begin(options.job_id, mode=options.if_exists, schema=dump_schema(columns))
@@ -136,11 +138,13 @@ class CommitlogReader(DataSourceReader):
         source: type[CommitlogDataSource],
         options: ReadOptions,
         files: Sequence[DataFile],
+        stored: StructType,
         schema: StructType,
     ) -> None:
         self._source = source
         self._options = options
         self._files = files
+        self._stored = arrow_schema(stored)
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -163,7 +167,9 @@ class CommitlogReader(DataSourceReader):
         with output.store:
             # Spark makes a partition of None where there is none.
             for file in partition.value or ():
-                for batch in read_parquet(output.store, output.locate(file), file.size, names):
+                stored = pa.schema([field for field in self._stored if field.name not in file.partition])
+                known, path = format_of(file.path), output.locate(file)
+                for batch in known.read(output.store, path, file.size, stored, names):
                     yield _complete(batch, file, self._schema)
 
 
@@ -246,6 +252,11 @@ def _check_fit(output: Output, job: Job, columns: StructType, options: WriteOpti
             raise ConfigurationError(
                 f"the output has the columns {there.simpleString()}, the rows to append"
                 f" {columns.simpleString()}: they must be the same, in any order"
+            )
+        if options.file_format == "csv" and there.names != columns.names:
+            raise ConfigurationError(
+                "CSV files know their columns by their order: select those of the rows to append in the"
+                f" output's, {', '.join(there.names)}"
             )
     if partition is not None and partition != options.partition_by:
         raise ConfigurationError(
