@@ -44,7 +44,8 @@ class Toy:
     won: list[str] = field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        server = MemoryStore(words=self.simulation.server_word)
+        clock = self.simulation.server_clock()
+        server = MemoryStore(clock=clock, words=self.simulation.server_word)
         self.simulation.add_state(store_state(server))
         for after, name in enumerate("AB"):
             node = self.simulation.node(name)
