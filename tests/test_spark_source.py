@@ -104,7 +104,7 @@ def check_clean(url: Path, jobs: int) -> None:
     output = opened(url)
     with output.store:
         snapshot = output.snapshot()
-        assert len(snapshot.jobs) == jobs
+        assert len(list(output.log())) == jobs
         assert data_files(url) == {file.path for file in snapshot.files}
         assert list(output.store.store.list_staged()) == []
 

@@ -4,17 +4,19 @@ Everything here is idempotent and may be done by anyone, the job's own driver, t
 or a recovery, at the same time. That is safe because an upload's name belongs to one attempt alone, a
 published file is recognised by its nonce, and these two statements hold at any moment:
 
-* the pending entry of a committed attempt is removed only after all of its files were seen published;
-  so where there is none, there is nothing left to publish;
-* ``_SUCCESS`` names a version only after that and every earlier one were published; so only later
+* the pending entry of a committed attempt is removed only after all of its files were seen published,
+  and those that it replaced removed; so where there is none, there is nothing left to do;
+* ``_SUCCESS`` names a version only after that was done for it and every earlier one; so only later
   records need to be looked at. It is replaced on condition of what it was, and never goes back.
+
+What a version replaced is removed only after every earlier version was published. So no upload of theirs
+is left by then that somebody who is late could publish.
 
 Imports the ground floor, the operation log's entries, the log and the records.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -37,16 +39,19 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.entries import Entries
-from commitlog.outputs.job import attempt_of
+from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.records import CommitRecord, Success
 from commitlog.paths import join
-from commitlog.stores.api import Staged, StagedInfo
+from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
-__all__ = ["Executor", "Publisher"]
+__all__ = ["ALIVE", "Executor", "Publisher"]
 
 _log = logging.getLogger(__name__)
+
+#: Where heartbeats of live attempts are.
+ALIVE = "_commitlog/alive"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -97,37 +102,80 @@ class Publisher:
         success, _ = self._success()
         return 0 if success is None else success.version
 
-    def complete(self, record: CommitRecord, *, strict: bool = True) -> bool:
-        """Make every file of `record` visible; return False if that had been done before.
+    def complete(self, record: CommitRecord) -> bool:
+        """Do what is left to do for `record`; return False if its files had all been published before.
 
-        `strict` is that of `roll_forward`. Raises `PublishIncomplete`.
+        Raises `PublishIncomplete`.
         """
-        try:
-            pending = PendingJob.from_document(self._pending.get(record.attempt))
-        except BucketNotFound:
-            raise
-        except NotFound:
+        pending = self._entry(record)
+        if pending is None:
             return False
-        # An entry that names other files was left by a call that came after all this was done.
-        todo = pending.data_files() == record.files
+        todo = pending.lists(record)
         if todo:
             self.publish(record, pending)
-        with _noting(strict):
-            self.forget(record)
+        self.settle(record)
         return todo
+
+    def settle(self, record: CommitRecord) -> None:
+        """Remove what `record` replaced, and its pending entry; its files were seen published."""
+        self.replace(record)
+        self.forget(record.attempt)
+
+    def forget(self, attempt: str) -> None:
+        """Remove the pending entry of an attempt for which nothing is left to do."""
+        self._persist(partial(self._pending.remove, attempt))
 
     def publish(self, record: CommitRecord, pending: PendingJob) -> None:
         """Make every file of `record` visible, of which `pending` is the entry.
 
         Raises `PublishIncomplete`.
         """
-        errors = self._each(self._publish, pending.uploads(self._root))
+        if record.visibility == "logged":
+            return
+        errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
+        # A later version may have replaced files of this one, after it had seen to it that all of them
+        # were published.
+        if errors and _lost(errors) == errors and not self._pending.exists(record.attempt):
+            return
         if errors:
             raise _incomplete(record, errors) from errors[0]
 
-    def forget(self, record: CommitRecord) -> None:
-        """Remove the pending entry of `record`, all of whose files were seen published."""
-        self._persist(partial(self._pending.remove, record.attempt))
+    def replace(self, record: CommitRecord) -> None:
+        """Remove what `record` replaced from listings; all of its files were seen published.
+
+        Every earlier version is completed first. Raises `PublishIncomplete`.
+        """
+        if not record.replaces or record.visibility == "logged":
+            return
+        self.roll_forward(until=record.version - 1)
+        state = self._log.state(until=record.version - 1)
+        gone = state.apply(record, self._log.files(record))
+        try:
+            self.remove(join(self._root, file.path) for file in gone)
+        except CommitError as error:
+            raise PublishIncomplete(
+                f"job {record.job_id!r} is committed as version {record.version}, but files that it"
+                f" replaced are still listed beside its own ({error}). Do not run it again;"
+                " commitlog recover removes them",
+                job_id=record.job_id,
+                version=record.version,
+            ) from error
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove objects that nobody reads any more; return how many. Raises the first error."""
+        left = list(paths)
+        count = len(left)
+
+        def once() -> None:
+            nonlocal left
+            errors = self._store.store.delete_many(left)
+            left = list(errors)
+            for error in errors.values():
+                raise error
+
+        if left:
+            self._persist(once)
+        return count
 
     def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
@@ -143,11 +191,20 @@ class Publisher:
         last: CommitRecord | None = None
         for record in self._log.read(self.watermark(), until):
             if isinstance(record, CommitRecord):
-                if self.complete(record, strict=strict):
-                    completed.append(record.version)
                 last = record
+                pending = self._entry(record)
+                if pending is None:
+                    continue
+                # An entry that names other files was left by a call that came after all was done.
+                if pending.lists(record):
+                    self.publish(record, pending)
+                    completed.append(record.version)
+                with _Noting(strict) as noted:
+                    self.settle(record)
+                if not noted:
+                    return tuple(completed)
         if last is not None:
-            with _noting(strict):
+            with _Noting(strict):
                 self._advance(last)
         return tuple(completed)
 
@@ -156,6 +213,30 @@ class Publisher:
         for upload in self._store.store.list_staged(join(self._root, "")):
             if attempt is None or attempt_of(upload.path) == attempt:
                 yield upload
+
+    def clear(self, attempt: str) -> None:
+        """Remove what the log's directory holds of an attempt that was ruled out."""
+        manifests = join(self._log.manifests.directory, attempt)
+        self.remove(info.path for info in self._store.list(manifests))
+        self.still(attempt)
+        self.forget(attempt)
+
+    def still(self, attempt: str) -> None:
+        """Remove the heartbeat of an attempt that is decided."""
+        self._persist(partial(self._store.delete, self.place(join(ALIVE, attempt))))
+
+    def heartbeats(self) -> dict[str, float]:
+        """Return when attempts gave their last heartbeat, by the store's clock."""
+        top = join(self._root, join(ALIVE, ""))
+        return {i.path.removeprefix(top): i.last_modified for i in self._store.list(top)}
+
+    def hidden(self) -> Iterator[ObjectInfo]:
+        """Yield the files that only the log shows, and those that it does not show either."""
+        return self._store.list(self.place(join(HIDDEN, "")))
+
+    def place(self, path: str) -> str:
+        """Return `path`, which is relative to the output, relative to the store's root."""
+        return join(self._root, path)
 
     def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
         """Drop uploads that will never be published; return how many. Raises the first error."""
@@ -167,6 +248,14 @@ class Publisher:
         return len(distinct)
 
     # inside
+
+    def _entry(self, record: CommitRecord) -> PendingJob | None:
+        try:
+            return PendingJob.from_document(self._pending.get(record.attempt))
+        except BucketNotFound:
+            raise
+        except NotFound:
+            return None
 
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
@@ -236,19 +325,34 @@ class Publisher:
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
 
 
-@contextlib.contextmanager
-def _noting(strict: bool) -> Iterator[None]:
-    try:
-        yield
-    except CommitError as error:
-        if strict:
-            raise
+class _Noting:
+    """What fails within is raised, or, unless `strict`, logged; then it is false."""
+
+    def __init__(self, strict: bool) -> None:
+        self._strict = strict
+        self._done = True
+
+    def __enter__(self) -> _Noting:
+        return self
+
+    def __bool__(self) -> bool:
+        return self._done
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if error is None or self._strict or not isinstance(error, CommitError):
+            return False
+        self._done = False
         _log.warning("all files are visible, but that could not be noted: %s", error)
+        return True
+
+
+def _lost(errors: Sequence[CommitError]) -> list[CommitError]:
+    """Return those of `errors` that tell of a file that is neither visible nor staged."""
+    return [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
 
 
 def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishIncomplete:
-    # What is neither visible nor staged was removed by somebody else.
-    lost = [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
+    lost = _lost(errors)
     if lost:
         errors, state = lost, "lost"
         advice = (
@@ -261,7 +365,7 @@ def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishI
         advice = "Do not run it again; commitlog recover completes it"
     return PublishIncomplete(
         f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
-        f" {len(record.files)} files are {state} ({errors[0]}). {advice}",
+        f" {record.file_count} files are {state} ({errors[0]}). {advice}",
         job_id=record.job_id,
         version=record.version,
     )
