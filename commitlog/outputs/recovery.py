@@ -109,8 +109,11 @@ def collect(
     state = log.state()
     versions = sorted(set(state.replaced.values()), reverse=True)
     before = next((version for version in versions if log.get(version).time <= deadline), 0)
+    removed = 0
     if before:
         log.expire(before, after=state.version)
+        expired = (path for path, version in state.replaced.items() if version <= before)
+        removed = publisher.remove(map(publisher.place, expired))
 
     hidden: dict[str, list[ObjectInfo]] = {}
     for info in publisher.hidden():
@@ -130,7 +133,7 @@ def collect(
     }
     unknown = sorted(dead - state.attempts)
     fenced = log.fence(dict.fromkeys(unknown), after=publisher.watermark())
-    removed = publisher.remove(
+    removed += publisher.remove(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )
     return GcReport(recovery=recovery, expired=state.expired, removed=removed)
