@@ -233,14 +233,14 @@ class Output:
         """
         files = self._checked(job, files)
         record, end = self._log.look(job)
-        pending = PendingJob.of(job, files, self._log.manifests)
+        pending = self._list(job, files)
         if record is None:
             # What is visible already needs no entry that tells how to publish it.
             if job.visibility == "listed":
-                self._prepare(pending)
+                self._prepare(job, pending)
             record = self._log.commit(job, pending, after=end)
         if not pending.lists(record):
-            raise _other_files(pending)
+            raise _other_files(job)
         self._publisher.publish(record, pending)
         self._publisher.replace(record)
         # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
@@ -407,25 +407,35 @@ class Output:
             if self._log.checkpoints.due(state):
                 self._log.checkpoints.save(state)
 
-    def _prepare(self, pending: PendingJob) -> None:
+    def _list(self, job: Job, files: Iterable[StagedFile]) -> PendingJob:
+        try:
+            return PendingJob.of(job, files, self._log.manifests)
+        except AlreadyExists:
+            raise _other_files(job) from None
+        except OutcomeUnknown as error:
+            raise _not_prepared(job, error) from error
+
+    def _prepare(self, job: Job, pending: PendingJob) -> None:
         try:
             self._pending.add(pending.attempt, pending.to_document())
         except OutcomeUnknown as error:
-            raise Unavailable(
-                f"job {pending.job_id!r} was not committed: no pending entry could be written ({error})"
-            ) from error
+            raise _not_prepared(job, error) from error
         except AlreadyExists:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
             # If it is gone again the attempt is decided, and the log says how.
             with contextlib.suppress(NotFound):
                 if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
-                    raise _other_files(pending) from None
+                    raise _other_files(job) from None
 
 
-def _other_files(pending: PendingJob) -> ConfigurationError:
+def _not_prepared(job: Job, error: OutcomeUnknown) -> Unavailable:
+    return Unavailable(f"job {job.job_id!r} was not committed: its files could not be listed ({error})")
+
+
+def _other_files(job: Job) -> ConfigurationError:
     return ConfigurationError(
-        f"attempt {pending.attempt} of job {pending.job_id!r} was committed with other files, or is"
+        f"attempt {job.attempt} of job {job.job_id!r} was committed with other files, or is"
         " about to be; nothing was added by this call. Begin another attempt"
     )
 
