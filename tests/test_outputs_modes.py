@@ -238,7 +238,7 @@ def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
     slow = output.begin("slow", visibility="logged")
     files = stage_some(output, slow)
     clock.advance(100)
-    output.heartbeat(slow)
+    output.heartbeat(slow.attempt)
     clock.advance(10)
     assert output.gc(older_than=50).removed == 2
     assert len(output.commit(slow, files).files) == 2
@@ -293,7 +293,7 @@ def test_a_heartbeat_keeps_recovery_away() -> None:
     files = stage_some(output, slow)
     stage_some(output, dead)
     clock.advance(1000)
-    output.heartbeat(slow)
+    output.heartbeat(slow.attempt)
     report = output.recover(older_than=500)
     assert (list(report.aborted), report.live) == ([dead.attempt], (slow.attempt,))
     assert len(output.commit(slow, files).files) == 2

@@ -10,6 +10,7 @@ from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibilit
 from commitlog.outputs.output import Output
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.state import State
 
 __all__ = [
     "AbortRecord",
@@ -25,6 +26,7 @@ __all__ = [
     "RecoveryReport",
     "Snapshot",
     "StagedFile",
+    "State",
     "Stats",
     "Visibility",
 ]

@@ -21,6 +21,7 @@ from commitlog.errors import (
     BucketNotFound,
     CommitError,
     ConfigurationError,
+    Conflict,
     JobAborted,
     JobAlreadyCommitted,
     NotFound,
@@ -118,7 +119,8 @@ class CommitLog:
         """Return the record that commits `job`, if there is one, and the number of the last record.
 
         Raises `JobAlreadyCommitted` if another attempt was committed, `JobAborted` if this one was
-        aborted, `AlreadyExists` if the job's mode is "error" and the output has data by now.
+        aborted, `AlreadyExists` if the job's mode is "error" and the output has data by now, and
+        `Conflict` or `ConfigurationError` if what was committed since the job began does not go with it.
         """
         return self._look(job, job.base)
 
@@ -222,6 +224,11 @@ class CommitLog:
                 raise already_committed(job.job_id, record.version)
             elif record.visibility != job.visibility:
                 raise other_visibility(job, record.visibility)
+            elif job.mode != "overwrite" and _columns_differ(job, record):
+                raise Conflict(
+                    f"version {after} (job {record.job_id!r}) gave the output other columns than job"
+                    f" {job.job_id!r} was begun with; nothing was added. Run it again"
+                )
             elif job.mode == "error":
                 raise AlreadyExists(
                     f"the output has data since version {after} (job {record.job_id!r}), and job"
@@ -271,3 +278,7 @@ def _is_batch_of(job: Job, record: CommitRecord) -> bool:
 
 def _name(version: int) -> str:
     return f"{version:020d}"
+
+
+def _columns_differ(job: Job, record: CommitRecord) -> bool:
+    return job.schema is not None and record.schema not in (None, job.schema)

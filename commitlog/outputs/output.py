@@ -46,6 +46,7 @@ from commitlog.outputs.publishing import ALIVE, Executor, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.state import State
 from commitlog.paths import check_prefix, join
 from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
 from commitlog.words import random_word
@@ -122,6 +123,8 @@ class Output:
         schema: str | None = None,
         visibility: Visibility | None = None,
         batch: Batch | None = None,
+        attempt: str | None = None,
+        base: int | None = None,
     ) -> Job:
         """Begin an attempt at a job, and return it for workers to stage with. Stores nothing.
 
@@ -137,13 +140,15 @@ class Output:
                 for any number of files, and what later jobs replace stays readable until `gc`. All jobs
                 of an output have the same; None: that of the ones before, or ``listed``.
             batch: the batch of a stream that this is: none is committed twice, nor after a later one.
+            attempt: name of the attempt, as `new_attempt` made it; None: a new one.
+            base: number of a record up to which that attempt was not decided, if it is an older one.
 
         Raises:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
             AlreadyExists: the mode is ``error``, and there is data of other jobs.
         """
-        attempt = self._tag + self._ids()[:24]
+        attempt = self.new_attempt() if attempt is None else attempt
         if job_id is None:
             job_id = attempt if batch is None else f"{batch.stream}/{batch.number}"
         state = self._log.state()
@@ -158,7 +163,7 @@ class Output:
             job_id=job_id,
             attempt=attempt,
             mode=mode,
-            base=state.version,
+            base=state.version if base is None else base,
             schema=schema,
             visibility=visibility or state.visibility or "listed",
             batch=batch,
@@ -170,6 +175,15 @@ class Output:
                 f"{self!r} has committed data, and the mode is 'error'; nothing was done"
             )
         return job
+
+    def new_attempt(self, word: str | None = None) -> str:
+        """Return the name of an attempt at a job of this output.
+
+        Args:
+            word: what makes it unlike all others: any text; the same one gives the same name. None: chance.
+        """
+        digits = self._ids() if word is None else hashlib.sha256(word.encode()).hexdigest()
+        return self._tag + digits[:24]
 
     def begin_stage(self, job: Job, name: str) -> StageWriter:
         """Begin a file of `job`, invisible until the job is committed; its ``finish`` gives a `Staged`.
@@ -199,13 +213,13 @@ class Output:
                 writer.write(chunk)
             return StagedFile(staged=writer.finish(), rows=rows, partition=partition or {})
 
-    def heartbeat(self, job: Job) -> None:
-        """Let `recover` and `gc` know that `job` is alive.
+    def heartbeat(self, attempt: str) -> None:
+        """Let `recover` and `gc` know that an attempt (`Job.attempt`) is alive.
 
         Needed by jobs that may go without beginning a file for longer than the age at which a recovery
         takes them for dead. Call it a few times within that age. It is cheap: one small object.
         """
-        self.store.put(join(self.path, join(ALIVE, job.attempt)), b"")
+        self.store.put(join(self.path, join(ALIVE, attempt)), b"")
 
     def commit(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord:
         """Make all of `files` part of the output, or nothing.
@@ -224,6 +238,7 @@ class Output:
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
             AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
+            Conflict: another job gave the output another schema meanwhile. Nothing was added.
             OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
                 finds out and cleans up only if it was not, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
@@ -365,6 +380,10 @@ class Output:
     def files(self, record: Record) -> Iterator[DataFile]:
         """Yield all files that `record` adds, one at a time, however many they are."""
         return self._log.files(record)
+
+    def state(self, until: int | None = None) -> State:
+        """Return what the log adds up to at record `until`, or at its end, be it published or not."""
+        return self._log.state(until)
 
     def log(self, after: int = 0) -> Iterator[CommitRecord]:
         """Yield the commits after version `after`, one at a time, without listing anything.
