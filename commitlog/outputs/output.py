@@ -180,7 +180,7 @@ class Output:
         """Return the name of an attempt at a job of this output.
 
         Args:
-            word: what makes it unlike all others: any text; the same one gives the same name. None: chance.
+            word: any text, unlike all others; the same one gives the same name. None: by chance.
         """
         digits = self._ids() if word is None else hashlib.sha256(word.encode()).hexdigest()
         return self._tag + digits[:24]
