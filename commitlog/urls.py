@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 from commitlog.errors import ConfigurationError
 from commitlog.paths import check_prefix
 
-__all__ = ["SECRET_OPTIONS", "Url", "bucket_of", "parse_store_url", "parse_table_url"]
+__all__ = ["SECRET_OPTIONS", "Url", "bucket_of", "check_name", "parse_store_url", "parse_table_url"]
 
 #: Options that must not appear in a message, a log line, a plan or a stored record.
 SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token"})
@@ -30,6 +30,8 @@ _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?):", re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+# Control characters, and halves of characters.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def _frozen_options(value: Mapping[str, str]) -> Mapping[str, str]:
@@ -97,7 +99,11 @@ def parse_store_url(url: str) -> Url:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store URL is a str, not {type(url).__name__}")
     if not _SCHEME.match(url):
-        return _directory("file", os.path.expanduser(_printable("file", url)))
+        if "://" in url and not url.startswith(("/", ".", "~")):  # with a blank before it, say
+            raise ConfigurationError(
+                "store URL: what stands before '://' is no scheme; spell it without"
+            )
+        return _directory("file", os.path.expanduser(check_name("file", url)))
     scheme, rest, options = _split(url, "store")
     if scheme == "file":
         _only(options, frozenset(), "file")
@@ -110,7 +116,7 @@ def parse_store_url(url: str) -> Url:
         check_prefix(prefix + "/")
     if scheme == "memory":
         _only(options, frozenset(), "memory")
-        return Url(scheme="memory", name=_printable("memory", name), prefix=prefix)
+        return Url(scheme="memory", name=check_name("memory", name), prefix=prefix)
     if not _BUCKET.fullmatch(name):
         raise ConfigurationError(f"store URL 's3://{name}': not the name of a bucket")
     _only(options, SERVICE_OPTIONS | SECRET_OPTIONS, "s3")
@@ -143,9 +149,10 @@ def parse_table_url(url: str) -> Url:
         _only(options, frozenset(), "sqlite")
         return _absolute("sqlite", rest)
     name = rest.strip("/")
+    _without_credentials("table", scheme, name)
     if scheme == "memory":
         _only(options, frozenset(), "memory")
-        return Url(scheme="memory", name=_printable("memory", name))
+        return Url(scheme="memory", name=check_name("memory", name))
     if scheme not in ("dynamodb", "dynamo"):
         raise ConfigurationError(f"table URL '{scheme}://…': scheme must be dynamodb, sqlite or memory")
     if not _TABLE.fullmatch(name):
@@ -173,8 +180,7 @@ def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
         raise ConfigurationError(
             f"{what} URL '{scheme}://…': percent-encode UTF-8, and write its query as name=value"
         ) from None
-    if "@" in place.split("/", 1)[0]:
-        raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
+    _without_credentials(what, scheme, place)
     options = dict(pairs)
     if len(options) != len(pairs):
         raise ConfigurationError(f"{what} URL '{scheme}://…' gives an option twice")
@@ -182,6 +188,11 @@ def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
     if endpoint is not None:
         check_endpoint(endpoint)
     return scheme, place, options
+
+
+def _without_credentials(what: str, scheme: str, place: str) -> None:
+    if "@" in place.split("/", 1)[0]:
+        raise ConfigurationError(f"{what} URL '{scheme}://…' has credentials before '@': use options")
 
 
 def check_endpoint(endpoint: str) -> str:
@@ -205,6 +216,11 @@ def _only(options: Mapping[str, str], known: frozenset[str], scheme: str) -> Non
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
         raise ConfigurationError(f"{scheme} URL: unknown option {unknown[0]!r}; known: {allowed}")
+    for name, value in options.items():
+        if _UNPRINTABLE.search(value):
+            raise ConfigurationError(
+                f"{scheme} URL: option {name} has control characters or is not Unicode"
+            )
 
 
 def _absolute(scheme: str, path: str) -> Url:
@@ -217,11 +233,12 @@ def _directory(scheme: str, path: str) -> Url:
     if not path:
         raise ConfigurationError(f"{scheme} URL: the path is empty")
     # POSIX lets a path begin with just two slashes mean something else; Linux does not
-    name = "/" + os.path.abspath(_printable(scheme, path)).lstrip("/")
+    name = "/" + os.path.abspath(check_name(scheme, path)).lstrip("/")
     return Url(scheme=scheme, name=name)
 
 
-def _printable(scheme: str, name: str) -> str:
-    if any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+def check_name(scheme: str, name: str) -> str:
+    """Return `name` if it is one that a file can have, and that can be shown."""
+    if _UNPRINTABLE.search(name):
         raise ConfigurationError(f"{scheme} URL: the name has control characters or is not Unicode")
     return name

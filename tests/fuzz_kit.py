@@ -11,12 +11,15 @@ import inspect
 import json
 import math
 import os
+import re
+import socket
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
@@ -112,6 +115,79 @@ def outcome(call: Callable[[], T], *errors: type[Exception]) -> T | Exception:
     spent = time.monotonic() - begun
     assert spent < PATIENCE, f"it took {spent:.1f} s"
     return result
+
+
+# -- a server ----------------------------------------------------------------------------------------
+
+ENOUGH = 60
+
+
+class Canned:
+    """A server on loopback that answers with whatever bytes it is given, and then hangs up.
+
+    `answers` are given in turn, the last of them again and again; after `ENOUGH` requests all are
+    refused, so that a client that never ends is seen by `served`.
+    """
+
+    REFUSAL = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.port: int = self._listener.getsockname()[1]
+        self.answers: Sequence[bytes] = ()
+        self.served = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # which ends an accept() that is waiting
+        self._thread.join()
+        self._listener.close()
+
+    def give(self, *answers: bytes) -> None:
+        """Answer with these from now on."""
+        self.answers = answers
+        self.served = 0
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                connection.settimeout(5)
+                if _read_request(connection):
+                    answer = self.answers[min(self.served, len(self.answers) - 1)]
+                    self.served += 1
+                    connection.sendall(self.REFUSAL if self.served > ENOUGH else answer)
+                    connection.shutdown(socket.SHUT_WR)
+
+
+def _read_request(connection: socket.socket) -> bool:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(65_536)
+        if not piece:
+            return False
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    found = re.search(rb"content-length: (\d+)", head)
+    left = int(found[1]) - len(body) if found else 0
+    while left > 0 and (piece := connection.recv(65_536)):
+        left -= len(piece)
+    return True
+
+
+def http(body: bytes = b"", status: object = "200 OK", **headers: object) -> bytes:
+    """Return an answer; headers are given with underscores."""
+    told = {"content_length": len(body), **headers}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value is not None]
+    head = "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""])
+    return head.encode("utf-8", errors="surrogatepass") + body
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -386,6 +386,7 @@ def world_of(
     *,
     simulation: Callable[[Choices], Simulation] = Simulation,
     clocks: Mapping[str, Ticks] | None = None,
+    restarts: bool = False,
     **options: Any,
 ) -> World:
     """Return what `explore` builds worlds with.
@@ -394,6 +395,7 @@ def world_of(
         programs: what the node of each name does.
         simulation: makes the simulation, with what faults there are to be.
         clocks: clocks of the nodes that do not go right.
+        restarts: whether a node that dies begins its program anew.
         options: those of `CommitWorld`, other than its nodes.
     """
 
@@ -401,7 +403,7 @@ def world_of(
         nodes = {name: (clocks or {}).get(name, Ticks()) for name in programs}
         world = CommitWorld(simulation(choices), nodes=nodes, **options)
         for name, program in programs.items():
-            world.start(name, program)
+            world.start(name, program, restart=program if restarts else None)
         return world.simulation, world.judge
 
     return build

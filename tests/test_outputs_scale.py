@@ -93,7 +93,7 @@ def test_manifests_tell_recovery_what_to_publish() -> None:
 
 def _prepared(output: Output, job: Job, files: list[StagedFile]) -> PendingJob:
     pending = PendingJob.of(job, output._checked(job, files), output._log.manifests)
-    output._prepare(job, pending)
+    output._prepare(pending)
     return pending
 
 

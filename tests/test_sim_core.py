@@ -138,9 +138,9 @@ def test_picks_are_named() -> None:
     """A recording tells, for people, what was decided."""
     recording = Recording(Replayed((1,)))
     with Simulation(recording, latencies=(1.0, 2.0)) as simulation:
-        simulation.latency()
+        simulation.latency("A")
     [pick] = recording.picks
-    assert (pick.what, pick.index, pick.of) == ("latency", 1, 2)
+    assert (pick.what, pick.index, pick.of) == ("A latency", 1, 2)
 
 
 # -- a bench: one node, one store, one table -------------------------------------------------------

@@ -25,7 +25,8 @@ from commitlog.testing.proxy_faults import Hazard
 from commitlog.testing.stress import Report, Stress, main, run_stress
 from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
 from commitlog.testing.stress_fleet import Fleet
-from commitlog.testing.stress_worker import Task
+from commitlog.testing.stress_signals import signals, troubles
+from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
 TIMEOUT = 3.0
@@ -94,7 +95,7 @@ def check(report: Report) -> None:
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_what_all_saw_has_one_order(world: World, request: pytest.FixtureRequest) -> None:
     """Whatever gets lost and whoever dies, each path was one object all the time, and all finish."""
-    check(run_stress(world.stress(request, seconds=4.0, seed=7, workers=5, interval=0.7, rate=0.03)))
+    check(run_stress(world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)))
 
 
 @pytest.mark.campaign
@@ -162,20 +163,19 @@ def test_settings_that_contradict_one_another_are_refused(settings: dict[str, An
 
 def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
     """Its last words are in the report, and the report is not in order."""
-    with Fleet(1, tmp_path) as fleet:
-        begin = time.monotonic()
-        fleet.begin([task(tmp_path, store="s3://no-region-and-no-credentials")])
-        fleet.join(begin + 20)
+    with Fleet([task("s3://no-region-and-no-credentials")], tmp_path) as fleet:
+        fleet.begin(hours(0.1))
+        fleet.join(time.monotonic() + 20)
     assert len(fleet.failures) == 1
     assert "ConfigurationError" in fleet.failures[0]
 
 
 def test_a_worker_that_does_not_finish_is_told_of(tmp_path: Path) -> None:
     """It is killed at the deadline."""
-    with Fleet(1, tmp_path) as fleet:
-        fleet.begin([task(tmp_path, store=f"file://{tmp_path}/lake", seconds=60.0)])
+    with Fleet([task(f"file://{tmp_path}/lake")], tmp_path) as fleet:
+        fleet.begin(hours(60.0))
         fleet.join(time.monotonic() + 0.5)
-    assert fleet.failures == ["worker 0.0 did not finish in time"]
+    assert fleet.failures == ["worker-0.0 did not finish in time"]
 
 
 def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
@@ -184,13 +184,17 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
         "import signal, sys\n"
         "from pathlib import Path\n"
         "from commitlog.testing.stress_fleet import Fleet\n"
-        "with Fleet(2, Path(sys.argv[1])) as fleet:\n"
+        "from test_stress import task\n"
+        "with Fleet([task('file:///nowhere')] * 2, Path(sys.argv[1])) as fleet:\n"
         "    fleet.signal(1, signal.SIGSTOP)\n"
         "    print(*[process.pid for process in fleet._processes], flush=True)\n"
         "    sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parent,
     ) as runner:
         assert runner.stdout is not None
         ended = [os.pidfd_open(int(pid)) for pid in runner.stdout.readline().split()]
@@ -204,10 +208,10 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
             os.close(process)
 
 
-def task(directory: Path, *, store: str, seconds: float = 0.1) -> Task:
+def task(store: str) -> Task:
     """Return a task on a store that needs no server, or cannot be opened."""
     return Task(
-        client="",
+        client="worker-",
         foreign=False,
         store=parse_store_url(store),
         table=None,
@@ -217,11 +221,14 @@ def task(directory: Path, *, store: str, seconds: float = 0.1) -> Task:
         patient=True,
         verdict=Verdict(url=store, rows=()).to_json(),
         seed="",
-        begin=time.monotonic(),
-        end=time.monotonic() + seconds,
-        deadline=time.monotonic() + seconds,
         history="",
     )
+
+
+def hours(seconds: float) -> Hours:
+    """Return hours that begin now."""
+    now = time.monotonic()
+    return Hours(begin=now, end=now + seconds, deadline=now + seconds)
 
 
 # -- which faults strike which requests ------------------------------------------------------------
@@ -289,3 +296,56 @@ def test_everything_happens_to_the_table() -> None:
         "delay",
         "duplicate",
     }
+
+
+# -- who dies, and who is stopped ------------------------------------------------------------------
+
+
+def run_of(**settings: Any) -> Stress:
+    """Return a run that nobody makes."""
+    settings = {"mode": "native", "seconds": 100.0, "workers": 3, **settings}
+    return Stress(store="s3://abc?endpoint_url=http://localhost", **settings)
+
+
+LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhost"}
+
+
+def test_a_seed_says_who_dies_when() -> None:
+    """The same seed, the same troubles; in order, some of each sort, and for every worker."""
+    found = troubles(run_of(seed=1), fenced=False)
+    assert troubles(run_of(seed=1), fenced=False) == found
+    assert troubles(run_of(seed=2), fenced=False) != found
+    assert [trouble.at for trouble in found] == sorted(trouble.at for trouble in found)
+    assert {trouble.worker for trouble in found} == {0, 1, 2}
+    assert 60 < len(found) < 120
+    assert 20 < sum(trouble.stop is None for trouble in found) < 60
+
+
+def test_nobody_is_signalled_while_stopped_nor_stopped_at_the_end() -> None:
+    """Each stop is as long as it says, and everybody is there for the last writes."""
+    found = troubles(run_of(seed=1), fenced=True)
+    stopped: set[int] = set()
+    for at, worker, number in signals(found):
+        assert 0 <= at <= 100.0
+        assert (worker in stopped) == (number == signal.SIGCONT)
+        (stopped.discard if number == signal.SIGCONT else stopped.add)(worker)
+        stopped -= {worker} if number == signal.SIGKILL else set()
+    assert not stopped
+
+
+@pytest.mark.parametrize(
+    ("settings", "fenced", "long"),
+    [
+        ({"mode": "native"}, False, {0, 1, 2}),
+        (LEASES, True, {0, 1, 2}),
+        (LEASES, False, set()),
+        ({**LEASES, "foreign": 1}, True, {0, 1}),
+    ],
+)
+def test_who_is_not_fenced_off_is_stopped_for_moments(
+    settings: dict[str, Any], fenced: bool, long: set[int]
+) -> None:
+    """Only whose requests the store refuses afterwards may be stopped for longer than a lease."""
+    found = troubles(run_of(seed=1, **settings), fenced=fenced)
+    assert {t.worker for t in found if t.stop is not None and t.stop > TIMEOUT} == long
+    assert all(t.stop is None or t.stop <= 1.0 or t.worker in long for t in found)

@@ -273,6 +273,7 @@ BEGIN = b'{"begin":0,"client":"A","action":"create","key":"k","version":"w1","na
         [b'{"kind":"something else","format":1}\n'],
         [b'{"kind":"history","format":"1"}\n'],
         [b'{"kind":"history","format":0}\n'],
+        [b'{"kind":"history","format":1.0}\n'],
         [head_line(), b"\n"],
         [head_line(), b"{\n", BEGIN],
         [head_line(), b"null\n"],

@@ -28,7 +28,7 @@ from commitlog.testing import (
     Recorder,
     check_linearizable,
 )
-from commitlog.testing.counterexample import Counterexample
+from commitlog.testing.counterexample import Counterexample, timeline
 from commitlog.testing.linearization import linearize
 
 LIMIT = 100_000
@@ -129,6 +129,25 @@ EXPLAINED = {
         do("read b", 5, 6),
     ],
     "a read without answer": [do("read", 1, outcome=UNKNOWN), do("read", 1, 2, NOTHING)],
+    "of two ways to the same version only one goes on": [
+        do("read z", 0, 100),
+        do("create a", 1, 20),
+        do("remove a", 1, 20),
+        do("create b", 1, 30),
+        do("remove b", 1, 30),
+        do("read b", 2, 3),
+        do("read a", 10, 11),
+        do("create z", 40, 41),
+    ],
+    "of two ways to the same version only one leaves the unknown calls that are needed": [
+        do("replace a x", 0, outcome=UNKNOWN),
+        do("remove x", 0, outcome=UNKNOWN),
+        do("remove a", 0, outcome=UNKNOWN),
+        do("create a", 1, 2),
+        do("read", 3, 4),
+        do("create a", 5, 6),
+        do("read x", 7, 8),
+    ],
     "keys are apart": [do("create a", 1, 2), do("read", 3, 4, key="other")],
 }
 
@@ -162,7 +181,7 @@ WRONG: dict[str, tuple[list[Call], list[int]]] = {
         ],
         [2, 3],
     ),
-    "two removals": ([do("create a", 1, 2), do("remove a", 3, 6), do("remove a", 4, 5)], [0, 1, 2]),
+    "two removals": ([do("create a", 1, 2), do("remove a", 3, 6), do("remove a", 4, 5)], [1, 2]),
     "stale read": (
         [do("create a", 1, 2), do("replace a b", 3, 4), do("read b", 5, 6), do("read a", 5, 7)],
         [1, 3],
@@ -173,7 +192,7 @@ WRONG: dict[str, tuple[list[Call], list[int]]] = {
     ),
     "resurrection": (
         [do("create a", 1, 2), do("remove a", 3, 4), do("read", 5, 6), do("read a", 7, 8)],
-        [0, 1, 3],
+        [1, 3],
     ),
     "a version that nobody wrote": ([do("create a", 1, 2), do("read x", 3, 4)], [1]),
     "a version from the future": ([do("read a", 1, 2), do("create a", 3, 4)], [0]),
@@ -205,7 +224,7 @@ WRONG: dict[str, tuple[list[Call], list[int]]] = {
             do("remove b", 8, 9),
             do("read a", 10, 11),
         ],
-        [0, 2, 5],
+        [2, 5],
     ),
     "an unknown update over a later version": (
         [
@@ -224,6 +243,15 @@ WRONG: dict[str, tuple[list[Call], list[int]]] = {
             do("replace a d", 6, 7),
         ],
         [0, 2, 3],
+    ),
+    "another than a write that was under way for long": (
+        [
+            do("replace a b", 0, 20),
+            *(do("read", at, at + 1) for at in (2, 4, 6, 8)),
+            do("create a", 10, 11),
+            do("read x", 30, 31),
+        ],
+        [6],
     ),
     "the second of two keys": (
         [do("create a", 1, 2, key="a"), do("read a", 3, 4, key="a"), do("read b", 1, 2)],
@@ -258,19 +286,56 @@ def test_what_is_shown() -> None:
     with pytest.raises(NotLinearizable) as raised:
         check_linearizable(calls)
     assert str(raised.value).splitlines() == [
-        "no order of the calls on 'k' explains what they returned; 3 of 5 calls prove it, even if the "
-        "others took effect whenever they could, as often as they could:",
-        "  |-------------------?  #1 B: create 'a': unknown",
-        "      |---|              #2 A: remove 'a': done",
-        "              |---|      #3 C: read: 'a'",
-        "the longest order that fits: #1, #2",
+        "no order of the calls on 'k' explains what they returned; "
+        "2 of 5 calls prove it, whatever became of the others:",
+        "  |---|          #1 A: remove 'a': done",
+        "          |---|  #2 C: read: 'a'",
+        "the longest order that fits: #1",
+        "'a' is from B: create 'a': unknown",
     ]
+
+
+def test_calls_that_overlap_are_shown_so() -> None:
+    """The bars have the order of all events, and one without end goes to the margin."""
+    calls = [do("create a", 1, 4), do("create b", 2, outcome=UNKNOWN), do("read x", 3, 5)]
+    assert timeline(calls) == [
+        "  |-----------|          #1 A: create 'a': done",
+        "      |---------------?  #2 A: create 'b': unknown",
+        "          |-------|      #3 A: read: 'x'",
+    ]
+
+
+def test_many_calls_fit_the_page() -> None:
+    """However many events there are, bars are no longer than a line."""
+    calls = [do("read", number, number + 100) for number in range(200)]
+    assert max(line.index("#") for line in timeline(calls)) < 70
+
+
+def test_origins_are_those_of_what_is_shown() -> None:
+    """Who wrote what the calls shown are about is said, unless it is one of them."""
+    calls = [
+        do("create a", 1, 2),
+        do("remove a", 3, 4),
+        do("create b", 5, 6),
+        do("replace a c", 5, 6, REFUSED),
+        do("create d", 7, 8),
+    ]
+    example = Counterexample.of(calls, limit=LIMIT)
+    assert example.calls == (calls[2], calls[4])
+    assert example.origins == ()
+    example = Counterexample.of([*calls[:2], do("read a", 5, 6)], limit=LIMIT)
+    assert example.origins == (calls[0],)
+    example = Counterexample.of(
+        [calls[0], do("replace a c", 3, 4, REFUSED), do("read a", 5, 6)], limit=LIMIT
+    )
+    assert example.calls[0] == calls[0]
+    assert example.origins == ()
 
 
 def test_who_denied_a_write_is_named() -> None:
     """Where a version is seen that only a failed call can have written, the message says so."""
     calls = [do("create a", 1, 2, NOTHING, client="B"), do("read a", 3, 4)]
-    with pytest.raises(NotLinearizable, match="B was told of create 'a': nothing happened"):
+    with pytest.raises(NotLinearizable, match="'a' is from B: create 'a': nothing happened"):
         check_linearizable(calls)
 
 
@@ -428,7 +493,7 @@ def spoilt_calls(draw: st.DrawFn) -> list[Call]:
         calls[number] = evolve(call, version=draw(st.sampled_from([None, *_versions(calls)])))
     elif call.outcome is not UNKNOWN:
         calls[number] = evolve(call, outcome=draw(st.sampled_from([Outcome.DONE, REFUSED, NOTHING])))
-    return calls
+    return draw(st.permutations(calls))
 
 
 def _versions(calls: Sequence[Call]) -> list[str]:
@@ -466,24 +531,33 @@ def test_leaving_calls_out_proves_nothing_wrong(calls: list[Call], data: st.Data
     stays = data.draw(st.lists(st.booleans(), min_size=len(calls), max_size=len(calls)))
     kept = [call for call, stay in zip(calls, stays, strict=True) if stay]
     dropped = [call for call, stay in zip(calls, stays, strict=True) if not stay]
-    if not linearize(kept, anytime=dropped, limit=LIMIT).complete:
+    if not linearize(kept, others=dropped, limit=LIMIT).complete:
         assert not explained(calls)
+
+
+def test_others_may_have_happened_since_they_began() -> None:
+    """What is known of other calls is when they began, and nothing else."""
+    kept = [do("create a", 5, outcome=UNKNOWN), do("read a", 2, 3)]
+    assert linearize(kept, others=[do("create a", 1, 9, NOTHING)], limit=LIMIT).complete is False
+    assert linearize(kept, others=[do("create a", 4, 9)], limit=LIMIT).complete is False
+    assert linearize(kept, others=[do("create a", 1, 9)], limit=LIMIT).complete
+    assert linearize(kept, others=[do("create a", 1, outcome=UNKNOWN)], limit=LIMIT).complete
 
 
 @settings(max_examples=200)
 @given(calls=st.one_of(any_calls(), spoilt_calls()))
 def test_a_counterexample_is_one(calls: list[Call]) -> None:
-    """What is shown is wrong by itself, and would be explained if any call of it were not there."""
+    """What is shown is wrong by itself, and no longer if one more call were left out."""
     calls = sorted(calls, key=lambda call: call.invoked)
     if explained(calls):
         return
     example = Counterexample.of(calls, limit=LIMIT)
     assert not explained(example.calls)
     assert len(example.order) < len(example.calls)
-    if len(example.calls) == example.total:
-        for number in range(example.total):
-            rest = [*calls[:number], *calls[number + 1 :]]
-            assert linearize(rest, anytime=[calls[number]], limit=LIMIT).complete
+    for number in range(len(example.calls)):
+        rest = [*example.calls[:number], *example.calls[number + 1 :]]
+        others = [call for call in calls if not any(call is other for other in rest)]
+        assert linearize(rest, others=others, limit=LIMIT).complete
 
 
 # -- long histories ------------------------------------------------------------------------------------
@@ -500,28 +574,45 @@ def test_a_true_register_is_accepted(rng: random.Random, clients: int, unknown: 
     check_linearizable(register(rng, clients=clients, each=200 // clients, unknown=unknown))
 
 
+def spoil(calls: list[Call], how: str) -> Call:
+    """Return one call more, or another instead of one, with which a long history is wrong."""
+    done = [call for call in calls if call.outcome is Outcome.DONE]
+    end = max(call.returned for call in done)
+    if how == "stale read":
+        return do(f"read {next(call.version for call in done if call.version)}", end + 1, end + 2)
+    if how == "two winners":
+        winner = next(call for call in done[len(done) // 2 :] if call.action is Action.REPLACE)
+        return evolve(winner, client="rival", version="rival")
+    if how == "nothing is left":
+        return do("read", end + 1, end + 2)
+    # An unknown write is seen at last, though what it expected was gone soon after it began.
+    gone = {call.expected for call in done if call.action is not Action.READ}
+    late = next(
+        call for call in calls if call.outcome is UNKNOWN and call.expected in gone and call.version
+    )
+    return do(f"read {late.version}", end + 1, end + 2)
+
+
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("what", ["stale read", "two winners"])
-def test_one_wrong_answer_in_a_long_history_is_found(what: str, seed: int) -> None:
+@pytest.mark.parametrize("how", ["stale read", "two winners", "nothing is left", "ghost"])
+def test_one_wrong_answer_in_a_long_history_is_found(how: str, seed: int) -> None:
     """Among a thousand calls, many of unknown outcome, one wrong answer is seen and shown in a few."""
-    rng = random.Random(seed)
-    calls = register(rng, clients=8, each=125, unknown=0.4)
-    calls.sort(key=lambda call: call.invoked)
-    if what == "stale read":
-        reads = [n for n, call in enumerate(calls) if call.action is Action.READ and call.version]
-        calls[reads[-1]] = evolve(calls[reads[-1]], version=calls[reads[0]].version)
-    else:
-        winner = next(
-            call
-            for call in calls[500:]
-            if call.action is Action.REPLACE and call.outcome is Outcome.DONE
-        )
-        calls.append(evolve(winner, client="rival", version="rival"))
+    calls = register(random.Random(seed), clients=8, each=125, unknown=0.4)
+    calls.append(spoil(calls, how))
     with pytest.raises(NotLinearizable) as raised:
         check_linearizable(calls)
     assert raised.value.example is not None
     assert len(raised.value.example.calls) <= 4
     assert raised.value.example.total == len(calls)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_wrong_answer_to_many_clients_is_found(seed: int) -> None:
+    """Neither do thirty clients at a time hide the two calls that show it."""
+    calls = register(random.Random(seed), clients=30, each=60, unknown=0.3)
+    calls.append(spoil(calls, "stale read"))
+    with pytest.raises(NotLinearizable, match="; 2 of 1801 calls prove it"):
+        check_linearizable(calls)
 
 
 def test_unknown_outcomes_that_nobody_noticed_cost_little() -> None:

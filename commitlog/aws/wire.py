@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import select
 import socket
 import ssl
@@ -32,8 +33,16 @@ __all__ = ["Failed", "Pending", "Response", "Wire"]
 #: Bodies up to this many bytes are sent together with the head, in one packet if it fits.
 _INLINE = 64 * 1024
 _BUFFER = 64 * 1024
-#: Longest head of a response that is read.
+#: Longest head of a response that is read, or line of it, or all of its trailers.
 _MAX_HEAD = 256 * 1024
+#: Most bytes that are made room for because a head says that they will come.
+_TRUSTED = 16 * 1024 * 1024
+#: Most interim responses (1xx) before the one that counts.
+_MAX_INTERIM = 100
+# int() would take signs, spaces and underscores, too, and other digits than these.
+_STATUS = re.compile("[1-9][0-9]{2}")
+_DECIMAL = re.compile("[0-9]{1,18}")
+_HEXADECIMAL = re.compile("[0-9a-fA-F]{1,15}")
 #: Seconds after which an idle connection is not trusted any more: servers close theirs about then.
 _MAX_IDLE = 15.0
 
@@ -275,7 +284,7 @@ class _Exchange:
         connection = self._connection
         try:
             response, keep = _Reader(connection.sock).response(self._method)
-        except (OSError, ValueError, OverflowError, MemoryError) as error:  # the last two: of a length
+        except (OSError, ValueError, MemoryError) as error:
             connection.close()
             reason = _reason(self._problem or error)
             raise OutcomeUnknown(
@@ -300,15 +309,21 @@ class _Reader:
     def response(self, method: str) -> tuple[Response, bool]:
         """Return the response, and whether the connection can be used again."""
         status, headers = self.head()
+        interim = 0
         while 100 <= status < 200:
+            interim += 1
+            if interim > _MAX_INTERIM:
+                raise ValueError("the response does not come to its end")
             status, headers = self.head()
         keep = "close" not in headers.get("connection", "").lower()
         if method == "HEAD" or status in (204, 304):
             body = b""
-        elif headers.get("transfer-encoding", "").lower() == "chunked":
+        elif (coding := headers.get("transfer-encoding")) is not None:
+            if coding.lower() != "chunked":
+                raise ValueError(f"the response is coded as {coding!r}")
             body = self._chunked()
         elif (length := headers.get("content-length")) is not None:
-            body = self._exactly(int(length))
+            body = self._exactly(_number(length, _DECIMAL, 10))
         else:
             body, keep = self._to_end(), False
         return Response(status, headers, body), keep and not self._buffer
@@ -332,7 +347,7 @@ class _Reader:
             name = name.lower()
             value = value.strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        return int(rest[:3]), headers
+        return _number(rest[:3], _STATUS, 10), headers
 
     def _more(self) -> bytes:
         data = self._sock.recv(_BUFFER)
@@ -342,16 +357,17 @@ class _Reader:
 
     def _exactly(self, length: int) -> bytes:
         buffer = self._buffer
-        if len(buffer) >= length >= 0:
+        if len(buffer) >= length:
             self._buffer = buffer[length:]
             return buffer[:length]
-        body = bytearray(length)
-        view = memoryview(body)
-        view[: len(buffer)] = buffer
+        body = bytearray(min(length, max(_TRUSTED, len(buffer))))
+        body[: len(buffer)] = buffer
         self._buffer = b""
         done = len(buffer)
         while done < length:
-            count = self._sock.recv_into(view[done:])
+            if done == len(body):  # as much again as came
+                body += bytes(min(length - done, done))
+            count = self._sock.recv_into(memoryview(body)[done:])
             if not count:
                 raise ConnectionError(f"the server closed the connection {length - done} bytes early")
             done += count
@@ -359,12 +375,15 @@ class _Reader:
 
     def _chunked(self) -> bytes:
         pieces: list[bytes] = []
-        while size := int(self._line().partition(b";")[0], 16):
+        while size := _number(self._line().partition(b";")[0].decode("latin-1"), _HEXADECIMAL, 16):
             pieces.append(self._exactly(size))
             if self._line():
                 raise ValueError("a chunk of the response is longer than it says")
-        while self._line():
-            pass  # trailers
+        trailers = 0
+        while line := self._line():
+            trailers += len(line)
+            if trailers > _MAX_HEAD:
+                raise ValueError("the trailers of the response are too long")
         return b"".join(pieces)
 
     def _line(self) -> bytes:
@@ -431,6 +450,13 @@ def _send_all(sock: socket.socket, view: memoryview) -> None:
     # Not sendall, whose timeout is for the whole body, however large.
     while view:
         view = view[sock.send(view) :]
+
+
+def _number(text: str, digits: re.Pattern[str], base: int) -> int:
+    text = text.strip(" \t")
+    if not digits.fullmatch(text):
+        raise ValueError(f"{text!r:.40} in the response is no number")
+    return int(text, base)
 
 
 def _reason(error: Exception) -> str:

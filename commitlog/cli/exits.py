@@ -1,4 +1,4 @@
-"""Exit statuses: what a script learns from one byte. Imports errors alone."""
+"""Exit statuses: what a script learns from one byte. Imports errors, and how texts are shown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 
 import click
 
+from commitlog.cli.show import printable
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -79,4 +80,4 @@ def message_of(error: BaseException) -> str:
             # A JVM puts its stack into the message.
             said = str(error).partition("\n\tat ")[0]
             text = f"unexpected {type(error).__name__}: {said} (run it again with --debug to see where)"
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

@@ -48,13 +48,15 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
         for record in records:
             print_json(_to_json(record))
     else:
-        head = ("VERSION", "TIME", "JOB", "FILES", "ROWS", "BYTES")
-        rows = [head, *map(_to_row, records)]
-        if len(rows) > 1:
-            print_columns(rows, right=[0, 3, 4, 5])
-        else:
-            since = f" after version {after}" if after else ""
-            click.echo(f"no commit at {place.url}{since}", err=True)
+        rows: list[tuple[str, ...]] = [("VERSION", "TIME", "JOB", "FILES", "ROWS", "BYTES")]
+        try:
+            rows.extend(map(_to_row, records))
+            if len(rows) == 1:
+                since = f" after version {after}" if after else ""
+                click.echo(f"no commit at {place.url}{since}", err=True)
+        finally:  # what comes before a record that cannot be read is worth seeing
+            if len(rows) > 1:
+                print_columns(rows, right=[0, 3, 4, 5])
 
 
 def _to_json(record: Record) -> dict[str, Any]:
@@ -116,18 +118,20 @@ def _print_files(output: Output, record: CommitRecord, *, json: bool) -> None:
 
 def _print_operations(operations: OperationLog, *, json: bool) -> None:
     rows = [("OPERATION", "TIME", "DECISION")]
-    for operation in chain(operations.history(), operations.pending()):
-        decision = operation.decision and operation.decision.value
-        if json:
-            print_json(
-                {
-                    "id": operation.id,
-                    "time": operation.time,
-                    "decision": decision,
-                    "operation": dict(operation.body),
-                }
-            )
-        else:
-            rows.append((operation.id, moment(operation.time), decision or "pending"))
-    if len(rows) > 1:
-        print_columns(rows)
+    try:
+        for operation in chain(operations.history(), operations.pending()):
+            decision = operation.decision and operation.decision.value
+            if json:
+                print_json(
+                    {
+                        "id": operation.id,
+                        "time": operation.time,
+                        "decision": decision,
+                        "operation": dict(operation.body),
+                    }
+                )
+            else:
+                rows.append((operation.id, moment(operation.time), decision or "pending"))
+    finally:
+        if len(rows) > 1:
+            print_columns(rows)

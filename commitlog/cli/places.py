@@ -15,7 +15,8 @@ from attrs import frozen
 from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path, check_prefix
 from commitlog.stores.local_base import find_base
-from commitlog.urls import SECRET_OPTIONS, Url, parse_store_url
+from commitlog.stores.local_tree import explained
+from commitlog.urls import SECRET_OPTIONS, Url, check_name, parse_store_url
 
 __all__ = ["Place", "refuse_secrets", "split", "split_directory"]
 
@@ -135,6 +136,7 @@ def _check_object(path: str, url: str) -> str:
 def _split_local(name: str, root: str | None, *, prefix: bool) -> Place:
     if not name:
         raise ConfigurationError("the path of a local file is empty")
+    check_name("file", name)
     if name.endswith("/") and not prefix:
         raise InvalidPath(f"{name!r} names a directory, not an object")
     path = os.path.abspath(os.path.expanduser(name))
@@ -142,7 +144,8 @@ def _split_local(name: str, root: str | None, *, prefix: bool) -> Place:
     directory = prefix and os.path.isdir(path)
     lowest = os.path.realpath(path if directory else os.path.dirname(path))
     real = lowest if directory else os.path.join(lowest, os.path.basename(path))
-    base = find_base(lowest, durable=True)
+    with explained(repr(path)):
+        base = find_base(lowest, durable=True)
     top = lowest if base is None else base.tree.root
     if root is not None:
         root = os.path.realpath(os.path.expanduser(root))

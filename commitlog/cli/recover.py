@@ -9,7 +9,7 @@ from types import MappingProxyType
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.show import duration, json_option, print_json
+from commitlog.cli.show import duration, json_option, print_json, printable
 from commitlog.outputs import Output, RecoveryReport
 
 __all__ = ["Seconds", "recover"]
@@ -81,7 +81,7 @@ def _to_lines(report: RecoveryReport, older_than: float) -> list[str]:
     return [
         *(f"version {version}: completed, all its files are visible" for version in report.completed),
         *(
-            f"attempt {attempt} of job {job or '(unknown)'}: ruled out"
+            f"attempt {attempt} of job {printable(job or '(unknown)')}: ruled out"
             for attempt, job in report.aborted.items()
         ),
         *([f"uploads dropped: {report.uploads}"] if report.uploads else []),

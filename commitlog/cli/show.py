@@ -23,6 +23,7 @@ __all__ = [
     "print_columns",
     "print_json",
     "print_result",
+    "printable",
 ]
 
 R = TypeVar("R")
@@ -45,7 +46,7 @@ def print_columns(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -
     size  path
        7  a
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
     if not cells:
         return
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -56,6 +57,15 @@ def print_columns(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         click.echo("  ".join(padded).rstrip())
+
+
+def printable(text: str) -> str:
+    """Return `text` without what a terminal would act on: stored names can be anything.
+
+    >>> printable("täglich\\x1b[2J\\n")
+    'täglich\\\\x1b[2J\\\\n'
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def object_record(place: Place, info: ObjectInfo) -> dict[str, Any]:
@@ -86,7 +96,10 @@ def moment(epoch: float) -> str:
     >>> moment(1_800_000_000.7)
     '2027-01-15T08:00:00Z'
     """
-    return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):  # in no year of the calendar
+        return f"{epoch:g} s"
 
 
 def duration(seconds: float) -> str:

@@ -5,12 +5,14 @@ Imports the ground floor, the codec and `ConditionalStore`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 from attrs import frozen
 
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import NotFound, PreconditionFailed
 from commitlog.oplog.codec import Document, decode, encode
 from commitlog.paths import join
 
@@ -35,7 +37,7 @@ class Entries:
         directory: path below which the entries are. What lies deeper, or is no ``.json``, is not ours.
         kinds: the kinds of record that belong there.
 
-    An entry appears whole, is never overwritten, and of racing writers of one name exactly one wins:
+    An entry appears whole, is never changed, and of racing writers of one name exactly one wins:
     the guarantees of `ConditionalStore.put_if_absent`.
     """
 
@@ -65,6 +67,12 @@ class Entries:
             name = info.path.removeprefix(top)
             if "/" not in name and name.endswith(_SUFFIX):
                 yield Listed(name.removesuffix(_SUFFIX), info.last_modified)
+
+    def renew(self, name: str) -> None:
+        """Write the entry once more as it is, which dates it anew. One that is gone stays gone."""
+        with contextlib.suppress(NotFound, PreconditionFailed):
+            found = self._store.get(self.path(name))
+            self._store.put_if_match(found.path, found.data, etag=found.etag)
 
     def remove(self, name: str) -> None:
         """Remove the entry; one that is gone is no error."""

@@ -29,6 +29,8 @@ from commitlog.errors import (
     BucketNotFound,
     CommitError,
     ConfigurationError,
+    CorruptRecord,
+    FormatTooNew,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -130,16 +132,16 @@ class OperationLog:
         Raises `OutcomeUnknown` after a block that returned if a recovery had rolled the operation back
         meanwhile, or decided it so long ago that it is forgotten how. What was changed tells.
         """
-        started = self._clock.monotonic()
+        began = self._clock.monotonic()
         operation = self.begin(body)
         try:
             yield operation
         except OutcomeUnknown:
             raise
         except Exception:
-            self._conclude(operation, Decision.ROLLED_BACK, started)
+            self._conclude(operation, Decision.ROLLED_BACK, began)
             raise
-        if not self._conclude(operation, Decision.COMMITTED, started):
+        if not self._conclude(operation, Decision.COMMITTED, began):
             raise OutcomeUnknown(
                 f"operation {operation.id} was performed, but taken for dead and decided by a recovery"
                 " meanwhile; look at what it was to change"
@@ -155,7 +157,8 @@ class OperationLog:
         document = Document("operation", {"time": now, "operation": operation.body})
         try:
             self._pending.add(operation.id, document)
-        except OutcomeUnknown as error:
+        except (AlreadyExists, OutcomeUnknown) as error:
+            # Nobody else has this id: what exists already is a request that was repeated on its way.
             raise Unavailable(
                 f"the operation was not begun: it could not be logged ({error})"
             ) from error
@@ -168,7 +171,10 @@ class OperationLog:
             NotFound: it was decided and has been compacted away since; how, is forgotten.
             OutcomeUnknown: this decision or another one stands, or will; call it again to learn which.
         """
-        return self._decide(operation, decision, verify=True)
+        seen = self._clock.monotonic()
+        if not self._pending.exists(operation.id):
+            return self._standing(operation)
+        return self._decide(operation, decision, seen)
 
     def decision(self, id: str) -> Decision | None:
         """Return how operation `id` was decided; None if it was not, or is forgotten, or never began."""
@@ -203,28 +209,42 @@ class OperationLog:
                 pending. Before it says "rolled back" it must see to it that the operation cannot be
                 performed any more.
             older_than: only operations begun so many seconds ago, by the store's clock.
+
+        Raises `CorruptRecord` or `FormatTooNew` if an entry cannot be read, after all others were
+        recovered.
         """
         decided = []
+        unreadable: list[CommitError] = []
         deadline = self._now() - older_than
         for entry in self._pending.list():
             if entry.written > deadline:
                 continue
-            with contextlib.suppress(NotFound):  # decided by another meanwhile
-                operation = self._read_pending(entry.name)
-                decision = self.decision(operation.id) or judge(operation)
-                if decision is not None:
-                    stands = self.decide(operation, decision)
-                    decided.append(evolve(operation, decision=stands))
+            try:
+                operation = self._recover(entry.name, judge)
+            except (CorruptRecord, FormatTooNew) as error:
+                unreadable.append(error)
+                continue
+            if operation is not None:
+                decided.append(operation)
+        for another in unreadable[1:]:
+            _log.warning("%s", another)
+        if unreadable:
+            raise unreadable[0]
         return tuple(decided)
 
     def compact(self, *, older_than: float | None = None) -> int:
         """Forget decisions; return how many.
 
-        No operation becomes decidable again by that. Whoever decides one that was begun less than
-        half of `settle` ago cannot meet a compacted decision, since none is younger than `settle`.
-        Everyone else looks, after writing a decision, whether the pending entry is still there: it goes
-        before the decision does, and never comes back. If it is gone, what was written is a decision
-        about something that was decided before; it is taken back, and `NotFound` raised.
+        No operation becomes decidable again by that: a decision is kept for at least half of `settle`
+        after the pending entry is gone. Its winner removes that at once, or leaves it to this method,
+        which dates the decision anew first, to forget it `settle` later. So who finds an operation
+        pending, and decides it within a quarter of `settle`, cannot miss an earlier decision. Who took
+        longer looks once more whether it is still pending; if not, the decision is taken back.
+
+        What this rests on: clocks go at about the same rate; a request arrives within a quarter of
+        `settle`, or never; and who stands still for longer than that between finding an operation
+        pending and deciding it does not die, or lose contact with the store, just after. In that moment
+        others can read what is to be taken back.
 
         Args:
             older_than: age of a decision in seconds by the store's clock; at least, and by default,
@@ -235,18 +255,42 @@ class OperationLog:
         if age < self._settle:
             raise ConfigurationError(f"older_than is {age} seconds; this log settles in {self._settle}")
         deadline = self._now() - age
-        old = [entry.name for entry in self._decided.list() if entry.written <= deadline]
-        self._pending.remove_all({entry.name for entry in self._pending.list()}.intersection(old))
-        self._decided.remove_all(old)
-        return len(old)
+        # In this order: whose pending entry another compaction has just removed is dated anew by now.
+        pending = {entry.name for entry in self._pending.list()}
+        old = {entry.name for entry in self._decided.list() if entry.written <= deadline}
+        left = sorted(old & pending)
+        for name in left:
+            self._decided.renew(name)
+        self._pending.remove_all(left)
+        self._decided.remove_all(sorted(old - pending))
+        return len(old - pending)
 
     # inside
 
-    def _conclude(self, operation: Operation, decision: Decision, started: float) -> bool:
-        """Decide an operation of this process; False if somebody else has decided it otherwise."""
-        verify = self._clock.monotonic() - started > self._settle / 2
+    def _recover(self, id: str, judge: Callable[[Operation], Decision | None]) -> Operation | None:
+        """Decide an operation if it is pending, and `judge` knows how; return it if it is decided."""
+        seen = self._clock.monotonic()
         try:
-            return self._decide(operation, decision, verify=verify) is decision
+            operation = self._read_pending(id)
+        except NotFound:
+            return None  # decided by another meanwhile
+        stands = self.decision(id)
+        if stands is None:
+            decision = judge(operation)
+            if decision is None:
+                return None
+            try:
+                stands = self._decide(operation, decision, seen)
+            except NotFound:
+                return None
+        return evolve(operation, decision=stands)
+
+    def _conclude(self, operation: Operation, decision: Decision, began: float) -> bool:
+        """Decide an operation of this process; False if somebody else has decided it otherwise."""
+        try:
+            if self._took_long(began):
+                return self.decide(operation, decision) is decision
+            return self._decide(operation, decision, began) is decision
         except CommitError as error:
             if type(error) is NotFound:
                 return False  # decided so long ago that it is forgotten how
@@ -256,9 +300,10 @@ class OperationLog:
             )
             return True
 
-    def _decide(self, operation: Operation, decision: Decision, *, verify: bool) -> Decision:
-        started = self._clock.monotonic()
+    def _decide(self, operation: Operation, decision: Decision, seen: float) -> Decision:
+        """Decide an operation that was pending at `seen` on the own clock, or later; see `compact`."""
         body = {"time": operation.time, "operation": operation.body, "decision": decision.value}
+        sent = self._clock.monotonic()
         try:
             self._decided.add(operation.id, Document("decision", body))
         except AlreadyExists:
@@ -271,9 +316,9 @@ class OperationLog:
             if standing is None:
                 raise
             return standing
-        if verify:
+        if self._took_long(seen):
             try:
-                forgotten = self._take_back(operation, started)
+                forgotten = self._take_back(operation, sent)
             except CommitError as error:
                 raise OutcomeUnknown(
                     f"operation {operation.id} was decided, but it cannot be told whether it had been"
@@ -281,15 +326,19 @@ class OperationLog:
                 ) from error
             if forgotten:
                 raise _forgotten(operation)
-        with contextlib.suppress(CommitError):  # then `compact` removes it
-            self._pending.remove(operation.id)
+        if not self._took_long(sent):
+            with contextlib.suppress(CommitError):  # then `compact` removes it
+                self._pending.remove(operation.id)
         return decision
 
-    def _take_back(self, operation: Operation, started: float) -> bool:
+    def _took_long(self, since: float) -> bool:
+        return self._clock.monotonic() - since > self._settle / 4
+
+    def _take_back(self, operation: Operation, sent: float) -> bool:
         """Remove the decision that was just written, if there was an earlier one; tell whether so."""
         if self._pending.exists(operation.id):
             return False
-        if self._clock.monotonic() - started > self._settle / 2:
+        if self._took_long(sent):
             raise OutcomeUnknown("that took so long that an earlier one may have been compacted away")
         self._decided.remove(operation.id)
         return True

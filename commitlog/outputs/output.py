@@ -147,6 +147,7 @@ class Output:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
             AlreadyExists: the mode is ``error``, and there is data of other jobs.
+            CorruptRecord: a record cannot be read.
         """
         attempt = self.new_attempt() if attempt is None else attempt
         if job_id is None:
@@ -252,7 +253,7 @@ class Output:
         if record is None:
             # What is visible already needs no entry that tells how to publish it.
             if job.visibility == "listed":
-                self._prepare(job, pending)
+                self._prepare(pending)
             record = self._log.commit(job, pending, after=end)
         if not pending.lists(record):
             raise _other_files(job)
@@ -308,7 +309,9 @@ class Output:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
                 one until it has prepared its commit. 0 if no job is running.
 
-        Raises `PublishIncomplete` or what the store raises; the next run does what was not reached.
+        Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for what cannot be published or
+        read, after all else was done; or at once if it is in the log itself, or what the store raises.
+        The next run does what was not reached.
         """
         return recover(
             self._log,
@@ -352,11 +355,12 @@ class Output:
                 write; False: change nothing, and see only versions that are known to be complete.
 
         Raises `NotFound` if there is no such version (yet, or any more), `PublishIncomplete` if files of
-        a committed job cannot be made visible. Files of past versions that later ones replaced are gone
+        a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be
+        read: no version after it can be either. Files of past versions that later ones replaced are gone
         if the output is ``listed``, and until `gc` there if it is ``logged``.
         """
         if not roll_forward:
-            complete = self._publisher.watermark()
+            complete = self._publisher.checked_watermark()
             if version is not None and version > complete:
                 raise NotFound(f"version {version} of {self!r} is not known to be complete yet")
             version = complete if version is None else version
@@ -432,27 +436,27 @@ class Output:
         except AlreadyExists:
             raise _other_files(job) from None
         except OutcomeUnknown as error:
-            raise _not_prepared(job, error) from error
+            raise _not_prepared(job.job_id, error) from error
 
-    def _prepare(self, job: Job, pending: PendingJob) -> None:
+    def _prepare(self, pending: PendingJob) -> None:
         try:
             self._pending.add(pending.attempt, pending.to_document())
         except OutcomeUnknown as error:
-            raise _not_prepared(job, error) from error
+            raise _not_prepared(pending.job_id, error) from error
         except AlreadyExists:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
             # If it is gone again the attempt is decided, and the log says how.
             with contextlib.suppress(NotFound):
-                if PendingJob.from_document(self._pending.get(pending.attempt)) != pending:
-                    raise _other_files(job) from None
+                if PendingJob.read(self._pending, pending.attempt) != pending:
+                    raise _other_files(pending) from None
 
 
-def _not_prepared(job: Job, error: OutcomeUnknown) -> Unavailable:
-    return Unavailable(f"job {job.job_id!r} was not committed: its files could not be listed ({error})")
+def _not_prepared(job_id: str, error: OutcomeUnknown) -> Unavailable:
+    return Unavailable(f"job {job_id!r} was not committed: its files could not be listed ({error})")
 
 
-def _other_files(job: Job) -> ConfigurationError:
+def _other_files(job: Job | PendingJob) -> ConfigurationError:
     return ConfigurationError(
         f"attempt {job.attempt} of job {job.job_id!r} was committed with other files, or is"
         " about to be; nothing was added by this call. Begin another attempt"

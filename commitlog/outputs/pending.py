@@ -1,6 +1,7 @@
 """The pending entry of a job: an operation-log entry whose decision is a commit or an abort record.
 
-Imports the ground floor, the log's records, and the records of the `ObjectStore` port.
+Imports the ground floor, the operation log's entries, the log's records, and those of the `ObjectStore`
+port.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from itertools import chain
 
 from attrs import evolve, field, frozen
 
+from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
+from commitlog.oplog.entries import Entries
 from commitlog.oplog.fields import build, items, text
 from commitlog.outputs.job import Job, StagedFile
 from commitlog.outputs.manifest import Manifests, staged_from_json, staged_to_json
@@ -78,6 +81,17 @@ class PendingJob:
             "manifests": [manifest.to_json() for manifest in self.manifests],
         }
         return Document("pending", body)
+
+    @classmethod
+    def read(cls, entries: Entries, attempt: str) -> PendingJob:
+        """Return the entry of `attempt`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        entry = cls.from_document(entries.get(attempt))
+        if entry.attempt != attempt:
+            raise CorruptRecord(
+                f"{entries.path(attempt)!r} is the pending entry of another attempt, {entry.attempt};"
+                " it was left as it is"
+            )
+        return entry
 
     @classmethod
     def from_document(cls, document: Document) -> PendingJob:

@@ -31,6 +31,7 @@ from commitlog.errors import (
     CommitError,
     Conflict,
     CorruptRecord,
+    FormatTooNew,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -42,7 +43,7 @@ from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import CommitRecord, Success
+from commitlog.outputs.records import CommitRecord, DataFile, Success
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
@@ -102,18 +103,51 @@ class Publisher:
         success, _ = self._success()
         return 0 if success is None else success.version
 
-    def complete(self, record: CommitRecord) -> bool:
+    def checked_watermark(self) -> int:
+        """Return the same, after a look at the record.
+
+        Whoever goes on from there without having read the log so far needs it: a job that is committed
+        behind a gap in the numbers is never read. Raises `CorruptRecord` if ``_SUCCESS`` is not of this
+        log.
+        """
+        success, _ = self._success()
+        if success is None:
+            return 0
+        try:
+            record = self._log.get(success.version)
+        except BucketNotFound:
+            raise
+        except NotFound:
+            record = None
+        if not isinstance(record, CommitRecord) or Success.of(record) != success:
+            raise CorruptRecord(
+                f"{self.success_path!r} tells of version {success.version} what {self._log.directory!r}"
+                " does not: records were lost, or it is another output's. Restore them, or remove it"
+            )
+        return success.version
+
+    def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
         """Do what is left to do for `record`; return False if its files had all been published before.
 
-        Raises `PublishIncomplete`.
+        What comes after that is done within `noting`. Raises `PublishIncomplete`, and `CorruptRecord` if
+        the pending entry is corrupt and not all files are visible: only it tells how to publish them.
         """
-        pending = self._entry(record)
-        if pending is None:
+        pending: PendingJob | None
+        try:
+            pending = PendingJob.read(self._pending, record.attempt)
+        except BucketNotFound:
+            raise
+        except NotFound:
             return False
-        todo = pending.lists(record)
-        if todo:
+        except CorruptRecord as error:
+            self._check_all_visible(record, error)
+            pending = None
+        # An entry that names other files was left by a call that came after all this was done.
+        todo = pending is not None and pending.lists(record)
+        if pending is not None and todo:
             self.publish(record, pending)
-        self.settle(record)
+        with noting or Noting(strict=True):
+            self.settle(record)
         return todo
 
     def settle(self, record: CommitRecord) -> None:
@@ -132,7 +166,10 @@ class Publisher:
         """
         if record.visibility == "logged":
             return
-        errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
+        try:
+            errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
+        except CommitError as error:  # of the list of files, not of one of them
+            errors = [error]
         # A later version may have replaced files of this one, after it had seen to it that all of them
         # were published.
         if errors and _lost(errors) == errors and not self._pending.exists(record.attempt):
@@ -147,11 +184,11 @@ class Publisher:
         """
         if not record.replaces or record.visibility == "logged":
             return
-        self.roll_forward(until=record.version - 1)
-        state = self._log.state(until=record.version - 1)
-        gone = state.apply(record, self._log.files(record))
         try:
-            self.remove(join(self._root, file.path) for file in gone)
+            self.roll_forward(until=record.version - 1)
+            state = self._log.state(until=record.version - 1)
+            gone = state.apply(record, self._log.files(record))
+            self.remove(self.place(file.path) for file in gone)
         except CommitError as error:
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but files that it"
@@ -180,7 +217,8 @@ class Publisher:
     def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
-        Returns the versions that had not been complete. Raises `PublishIncomplete`.
+        Returns the versions that had not been complete. Raises `PublishIncomplete`, `CorruptRecord` or
+        `FormatTooNew` after all others were completed if one of them cannot be.
 
         Args:
             until: number of a record; None: the last one.
@@ -189,23 +227,26 @@ class Publisher:
         """
         completed = []
         last: CommitRecord | None = None
-        for record in self._log.read(self.watermark(), until):
+        failure: CommitError | None = None
+        start = end = self.watermark()
+        noting = Noting(strict=strict)
+        for record in self._log.read(start, until):
+            end = record.version
             if isinstance(record, CommitRecord):
-                last = record
-                pending = self._entry(record)
-                if pending is None:
-                    continue
-                # An entry that names other files was left by a call that came after all was done.
-                if pending.lists(record):
-                    self.publish(record, pending)
-                    completed.append(record.version)
-                with _Noting(strict) as noted:
-                    self.settle(record)
-                if not noted:
-                    return tuple(completed)
+                try:
+                    if self.complete(record, noting):
+                        completed.append(record.version)
+                except (CorruptRecord, FormatTooNew, PublishIncomplete) as error:
+                    failure = failure or error
+                if failure is None and noting.done:
+                    last = record
         if last is not None:
-            with _Noting(strict):
+            with noting:
                 self._advance(last)
+        if failure is not None:
+            raise failure
+        if end == start:
+            self.checked_watermark()
         return tuple(completed)
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
@@ -249,13 +290,17 @@ class Publisher:
 
     # inside
 
-    def _entry(self, record: CommitRecord) -> PendingJob | None:
-        try:
-            return PendingJob.from_document(self._pending.get(record.attempt))
-        except BucketNotFound:
-            raise
-        except NotFound:
-            return None
+    def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
+        def check(file: DataFile) -> None:
+            if self._store.head(self.place(file.path)).nonce != file.nonce:
+                raise NotFound(f"{file.path!r} is not what was committed")
+
+        hidden = self._each(check, self._log.files(record))
+        if hidden:
+            raise CorruptRecord(
+                f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only that"
+                f" entry tells how to publish {len(hidden)} of its files, which are not visible"
+            ) from error
 
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
@@ -325,23 +370,27 @@ class Publisher:
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
 
 
-class _Noting:
-    """What fails within is raised, or, unless `strict`, logged; then it is false."""
+class Noting:
+    """A context manager for what matters to the next one only: all files are visible already.
 
-    def __init__(self, strict: bool) -> None:
+    Args:
+        strict: whether its errors are raised, or else logged.
+
+    Attributes:
+        done: False once something was logged.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self.done = True
         self._strict = strict
-        self._done = True
 
-    def __enter__(self) -> _Noting:
-        return self
-
-    def __bool__(self) -> bool:
-        return self._done
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
-        if error is None or self._strict or not isinstance(error, CommitError):
+        if self._strict or not isinstance(error, CommitError):
             return False
-        self._done = False
+        self.done = False
         _log.warning("all files are visible, but that could not be noted: %s", error)
         return True
 

@@ -7,8 +7,10 @@ Imports the ground floor, the operation log's entries, the log and the publisher
 
 from __future__ import annotations
 
+import logging
+
 from commitlog.clock import Clock
-from commitlog.errors import NotFound
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound, PublishIncomplete
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
@@ -19,6 +21,11 @@ from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, StagedInfo
 
 __all__ = ["collect", "recover"]
+
+_log = logging.getLogger(__name__)
+
+# What is so with one job, and stays so when the others are done: it must not keep them from it.
+_LASTING = (CorruptRecord, FormatTooNew, PublishIncomplete)
 
 
 def recover(
@@ -40,7 +47,14 @@ def recover(
         tag: what the attempts of this output, and of no other, begin with.
         clock: what time it is, if the store does not tell.
     """
-    entries = {entry.name: entry.written for entry in pending.list()}
+    failures: list[CommitError] = []
+    entries: dict[str, float] = {}
+    for entry in pending.list():
+        if attempt_of(entry.name) == entry.name:
+            entries[entry.name] = entry.written
+        else:
+            what = f"{pending.path(entry.name)!r} is no pending entry, for its name is no attempt"
+            failures.append(CorruptRecord(f"{what}; it was left as it is, move it elsewhere"))
     alive = publisher.heartbeats()
     newest = {a: max(entries.get(a, 0.0), alive.get(a, 0.0)) for a in (*entries, *alive)}
     uploads: dict[str, list[StagedInfo]] = {}
@@ -58,13 +72,21 @@ def recover(
     # The listings came first, so whatever a verdict says holds of all that they show. Up to the
     # watermark everything is published, and the files tell by whom. (An attempt without any that was
     # decided before may be ruled out once more; the first verdict is the one that counts.)
-    complete = publisher.watermark()
+    complete = publisher.checked_watermark()
     found = log.verdicts(newest, after=complete)
     settled = found.open & log.state(until=complete).attempts if found.open else set()
     found.open -= settled
     deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
-    suspects = {attempt: _job_id(pending, attempt) for attempt in sorted(dead)}
+    suspects: dict[str, str | None] = {}
+    for attempt in sorted(dead):
+        try:
+            suspects[attempt] = _job_id(pending, attempt)
+        except FormatTooNew as error:
+            failures.append(error)
+        except CorruptRecord as error:
+            advice = f"Once it is removed, a recovery rules attempt {attempt} out by its uploads"
+            failures.append(CorruptRecord(f"{error}. {advice}"))
     fenced = log.fence(suspects, after=found.end)
     aborted = sorted(found.aborted | fenced.aborted)
     committed = {**found.committed, **fenced.committed}
@@ -74,18 +96,31 @@ def recover(
     for attempt in aborted:
         publisher.clear(attempt)
 
-    completed = publisher.roll_forward()
+    completed: tuple[int, ...] = ()
+    try:
+        completed = publisher.roll_forward()
+    except _LASTING as error:
+        failures.append(error)
+    published = set(committed)
     for attempt, record in committed.items():
         if attempt in entries:
-            publisher.complete(record)
+            try:
+                publisher.complete(record)
+            except _LASTING as error:
+                failures.append(error)
+                published.remove(attempt)
     # All that these attempts committed is published by now: what is left lost to another task attempt.
-    done = settled | committed.keys()
+    done = settled | published
     for attempt in sorted(settled & entries.keys()):
         publisher.forget(attempt)
     for attempt in sorted(done & alive.keys()):
         publisher.still(attempt)
     if done & uploads.keys():
         dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in done)
+    if failures:
+        for message in {str(failure) for failure in failures} - {str(failures[0])}:
+            _log.warning("%s", message)
+        raise failures[0]
     return RecoveryReport(
         completed=completed,
         aborted={attempt: suspects[attempt] for attempt in sorted(fenced.aborted)},
@@ -141,6 +176,6 @@ def collect(
 
 def _job_id(pending: Entries, attempt: str) -> str | None:
     try:
-        return PendingJob.from_document(pending.get(attempt)).job_id
+        return PendingJob.read(pending, attempt).job_id
     except NotFound:
         return None

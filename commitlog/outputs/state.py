@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
+from commitlog.errors import CorruptRecord
 from commitlog.outputs.job import Visibility, attempt_of
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
 
@@ -49,7 +50,10 @@ class State:
         return {attempt for attempt in found if attempt is not None}
 
     def apply(self, record: Record, files: Iterable[DataFile]) -> list[DataFile]:
-        """Add the next record, which adds `files`; return the files that it replaced."""
+        """Add the next record, which adds `files`; return the files that it replaced.
+
+        Raises `CorruptRecord` if it commits what was committed before.
+        """
         self.version = record.version
         if isinstance(record, AbortRecord):
             return []
@@ -58,6 +62,11 @@ class State:
             self.replaced = {p: by for p, by in self.replaced.items() if by > record.before}
             return []
         added = {file.path: file for file in files}
+        if record.job_id in self.jobs or not self.files.keys().isdisjoint(added):
+            raise CorruptRecord(
+                f"record {record.version} commits job {record.job_id!r}, which an earlier one does, too:"
+                " it is a copy. It was left as it is; remove it if it is the last one"
+            )
         gone = self._replaced_by(record, added)
         for file in gone:
             del self.files[file.path]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,8 @@ __all__ = ["Base", "Scratch", "find_base", "make_base"]
 _INDEX: Final = "index.sqlite"
 _WRITING: Final = "writing"
 _STAGED: Final = "staged"
+# How our own files are called there. What else is there was put there by others, and is left alone.
+_NAME: Final = re.compile("[0-9a-f]{32}(-wal|-shm|-journal)?")
 
 
 @frozen
@@ -113,9 +116,9 @@ class Base:
     def sweep(self) -> None:
         """Remove bodies whose writers have died. Never raises."""
         with suppress(OSError, CommitError):
-            for name in os.listdir(self._private(_WRITING)):
+            for name in filter(_NAME.fullmatch, os.listdir(self._private(_WRITING))):
                 file = os.path.join(self._private(_WRITING), name)
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # another's, or gone, or a directory
                     fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     try:
                         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,7 +134,7 @@ class Base:
         Both are made and removed together in one transaction, so a crash alone can part them.
         """
         with explained(self._private(_STAGED)), self.index.changing() as transaction:
-            bodies = set(os.listdir(self._private(_STAGED)))
+            bodies = set(filter(_NAME.fullmatch, os.listdir(self._private(_STAGED))))
             records = {upload.upload_id for upload in transaction.uploads("")}
             for upload_id in records - bodies:
                 transaction.unstage(upload_id)
@@ -143,7 +146,7 @@ class Base:
 
 
 def _drop(transaction: Transaction, file: str) -> None:
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, IsADirectoryError):
         found = os.lstat(file)
         os.unlink(file)
         if found.st_nlink == 1:  # else it has been linked to its place, and the row is the object's

@@ -31,6 +31,9 @@ FORMAT: Final = 1
 #: How long a writer waits for the others, in seconds. They hold the lock for milliseconds.
 PATIENCE: Final = 60.0
 
+# What SQLite raises. The latter comes of a message in which it quotes from a damaged file.
+_SQLITE: Final = (sqlite3.Error, UnicodeDecodeError)
+
 _SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN;
@@ -96,7 +99,7 @@ class Transaction:
                 (_signed(inode), stat.st_size, stat.st_mtime_ns),
             ).fetchone()
             if row is not None:
-                rows[inode] = Row(row[0], json.loads(row[1]))
+                rows[inode] = _row(*row)
         return rows
 
     def record(self, stat: os.stat_result, row: Row) -> None:
@@ -114,7 +117,7 @@ class Transaction:
 
     def forget(self, inode: int) -> None:
         """Drop the row of an inode that has lost its name. Never raises: one that stays does no harm."""
-        with suppress(sqlite3.Error):
+        with suppress(*_SQLITE):
             self._connection.execute("DELETE FROM objects WHERE inode = ?", (_signed(inode),))
 
     def stage(self, upload: Upload) -> None:
@@ -125,7 +128,7 @@ class Transaction:
 
     def unstage(self, upload_id: str) -> None:
         """Drop the record of an upload that is gone. Never raises: it is swept later."""
-        with suppress(sqlite3.Error):
+        with suppress(*_SQLITE):
             self._connection.execute("DELETE FROM staged WHERE upload_id = ?", (upload_id,))
 
     def upload(self, upload_id: str) -> Upload | None:
@@ -133,7 +136,7 @@ class Transaction:
         row = self._connection.execute(
             "SELECT upload_id, path, initiated FROM staged WHERE upload_id = ?", (upload_id,)
         ).fetchone()
-        return None if row is None else Upload(*row)
+        return None if row is None else _upload(*row)
 
     def uploads(self, prefix: str) -> list[Upload]:
         """Return the records of all uploads whose path starts with `prefix`, in order of path."""
@@ -143,7 +146,7 @@ class Transaction:
         )
         found: list[Upload] = []
         for row in rows:
-            upload = Upload(*row)
+            upload = _upload(*row)
             if not upload.path.startswith(prefix):
                 break
             found.append(upload)
@@ -221,7 +224,7 @@ class Index:
         """
         with self._exclusive(durable=False) as transaction:
             yield transaction
-            with suppress(sqlite3.Error):
+            with suppress(*_SQLITE):
                 transaction.commit()
 
     @contextmanager
@@ -239,7 +242,7 @@ class Index:
                     yield Transaction(connection)
                 finally:
                     if connection.in_transaction:
-                        with suppress(sqlite3.Error):
+                        with suppress(*_SQLITE):
                             connection.execute("ROLLBACK")
         finally:
             turn.release()
@@ -263,7 +266,7 @@ class Index:
             try:
                 yield connection
                 sound = True
-            except sqlite3.Error:
+            except _SQLITE:
                 raise
             except BaseException:  # the caller's own failure says nothing of the connection
                 sound = True
@@ -301,6 +304,8 @@ class Index:
         )
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version < 1:  # a file that was cut to nothing is an empty database
+                raise _Damaged("it has no format")
         except sqlite3.Error:
             connection.close()
             raise
@@ -310,6 +315,27 @@ class Index:
                 f"{self._file} has format {version}, and this library knows up to {FORMAT}: upgrade it"
             )
         return connection
+
+
+class _Damaged(sqlite3.OperationalError):
+    """What is in the file was never written: SQLite has no checksums, and any type in any column."""
+
+
+def _row(token: object, metadata: object) -> Row:
+    try:
+        kept = json.loads(metadata)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RecursionError):
+        kept = None
+    sound = isinstance(token, str) and isinstance(kept, dict)
+    if not sound or not token or not all(isinstance(value, str) for value in kept.values()):
+        raise _Damaged("what it keeps of an object is none")
+    return Row(token, kept)  # type: ignore[arg-type]
+
+
+def _upload(upload_id: object, path: object, initiated: object) -> Upload:
+    if not isinstance(upload_id, str) or not isinstance(path, str) or not isinstance(initiated, float):
+        raise _Damaged("what it keeps of an upload is none")
+    return Upload(upload_id, path, initiated)
 
 
 def _quoted(file: str) -> str:
@@ -325,15 +351,17 @@ def _signed(inode: int) -> int:
 def _explained(file: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except _SQLITE as error:
         raise _explain(error, file) from error
 
 
-def _explain(error: sqlite3.Error, file: str) -> CommitError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+def _explain(error: sqlite3.Error | UnicodeDecodeError, file: str) -> CommitError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return AccessDenied(f"cannot write {file} ({error}): check its owner and mode")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    # Our statements fit our tables: an error in one means that the file has others.
+    foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
+    if foreign or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return CorruptRecord(
             f"{file} is damaged ({error}): stop all writers and remove it. The objects stay; their"
             " etags change, their metadata and unpublished uploads are lost"

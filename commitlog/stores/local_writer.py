@@ -6,7 +6,7 @@ Imports `local_base`, `local_index`, `local_tree`, the port and errors.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.stores.api import NONCE, Staged, StageWriter
@@ -33,11 +33,13 @@ class LocalWriter(StageWriter):
         self._path = path
         self._upload_id = record.upload_id
         self._row = row
-        # In one transaction, so that a crash alone can part the body from its record.
-        with explained(repr(path)), base.index.recording(durable=False) as transaction:
-            transaction.stage(record)
-            file = base.staged_file(record.upload_id)
-            self._sink = open(file, "xb", BUFFER)  # noqa: SIM115 - closed by finish or abort
+        with ExitStack() as opened:
+            # In one transaction, so that a crash alone can part the body from its record.
+            with explained(repr(path)), base.index.recording(durable=False) as transaction:
+                transaction.stage(record)
+                file = base.staged_file(record.upload_id)
+                self._sink = opened.enter_context(open(file, "xb", BUFFER))
+            opened.pop_all()  # from here on, `finish` or `abort` closes it
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """See `StageWriter.write`."""

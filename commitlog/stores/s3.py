@@ -8,9 +8,10 @@ Imports aws, the ports and the ground floor.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import TypeVar
 from xml.etree.ElementTree import Element
 
 from attrs import asdict
@@ -57,7 +58,7 @@ from commitlog.stores.api import (
     chunks,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
-from commitlog.stores.s3_bucket import Bucket, Request, content_md5
+from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5
 from commitlog.stores.s3_records import (
     META,
     next_upload,
@@ -65,6 +66,8 @@ from commitlog.stores.s3_records import (
     object_info,
     page,
     put_result,
+    range_data,
+    text_of,
     uploads,
 )
 from commitlog.stores.s3_stage import S3StageWriter, abort_upload
@@ -73,11 +76,16 @@ from commitlog.urls import Url, parse_store_url
 
 __all__ = ["S3Store"]
 
+T = TypeVar("T")
+
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _BOTH = frozenset({IfAbsent, IfMatch})
 _MIB = 1024 * 1024
 _MISSING = frozenset({404})
 _BULK = 1000
+_RANGE_TRIES = 3
+#: What the bodies begin with that tell of success where a status of 200 does not.
+_PUBLISHED = frozenset({"CompleteMultipartUploadResult", "CopyObjectResult"})
 
 
 class S3Store(ObjectStore):
@@ -176,16 +184,22 @@ class S3Store(ObjectStore):
         whole = start == 0 and end is None
         last = "" if end is None else str(end - 1)
         headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
-        response = self._bucket.fetch(Request("GET", key, headers=headers), accept=frozenset({416}))()
-        if response.status == 416:
+        request = Request("GET", key, headers=headers)
+        for _ in range(_RANGE_TRIES):
+            response = self._bucket.fetch(request, accept=frozenset({416}))()
+            if response.status == 206:
+                return range_data(path, response.headers, response.body, start, end)
+            if response.status != 416:
+                # Sliced, for a server that does not know ranges.
+                data = response.body if whole else response.body[start:end]
+                return object_data(path, response.headers, data, len(response.body))
             nothing = self._nothing_of(path)
-            # It may have been replaced by a larger one since.
-            return nothing if nothing.size <= start else self.get(path, start=start, end=end)
-        if response.status == 206:
-            return object_data(path, response.headers, response.body)
-        # Sliced, for a server that does not know ranges.
-        data = response.body if whole else response.body[start:end]
-        return object_data(path, response.headers, data, len(response.body))
+            if nothing.size <= start:
+                return nothing
+            # It was replaced by a larger one since.
+        raise Unavailable(
+            f"{self._bucket.what(request)}: there is no such range, says the store each time"
+        )
 
     def list_page(
         self,
@@ -208,7 +222,10 @@ class S3Store(ObjectStore):
         elif start_after:
             query["start-after"] = self._prefix + start_after
         request = Request("GET", query=query)
-        return page(self._answer(request, "ListBucketResult"), self._prefix)
+        found = self._read(request, "ListBucketResult", lambda answer: page(answer, self._prefix))
+        if found.next_token is not None and found.next_token == token:
+            raise self._endless(request)
+        return found
 
     # mutations
 
@@ -228,7 +245,7 @@ class S3Store(ObjectStore):
         small, rest = _split(body, self._put_limit)
         if rest is None:
             request = Request("PUT", key, headers=headers, body=small, condition=condition, fence=fence)
-            return put_result(path, self._bucket.send(request)().headers)
+            return self._written(request, self._bucket.send(request)(), path)
         with self.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             writer.write(small)
             for chunk in chunks(rest):
@@ -301,12 +318,14 @@ class S3Store(ObjectStore):
         kept = check_metadata(metadata)
         nonce = kept.setdefault(NONCE, uuid.uuid4().hex)
         request = Request("POST", key, {"uploads": ""}, _headers(kept, content_type))
-        answer = self._answer(request, "InitiateMultipartUploadResult")
+        upload_id = self._read(
+            request, "InitiateMultipartUploadResult", lambda answer: text_of(answer, "UploadId")
+        )
         return S3StageWriter(
             self._bucket,
             key=key,
             path=path,
-            upload_id=answer.findtext("UploadId", ""),
+            upload_id=upload_id,
             nonce=nonce,
             part_size=self._part_size,
             parallel=self._parallel_parts,
@@ -344,26 +363,54 @@ class S3Store(ObjectStore):
         return ObjectData(**asdict(self.head(path), recurse=False), data=b"")
 
     def _uploads(self, prefix: str) -> Iterator[StagedInfo]:
-        query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}
+        # Not url-encoded, for SeaweedFS says that it did so and does not. It costs nothing: only control
+        # characters cannot be told of in XML, and no path has any.
+        query = {"uploads": "", "prefix": prefix}
         following: Mapping[str, str] | None = {}
         while following is not None:
             request = Request("GET", query={**query, **following})
-            answer = self._answer(request, "ListMultipartUploadsResult")
-            yield from uploads(answer, self._prefix)
-            following = next_upload(answer)
+            found, then = self._read(
+                request,
+                "ListMultipartUploadsResult",
+                lambda answer: (uploads(answer, self._prefix), next_upload(answer)),
+            )
+            yield from found
+            if then == following:
+                raise self._endless(request)
+            following = then
 
-    def _answer(self, request: Request, tag: str) -> Element:
+    def _read(self, request: Request, tag: str, read: Callable[[Element], T]) -> T:
+        """Return what `read` takes out of the answer to a request that may be repeated."""
         answer = parse(self._bucket.fetch(request)().body)
-        if answer is None or answer.tag != tag:
-            raise Unavailable(f"{self._bucket.what(request)}: the answer is no {tag}")
-        return answer
+        problem = ""
+        if answer is not None and answer.tag == tag:
+            try:
+                return read(answer)
+            except ValueError as error:
+                problem = f": {error}"
+        raise Unavailable(f"{self._bucket.what(request)}: the answer is no {tag}{problem}")
+
+    def _endless(self, request: Request) -> Unavailable:
+        return Unavailable(
+            f"{self._bucket.what(request)}: the listing does not advance; it was given up"
+        )
 
     def _published(self, request: Request, response: Response, path: str) -> PutResult:
         # These two send 200 before they know how it ends: see CopyObject and CompleteMultipartUpload.
         answer = parse(response.body)
-        if answer is None or answer.tag == "Error":
+        if answer is None or answer.tag not in _PUBLISHED:
             raise self._bucket.fault(request, response)
-        return put_result(path, response.headers, answer.findtext("ETag", ""))
+        return self._written(request, response, path, answer.findtext("ETag"))
+
+    def _written(
+        self, request: Request, response: Response, path: str, etag: str | None = None
+    ) -> PutResult:
+        try:
+            return put_result(path, response.headers, etag)
+        except ValueError as error:  # of something else that answers to all with 200
+            raise OutcomeUnknown(
+                f"{self._bucket.what(request)}: the answer is none of S3's, {error}. {LOOK}"
+            ) from error
 
     def _delete_bulk(self, keys: list[str]) -> dict[str, CommitError]:
         body = delete_body(keys)

@@ -29,7 +29,7 @@ from commitlog.errors import (
 from commitlog.stores.api import Condition, Fence, IfAbsent, IfMatch, Pending
 from commitlog.stores.s3_xml import error_of
 
-__all__ = ["Bucket", "Request", "content_md5"]
+__all__ = ["LOOK", "Bucket", "Request", "content_md5"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -42,7 +42,7 @@ _TOO_LATE = frozenset({"AccessDenied", "ExpiredPresignRequest", "RequestExpired"
 
 
 #: What to do after a mutation whose answer was lost.
-_LOOK = "It may have happened, or may yet: look before you repeat it"
+LOOK = "It may have happened, or may yet: look before you repeat it"
 
 
 @frozen
@@ -92,12 +92,12 @@ class Bucket:
             try:
                 response = pending()
             except OutcomeUnknown as error:
-                raise OutcomeUnknown(f"{self.what(request)}: {error}. {_LOOK}") from error
+                raise OutcomeUnknown(f"{self.what(request)}: {error}. {LOOK}") from error
             if 200 <= response.status < 300:
                 return response
             problem = self.fault(request, response)
             raise (
-                OutcomeUnknown(f"{problem}. {_LOOK}") if isinstance(problem, OutcomeUnknown) else problem
+                OutcomeUnknown(f"{problem}. {LOOK}") if isinstance(problem, OutcomeUnknown) else problem
             )
 
         return outcome

@@ -1,23 +1,38 @@
 """What answers of S3 say, as the port's records. Imports the port, errors and the XML.
 
-`root` is always the prefix that was opened, with its slash: keys come in, paths go out.
+`root` is always the prefix that was opened, with its slash: keys come in, paths go out. What is read out
+of XML raises `ValueError` where that is not what the API reference says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
-from commitlog.errors import CorruptRecord, Unavailable
+from commitlog.errors import Unavailable
 from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, StagedInfo
 from commitlog.stores.s3_xml import http_date, iso_date
 
-__all__ = ["META", "next_upload", "object_data", "object_info", "page", "put_result", "uploads"]
+__all__ = [
+    "META",
+    "next_upload",
+    "object_data",
+    "object_info",
+    "page",
+    "put_result",
+    "range_data",
+    "text_of",
+    "uploads",
+]
 
 #: How the headers begin that bear user metadata.
 META = "x-amz-meta-"
+
+_NUMBER = re.compile("[0-9]{1,18}")
+_RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
 def object_info(path: str, headers: Mapping[str, str]) -> ObjectInfo:
@@ -25,37 +40,56 @@ def object_info(path: str, headers: Mapping[str, str]) -> ObjectInfo:
     return ObjectInfo(**_facts(path, headers))
 
 
-def object_data(
-    path: str, headers: Mapping[str, str], data: bytes, size: int | None = None
-) -> ObjectData:
+def object_data(path: str, headers: Mapping[str, str], data: bytes, size: int) -> ObjectData:
     """Return what the answer to a GET says.
 
     Args:
         path: the object's path.
         headers: headers of the answer.
         data: the bytes that were asked for.
-        size: bytes of the whole object; None where the Content-Range header tells.
+        size: bytes of the whole object.
     """
-    if size is None:
-        total = headers.get("content-range", "").rpartition("/")[2]
-        if not total.isdigit():
-            raise CorruptRecord(f"the answer to GET {path!r} does not say how large the object is")
-        size = int(total)
     return ObjectData(**(_facts(path, headers) | {"size": size}), data=data)
 
 
+def range_data(
+    path: str, headers: Mapping[str, str], data: bytes, start: int, end: int | None
+) -> ObjectData:
+    """Return what the answer to a GET of the bytes ``[start, end)`` says.
+
+    Raises `Unavailable` if it has others than these, or does not tell which.
+    """
+    told = headers.get("content-range", "")
+    found = _RANGE.fullmatch(told)
+    if found is not None:
+        first, last, size = map(int, found.groups())
+        stop = size if end is None else min(end, size)
+        if (first, last + 1, len(data)) == (start, stop, stop - start):
+            return object_data(path, headers, data, size)
+    raise Unavailable(
+        f"the answer to GET {path!r} was not used: it has {len(data)} bytes and says {told!r:.80}, where"
+        f" those from {start} to {'the end' if end is None else end} were asked for"
+    )
+
+
 def put_result(path: str, headers: Mapping[str, str], etag: str | None = None) -> PutResult:
-    """Return what the answer to a write says; `etag` is given where the body has it."""
-    return PutResult(path=path, etag=etag or headers.get("etag", ""), version=_version(headers))
+    """Return what the answer to a write says; `etag` is given where the body has it.
+
+    Raises `ValueError` if there is none: then it is no answer of S3's.
+    """
+    etag = etag or headers.get("etag")
+    if not etag:
+        raise ValueError("it has no etag")
+    return PutResult(path=path, etag=etag, version=_version(headers))
 
 
 def page(listing: Element, root: str) -> Page:
     """Return a page of a listing of objects, without what stands for empty directories."""
-    name, cut = _decoder(listing), len(root)
+    name = _namer(listing, root)
     objects = (
         ObjectInfo(
-            path=name(row, "Key")[cut:],
-            size=int(row.findtext("Size", "0")),
+            path=name(row, "Key"),
+            size=_digits(row.findtext("Size", "0")),
             etag=row.findtext("ETag", ""),
             last_modified=iso_date(row.findtext("LastModified", "")),
         )
@@ -63,39 +97,56 @@ def page(listing: Element, root: str) -> Page:
     )
     # Consoles and file systems make empty objects "a/": no path of ours, and nobody's data.
     real = tuple(info for info in objects if info.size or info.path[-1:] not in ("", "/"))
-    prefixes = tuple(name(row, "Prefix")[cut:] for row in listing.iterfind("CommonPrefixes"))
+    prefixes = tuple(name(row, "Prefix") for row in listing.iterfind("CommonPrefixes"))
     token = listing.findtext("NextContinuationToken") if _truncated(listing) else None
     if _truncated(listing) and not token:
-        raise CorruptRecord("a listing goes on, but the store does not say where")
+        raise ValueError("it goes on, but does not say where")
     return Page(objects=real, prefixes=prefixes, next_token=token)
 
 
-def uploads(listing: Element, root: str) -> Iterator[StagedInfo]:
-    """Yield the uploads on a page of their listing."""
-    name = _decoder(listing)
-    for row in listing.iterfind("Upload"):
-        yield StagedInfo(
-            path=name(row, "Key")[len(root) :],
-            upload_id=row.findtext("UploadId", ""),
+def uploads(listing: Element, root: str) -> tuple[StagedInfo, ...]:
+    """Return the uploads on a page of their listing."""
+    name = _namer(listing, root)
+    return tuple(
+        StagedInfo(
+            path=name(row, "Key"),
+            upload_id=text_of(row, "UploadId"),
             initiated=iso_date(row.findtext("Initiated", "")),
         )
+        for row in listing.iterfind("Upload")
+    )
 
 
 def next_upload(listing: Element) -> dict[str, str] | None:
     """Return what to ask for to get the next page of uploads; None at the end."""
     if not _truncated(listing):
         return None
-    return {
-        "key-marker": _decoder(listing)(listing, "NextKeyMarker"),
+    following = {
+        "key-marker": _decoder(listing)(listing.findtext("NextKeyMarker") or ""),
         "upload-id-marker": listing.findtext("NextUploadIdMarker") or "",
     }
+    if not following["key-marker"]:
+        raise ValueError("it goes on, but does not say where")
+    return following
+
+
+def text_of(row: Element, tag: str) -> str:
+    """Return the text of a child that must be there."""
+    text = row.findtext(tag)
+    if not text:
+        raise ValueError(f"it has no {tag}")
+    return text
 
 
 def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    if not headers.get("etag"):
+        raise Unavailable(
+            f"the answer about {path!r} was not used: it has no etag, so it is none of S3's"
+        )
     return {
         "path": path,
         "size": _size(path, headers.get("content-length", "0")),
-        "etag": headers.get("etag", ""),
+        "etag": headers["etag"],
         "version": _version(headers),
         "last_modified": float(http_date(headers.get("last-modified")) or 0),
         "metadata": {k[len(META) :]: value for k, value in headers.items() if k.startswith(META)},
@@ -103,10 +154,19 @@ def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _size(path: str, length: str) -> int:
+    try:
+        return _digits(length)
+    except ValueError:
+        raise Unavailable(
+            f"the answer about {path!r} has the length {length!r:.40}; it was not used"
+        ) from None
+
+
+def _digits(text: str) -> int:
     # int() would take signs, spaces and underscores, too.
-    if not (length.isascii() and length.isdigit()):
-        raise Unavailable(f"the answer about {path!r} has the length {length!r}; it was not used")
-    return int(length)
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r:.40} is no size")
+    return int(text)
 
 
 def _version(headers: Mapping[str, str]) -> str | None:
@@ -119,8 +179,19 @@ def _truncated(listing: Element) -> bool:
     return listing.findtext("IsTruncated") == "true"
 
 
-def _decoder(listing: Element) -> Callable[[Element, str], str]:
+def _namer(listing: Element, root: str) -> Callable[[Element, str], str]:
+    """Return how a path is read from a row."""
+    decoded = _decoder(listing)
+
+    def name(row: Element, tag: str) -> str:
+        key = decoded(row.findtext(tag) or "")
+        if not key.startswith(root):
+            raise ValueError(f"it has the key {key!r}, which is not below {root!r}")
+        return key[len(root) :]
+
+    return name
+
+
+def _decoder(listing: Element) -> Callable[[str], str]:
     """Return how keys are read: a store need not have encoded them, though it was asked to."""
-    if listing.findtext("EncodingType") == "url":
-        return lambda row, tag: unquote_plus(row.findtext(tag) or "")
-    return lambda row, tag: row.findtext(tag) or ""
+    return unquote_plus if listing.findtext("EncodingType") == "url" else str

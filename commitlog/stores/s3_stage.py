@@ -110,8 +110,13 @@ class S3StageWriter(StageWriter):
 
     def _upload(self, number: int, data: bytearray) -> str:
         query = {"partNumber": str(number), "uploadId": self._upload_id}
-        response = self._bucket.fetch(Request("PUT", self._key, query, body=data))()
-        return response.headers.get("etag", "")
+        request = Request("PUT", self._key, query, body=data)
+        etag = self._bucket.fetch(request)().headers.get("etag")
+        if not etag:
+            raise Unavailable(
+                f"{self._bucket.what(request)}: the answer is none of S3's, it has no etag"
+            )
+        return etag
 
     def _release(self) -> None:
         self._open = False

@@ -31,7 +31,7 @@ def parse(body: bytes) -> ElementTree.Element | None:
     """
     try:
         root = ElementTree.fromstring(body)
-    except ElementTree.ParseError:
+    except (ElementTree.ParseError, ValueError, LookupError):  # the last two: of its encoding
         return None
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
@@ -92,6 +92,8 @@ def http_date(text: str | None) -> int | None:
 
     >>> http_date("Sat, 21 Nov 2026 10:00:00 GMT")
     1795255200
+    >>> http_date("Sat Nov 21 10:00:00 2026")
+    1795255200
     >>> http_date("soon") is None
     True
     """
@@ -102,8 +104,9 @@ def http_date(text: str | None) -> int | None:
             month = _MONTHS.index(text[8:11]) // 3 + 1
             clock = int(text[17:19]), int(text[20:22]), int(text[23:25])
             return calendar.timegm((int(text[12:16]), month, int(text[5:7]), *clock))
-        return int(parsedate_to_datetime(text).timestamp())
-    except ValueError:
+        moment = parsedate_to_datetime(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp())
+    except (ValueError, OverflowError):
         return None
 
 

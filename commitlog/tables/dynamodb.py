@@ -11,6 +11,7 @@ from typing import Any
 from commitlog.aws import AwsOptions, AwsSession, Boto3Session, Caller
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
+from commitlog.errors import Unavailable
 from commitlog.tables.api import (
     Check,
     ConditionFailed,
@@ -26,7 +27,7 @@ from commitlog.tables.api import (
     TableSchema,
     Write,
 )
-from commitlog.tables.dynamodb_calls import Calls, Refused
+from commitlog.tables.dynamodb_calls import Calls, Refused, reasons_of
 from commitlog.tables.dynamodb_expressions import Expressions, conditional
 from commitlog.tables.dynamodb_lifecycle import Lifecycle
 from commitlog.tables.marshal import marshal, unmarshal
@@ -105,7 +106,7 @@ class DynamoTable(Table):
         answer = self._calls.call(
             "GetItem", {"TableName": self._name, "Key": self._key(key), "ConsistentRead": True}
         )
-        return unmarshal(answer["Item"]) if "Item" in answer else None
+        return unmarshal(answer["Item"], self.schema.key_names) if "Item" in answer else None
 
     def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
         key = check_item(self.schema, item)
@@ -165,11 +166,17 @@ class DynamoTable(Table):
                 **start,
             },
         )
+        page = self._calls.understand(self._read, answer)
+        if page.next_token is not None and page.next_token == token:
+            raise Unavailable(f"{self.url}: the server's listing does not advance; it was given up")
+        return page
+
+    def _read(self, answer: Mapping[str, Any]) -> ItemPage:
         last = answer.get("LastEvaluatedKey")
         marker = {"S": MARKER_KEY}
         return ItemPage(
             items=tuple(
-                unmarshal(item)
+                unmarshal(item, self.schema.key_names)
                 for item in answer.get("Items", ())
                 if item.get(self.schema.hash_key) != marker
             ),
@@ -188,7 +195,7 @@ class DynamoTable(Table):
         except Refused as error:
             if error.code == _CANCELED:
                 conditions = [write.condition for write in writes]
-                canceled(_reasons(keys, conditions, error.answer.get("CancellationReasons", ())))
+                canceled(_reasons(keys, conditions, reasons_of(error.answer)))
             raise
 
     def close(self) -> None:

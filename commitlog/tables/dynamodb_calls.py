@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from commitlog.aws import Caller, Response, common_fault, first_line
 from commitlog.aws.faults import SHED
@@ -20,7 +20,10 @@ from commitlog.tables.api import Pending, TableSchema
 from commitlog.tables.marshal import to_json
 from commitlog.tables.rules import table_not_found, wrong_schema
 
-__all__ = ["Calls", "Refused"]
+__all__ = ["Calls", "Refused", "reasons_of"]
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 _READS = frozenset(
     {
@@ -120,6 +123,20 @@ class Calls:
 
         return finish
 
+    def understand(self, read: Callable[[A], T], answer: A) -> T:
+        """Return what `read` takes out of `answer`, or a part of it.
+
+        Raises `Unavailable` if it is not there, or not what the API reference says.
+        """
+        try:
+            return read(answer)
+        except CommitError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise Unavailable(
+                f"{self._url}: the server's answer is none of DynamoDB's ({error!r}) and was not used"
+            ) from error
+
     def close(self) -> None:
         """Close the connections."""
         self._caller.close()
@@ -133,7 +150,7 @@ class Calls:
             answer = json.loads(response.body or b"{}")
             if not isinstance(answer, dict):
                 raise ValueError("not an object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if response.status == 200:
                 raise OutcomeUnknown(f"{what}: the answer is no JSON ({error})") from error
             answer = {}
@@ -175,11 +192,18 @@ class _Again(Exception):
         self.__cause__ = error
 
 
+def reasons_of(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return why a transaction was canceled, operation by operation; nothing if that is not told."""
+    reasons = answer.get("CancellationReasons")
+    told = isinstance(reasons, list) and all(isinstance(reason, dict) for reason in reasons)
+    return reasons if told else ()  # type: ignore[return-value]
+
+
 def _worth_repeating(code: str, answer: Mapping[str, Any]) -> str | None:
     """Return the code because of which the request should be repeated, if there is one."""
     codes = [code]
     if code == "TransactionCanceledException":
-        codes = [str(reason.get("Code")) for reason in answer.get("CancellationReasons", ())]
+        codes = [str(reason.get("Code")) for reason in reasons_of(answer)]
         # A condition that failed fails again.
         if "ConditionalCheckFailed" in codes:
             return None

@@ -8,7 +8,8 @@ Imports the calls, and of the tables the port and its rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -83,9 +84,10 @@ class Lifecycle:
     def describe(self) -> TableInfo:
         """Return what is known of the table, whatever its keys are."""
         description = self._describe()
-        found, strings = _keys_of(description)
+        found, strings = self.calls.understand(_keys_of, description)
         marker = self._marker(found) if strings else None
-        created = None if marker is None else marker.get("table_created")
+        made = None if marker is None else marker.get("table_created")
+        created = made / 1000 if type(made) is int else description.get("CreationDateTime")
         count = description.get("ItemCount")
         return TableInfo(
             url=self.url,
@@ -93,8 +95,8 @@ class Lifecycle:
                 hash_key=found.hash_key, range_key=found.range_key, ttl_attribute=self._ttl_attribute()
             ),
             format=None if marker is None else self._format_in(marker),
-            created=created / 1000 if type(created) is int else description.get("CreationDateTime"),
-            item_count=count,
+            created=created if isinstance(created, (int, float)) else None,
+            item_count=count if isinstance(count, int) else None,
         )
 
     # keys
@@ -110,7 +112,7 @@ class Lifecycle:
         }
 
     def _verify_keys(self, description: Mapping[str, Any]) -> None:
-        found, strings = _keys_of(description)
+        found, strings = self.calls.understand(_keys_of, description)
         if (found.hash_key, found.range_key) != (self.schema.hash_key, self.schema.range_key):
             raise wrong_schema(self.url, found=found, wanted=self.schema)
         if not strings:
@@ -119,10 +121,8 @@ class Lifecycle:
     # the table
 
     def _describe(self) -> Mapping[str, Any]:
-        description: Mapping[str, Any] = self.calls.call("DescribeTable", {"TableName": self.name})[
-            "Table"
-        ]
-        return description
+        answer = self.calls.call("DescribeTable", {"TableName": self.name})
+        return self.calls.understand(lambda said: _mapping(said["Table"]), answer)
 
     def _describe_new(self) -> Mapping[str, Any]:
         # DescribeTable may know nothing of a table for a while after CreateTable (its API reference).
@@ -168,9 +168,10 @@ class Lifecycle:
             answer = self.calls.call("DescribeTimeToLive", {"TableName": self.name})
         except (AccessDenied, NotSupported):
             return None
-        found = answer.get("TimeToLiveDescription", {})
+        found = self.calls.understand(_mapping, answer.get("TimeToLiveDescription", {}))
         enabled = found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-        return found.get("AttributeName") if enabled else None
+        name = found.get("AttributeName")
+        return name if enabled and isinstance(name, str) else None
 
     # the marker and the tag
 
@@ -179,7 +180,7 @@ class Lifecycle:
             "GetItem",
             {"TableName": self.name, "Key": marshal(_marker_key(schema)), "ConsistentRead": True},
         )
-        return unmarshal(answer["Item"]) if "Item" in answer else None
+        return unmarshal(answer["Item"], schema.key_names) if "Item" in answer else None
 
     def _marked_format(self) -> int | None:
         marker = self._marker(self.schema)
@@ -225,12 +226,11 @@ class Lifecycle:
         try:
             while True:
                 answer = self.calls.call("ListTagsOfResource", request)
-                for tag in answer.get("Tags", ()):
-                    if tag["Key"] == _TAG and tag["Value"].isdecimal():
-                        return int(tag["Value"])
-                if "NextToken" not in answer:
-                    return None
-                request = {**request, "NextToken": answer["NextToken"]}
+                found = self.calls.understand(_format_of, answer.get("Tags", ()))
+                following = answer.get("NextToken")
+                if found is not None or following in (None, request.get("NextToken")):
+                    return found
+                request = {**request, "NextToken": following}
         except (AccessDenied, NotSupported):
             return None
 
@@ -251,6 +251,17 @@ def _keys_of(description: Mapping[str, Any]) -> tuple[TableSchema, bool]:
     return schema, all(types.get(name) == "S" for name in names.values())
 
 
+def _format_of(tags: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the format that one of `tags` tells, if one does."""
+    values = (tag["Value"] for tag in tags if tag["Key"] == _TAG)
+    return next((int(value) for value in values if re.fullmatch("[0-9]{1,9}", value)), None)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
 def _marker_key(schema: TableSchema) -> dict[str, str]:
-    names = (schema.hash_key, schema.range_key)
-    return {name: MARKER_KEY for name in names if name is not None}
+    return dict.fromkeys(schema.key_names, MARKER_KEY)

@@ -137,6 +137,9 @@ def open_file(path: str, mode: str, *, busy_timeout: float) -> sqlite3.Connectio
 
 # -- errors -----------------------------------------------------------------------------------------
 
+# The latter comes of a message in which SQLite quotes from a damaged file.
+_SQLITE = (sqlite3.Error, UnicodeDecodeError)
+
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
@@ -146,7 +149,7 @@ def translated(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except sqlite3.Error as error:
+    except _SQLITE as error:
         if _primary(error) == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
             raise table_not_found(f"sqlite://{quote(path)}") from error
         raise _meaning(path, error) from error
@@ -158,7 +161,7 @@ def created(path: str, *, busy_timeout: float) -> Iterator[sqlite3.Connection]:
     try:
         with closing(open_file(path, "rwc", busy_timeout=busy_timeout)) as connection:
             yield connection
-    except sqlite3.Error as error:
+    except _SQLITE as error:
         raise _meaning(path, error) from error
 
 
@@ -166,7 +169,7 @@ def created(path: str, *, busy_timeout: float) -> Iterator[sqlite3.Connection]:
 def _committing(path: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except _SQLITE as error:
         if _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
             raise
         raise OutcomeUnknown(
@@ -174,7 +177,7 @@ def _committing(path: str) -> Iterator[None]:
         ) from error
 
 
-def _meaning(path: str, error: sqlite3.Error) -> CommitError:
+def _meaning(path: str, error: sqlite3.Error | UnicodeDecodeError) -> CommitError:
     code = _primary(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _busy(path)
@@ -182,8 +185,8 @@ def _meaning(path: str, error: sqlite3.Error) -> CommitError:
         return AccessDenied(
             f"{path}: {error}. It must be a file that can be written, in a directory that can be written"
         )
-    # Our statements fit our tables, and all that is written is Unicode; what does not is not ours.
-    foreign = str(error).startswith(("no such ", "Could not decode "))
+    # Our statements fit our tables: an error in one means that the file has others.
+    foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
     if foreign or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return CorruptRecord(
             f"{path} is no SQLite database, or a damaged one ({error}); it was left as it is. "
@@ -196,6 +199,6 @@ def _busy(path: str) -> Unavailable:
     return Unavailable(f"{path} is busy with other writers; nothing was changed, try again")
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary(error: sqlite3.Error | UnicodeDecodeError) -> int:
     # Errors of the module itself (a closed connection, say) bear no code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

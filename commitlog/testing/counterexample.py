@@ -4,7 +4,7 @@ Imports the history and the search for an order.
 
 It is found in steps each of which keeps it a proof. The history is cut off at the earliest moment at
 which it is wrong; what was under way by then may have happened or not. Then calls are left out while the
-rest stays wrong *even if each call left out took effect whenever it could, as often as it could*.
+rest stays wrong *even if nothing were known of those left out but that they began*.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from commitlog.testing.history import Action, Call, Outcome
 from commitlog.testing.linearization import CheckUndecided, linearize
 
-__all__ = ["Counterexample", "describe"]
+__all__ = ["Counterexample", "describe", "timeline"]
 
 #: How many configurations may be looked at to find the fewest calls.
 _CONFIGURATIONS = 200_000
@@ -39,14 +39,13 @@ class Counterexample:
         calls: them, in the order in which they began. One that was under way when the history went wrong
             has an unknown outcome here.
         order: the longest order of some of them that was found.
-        denied: calls that ended without effect although a version that only they would have written was
-            seen.
+        origins: calls that were to write the versions that those calls are about, whatever came of it.
         total: how many calls on the key there are in the history.
     """
 
     calls: tuple[Call, ...]
     order: tuple[Call, ...]
-    denied: tuple[Call, ...]
+    origins: tuple[Call, ...]
     total: int
 
     @classmethod
@@ -54,24 +53,24 @@ class Counterexample:
         """Return one from calls on one key that no order explains, sorted by their beginning.
 
         No single call of it can be left out, as far as could be told within reasonable time. `limit` is
-        that of `linearize`; raises `CheckUndecided`.
+        that of `linearize`, within which no order was found.
         """
-        cut = _shortest(calls, lambda some: not linearize(some, limit=limit).complete)
+        cut = _shortest(calls, limit)
         trial = _Trial(cut)
         kept = _fewest(_related(cut, trial), trial)
-        order = linearize(kept, anytime=_without(cut, kept), limit=limit).order
-        return cls(tuple(kept), order, tuple(_denied(calls, kept)), len(calls))
+        found = linearize(kept, others=_without(cut, kept), limit=max(limit, _CONFIGURATIONS))
+        order = tuple(call for call in found.order if call in kept)
+        return cls(tuple(kept), order, tuple(_origins(calls, kept)), len(calls))
 
     def __str__(self) -> str:
         lines = [
-            f"{len(self.calls)} of {self.total} calls prove it, even if the others took effect whenever "
-            "they could, as often as they could:",
+            f"{len(self.calls)} of {self.total} calls prove it, whatever became of the others:",
             *timeline(self.calls),
         ]
         names = {call: f"#{number}" for number, call in enumerate(self.calls, 1)}
         order = ", ".join(names[call] for call in self.order)
         lines.append(f"the longest order that fits: {order}" if order else "none of them can come first")
-        lines += [f"{call.client} was told of {describe(call)}" for call in self.denied]
+        lines += [f"{call.version!r} is from {call.client}: {describe(call)}" for call in self.origins]
         return "\n".join(lines)
 
 
@@ -117,7 +116,7 @@ class _Trial:
     def __call__(self, kept: Sequence[Call]) -> bool:
         limit = min(self._left, _CONFIGURATIONS // 20)
         try:
-            found = linearize(kept, anytime=_without(self._calls, kept), limit=limit)
+            found = linearize(kept, others=_without(self._calls, kept), limit=limit)
         except CheckUndecided:
             self._left -= limit
             return False
@@ -130,40 +129,44 @@ def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
     return [call for call in calls if id(call) not in stay]
 
 
-def _shortest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> Sequence[Call]:
+def _shortest(calls: Sequence[Call], limit: int) -> Sequence[Call]:
     """Return what had begun by the earliest moment at which the calls were wrong."""
-    moments = sorted({call.returned for call in calls if call.outcome is not Outcome.UNKNOWN})
-    at = bisect_left(range(len(moments)), True, key=lambda place: wrong(_until(calls, moments[place])))
-    return _until(calls, moments[at])
+
+    def wrong(moment: float) -> bool:
+        try:
+            return not linearize(_until(calls, moment), limit=limit).complete
+        except CheckUndecided:
+            return False
+
+    *moments, last = sorted({call.returned for call in calls if call.outcome is not Outcome.UNKNOWN})
+    return _until(calls, [*moments, last][bisect_left(moments, True, key=wrong)])
 
 
 def _until(calls: Sequence[Call], moment: float) -> list[Call]:
-    """Return what was known at `moment`. Of what was under way, only what had an effect can matter."""
+    """Return what was known at `moment`: of what was under way, no more than that."""
     return [
         call if call.returned <= moment else evolve(call, outcome=Outcome.UNKNOWN, returned=math.inf)
         for call in calls
-        if call.invoked <= moment and (call.returned <= moment or call.writes)
+        if call.invoked <= moment
     ]
 
 
 def _related(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> Sequence[Call]:
-    """Return calls that are wrong by themselves: all that name a version that the latest ones name.
+    """Return calls that are wrong by themselves: those that have to do with what was told last.
 
-    What went wrong last has to do with the versions in it, and with those there shortly before.
+    It spares to try thousands of them. What went wrong has to do with the versions that the last answer
+    names, and with those in the answers shortly before.
     """
-    latest = sorted(calls, key=_known_at, reverse=True)
+    told = [call for call in calls if call.outcome is not Outcome.UNKNOWN]
+    told.sort(key=lambda call: call.returned, reverse=True)
     count = 1
-    while count < len(calls):
-        words = {word for call in latest[:count] for word in _words(call)}
-        some = [call for call in calls if words & _words(call)]
+    while count < len(told):
+        latest, words = set(told[:count]), {word for call in told[:count] for word in _words(call)}
+        some = [call for call in calls if call in latest or words & _words(call)]
         if wrong(some):
             return some
         count *= 2
     return calls
-
-
-def _known_at(call: Call) -> float:
-    return call.invoked if call.outcome is Outcome.UNKNOWN else call.returned
 
 
 def _words(call: Call) -> set[str]:
@@ -173,29 +176,23 @@ def _words(call: Call) -> set[str]:
 def _fewest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> list[Call]:
     """Leave out calls for as long as the rest is wrong, larger pieces first.
 
-    As Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), do it.
+    More calls are never less wrong, so what has to stay once has to stay.
     """
     kept = list(calls)
     size = len(kept)
     while size:
-        start, before = 0, len(kept)
+        start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]
             if wrong(rest):
                 kept = rest
             else:
                 start += size
-        # A call that goes may let go one that was tried before it.
-        size = size // 2 if size > 1 or len(kept) == before else 1
+        size //= 2
     return kept
 
 
-def _denied(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
-    """Return the calls that did nothing, though a version is found that they alone were to write."""
-    written = {call.version for call in calls if call.writes}
-    found = {call.version if call.action is Action.READ else call.expected for call in kept}
-    return [
-        call
-        for call in calls
-        if call.action is not Action.READ and not call.writes and call.version in found - written
-    ]
+def _origins(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
+    """Return the calls, of those not kept, that were to write versions that the kept ones are about."""
+    wanted = {call.needs for call in kept} - {call.version for call in kept if call.writes} - {None}
+    return [call for call in calls if call.action is not Action.READ and call.version in wanted]

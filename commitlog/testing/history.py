@@ -99,6 +99,11 @@ class Call:
             raise ValueError("a call is invoked at some moment, and does not return before it")
 
     @property
+    def needs(self) -> str | None:
+        """The version that it was about: the one that it saw or expected, or None for no object."""
+        return self.version if self.action is Action.READ else self.expected
+
+    @property
     def writes(self) -> bool:
         """Whether it changed the object, or may have."""
         return self.action is not Action.READ and self.outcome in (Outcome.DONE, Outcome.UNKNOWN)

@@ -13,7 +13,7 @@ from commitlog.testing.linearization import CheckUndecided, linearize
 
 __all__ = ["CheckUndecided", "NotLinearizable", "check_linearizable"]
 
-#: A million configurations take some ten seconds and half a gigabyte.
+#: They take a few seconds and tens of megabytes.
 _LIMIT = 200_000
 
 

@@ -8,8 +8,8 @@ Imports the history. The algorithm is that of Wing and Gong, "Testing and Verify
   To take one now loses no order: it could be moved to the front of any that goes on from here.
 * Calls with an unknown outcome may be taken at any time after they began, or never. Of those that would
   do the same, only the one that began first is tried: it can stand in wherever another could.
-* A version that is named by nothing but the unknown call that writes it is the same as any other such.
-  So of the unknown writes that nobody noticed all but one are left aside at once.
+* A version that no call is about, but the unknown one that writes it, is the same as any other such. So
+  of the unknown writes that nobody noticed one at a time is tried.
 
 What remains to be tried is which of the writes that overlap, and fit, came first. So the time is about
 proportional to the calls times how many of them overlap, unless many calls with an unknown outcome were
@@ -23,12 +23,13 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from commitlog.testing.history import Action, Call, Outcome
+from commitlog.testing.history import Call, Outcome
 
 __all__ = ["CheckUndecided", "Linearization", "linearize"]
 
-#: States are numbered: no object, any version that is not told from others, and then the others.
-_ABSENT, _OTHER = 0, 1
+#: States are numbered: no object, a version that no call is about, one that only `others` are about, and
+#: then the versions that the calls are about.
+_ABSENT, _IDLE, _OTHER = 0, 1, 2
 #: What a call that changes nothing leaves.
 _SAME = -1
 
@@ -52,7 +53,7 @@ class Linearization:
     configurations: int
 
 
-def linearize(calls: Iterable[Call], *, anytime: Iterable[Call] = (), limit: int) -> Linearization:
+def linearize(calls: Iterable[Call], *, others: Iterable[Call] = (), limit: int) -> Linearization:
     """Put calls on one key in an order, beginning without an object, that explains what was returned.
 
     A call comes before another if it returned before the other was invoked. Calls that are known to have
@@ -60,29 +61,39 @@ def linearize(calls: Iterable[Call], *, anytime: Iterable[Call] = (), limit: int
 
     Args:
         calls: all on one key, in any order.
-        anytime: other calls on that key, of which is supposed that each of them may have happened at any
-            moment, and any number of times.
+        others: calls on that key of which no more is taken for known than that they began. Versions that
+            `calls` do not name are not told apart, so yet more orders are allowed.
         limit: how many configurations may be looked at.
 
     Raises:
         CheckUndecided: that was not enough.
     """
-    return _Search(calls, anytime, limit).run()
+    return _Search(calls, others, limit).run()
 
 
 class _Search:
     """One search. Calls are known by their number in the order in which they began."""
 
-    def __init__(self, calls: Iterable[Call], anytime: Iterable[Call], limit: int) -> None:
+    def __init__(self, calls: Iterable[Call], others: Iterable[Call], limit: int) -> None:
         ordered = sorted(calls, key=lambda call: call.invoked)
         self._told = [call for call in ordered if call.outcome in (Outcome.DONE, Outcome.CONTRADICTED)]
         self._unknown = [call for call in ordered if call.outcome is Outcome.UNKNOWN and call.writes]
         self._limit = limit
-        self._codes = _codes(self._told, self._unknown)
+        others = [call for call in others if call.writes]
+        self._codes = _codes(self._told, self._unknown, others)
         self._trail: list[int] = []
+        # What becomes, again and again, of versions that are not told apart.
+        self._anytime: dict[int, set[int]] = {}
+        for call in others:
+            before, after = self._change(call)
+            if before > _OTHER or after > _OTHER:
+                self._unknown.append(call)
+            else:
+                self._anytime.setdefault(before, set()).add(after)
+        self._unknown.sort(key=lambda call: call.invoked)
 
         # Of each told call: the state that it needs, or must not find, and the one that it leaves.
-        self._state = [self._code(_needed(call)) for call in self._told]
+        self._state = [self._code(call.needs) for call in self._told]
         self._equal = [call.outcome is Outcome.DONE for call in self._told]
         self._after = [self._code(call.version) if call.writes else _SAME for call in self._told]
         # Those that are left form a ring around their count; those that are taken are bits.
@@ -101,12 +112,6 @@ class _Search:
         self._possible: dict[int, list[tuple[int, int]]] = {}
         for group, (before, after) in enumerate(groups):
             self._possible.setdefault(before, []).append((group, after))
-
-        self._anytime: dict[int, set[int]] = {}
-        for call in anytime:
-            if call.writes:
-                before, after = self._change(call)
-                self._anytime.setdefault(before, set()).add(after)
 
     def run(self) -> Linearization:
         """Search depth first, without recursion."""
@@ -152,10 +157,9 @@ class _Search:
                 self._lift(number)
             else:
                 if fits:
-                    choices.append(number)
+                    choices.append((number, self._after[number]))
                 deadline = min(deadline, self._told[number].returned)
             number = self._next[number]
-        choices.sort(key=lambda choice: -self._told[choice].returned)
         maybe = [
             (~group, after)
             for group, after in reversed(self._possible.get(state, ()))
@@ -163,7 +167,7 @@ class _Search:
             and self._unknown[self._groups[group][self._taken[group]]].invoked <= deadline
         ]
         free = [(self._count, after) for after in self._anytime.get(state, ())]
-        return [*free, *maybe, *((choice, self._after[choice]) for choice in choices)]
+        return [*free, *maybe, *reversed(choices)]
 
     def _take(self, entry: int, after: int) -> int:
         """Take a told call, for the complement of a number one of a group, or for the count none."""
@@ -204,21 +208,16 @@ class _Search:
         )
 
     def _code(self, word: str | None) -> int:
-        return _ABSENT if word is None else self._codes.get(word, _OTHER)
+        return _ABSENT if word is None else self._codes.get(word, _IDLE)
 
     def _change(self, write: Call) -> tuple[int, int]:
         """Return the state in which a write does something, and the one that it leaves."""
         return self._code(write.expected), self._code(write.version)
 
 
-def _needed(call: Call) -> str | None:
-    """Return the version that a call finds or, if its condition did not hold, does not find."""
-    return call.version if call.action is Action.READ else call.expected
-
-
-def _codes(told: Iterable[Call], unknown: Iterable[Call]) -> dict[str, int]:
-    """Number the versions that are named otherwise than by an unknown call that writes them."""
-    named = {_needed(call) for call in [*told, *unknown]} | {
-        call.version for call in told if call.writes
-    }
-    return {word: code for code, word in enumerate(sorted(named - {None}), _OTHER + 1)}  # type: ignore
+def _codes(told: Iterable[Call], unknown: Iterable[Call], others: Iterable[Call]) -> dict[str, int]:
+    """Number the versions that a call is about, or that it is known to have written."""
+    named = {call.needs for call in [*told, *unknown]} | {call.version for call in told if call.writes}
+    codes = {call.expected: _OTHER for call in others if call.expected is not None}
+    words = sorted(word for word in named if word is not None)
+    return codes | {word: code for code, word in enumerate(words, _OTHER + 1)}

@@ -1,15 +1,13 @@
 """The process behind `commitlog.testing.proxy`: relays requests of HTTP/1.1 and strikes some of them.
 
 It is told what to do in lines of JSON on its standard input, and ends with that input. Imports its
-sibling `proxy_faults` alone.
+siblings `proxy_faults` and `proxy_http`.
 """
 
 from __future__ import annotations
 
 import json
-import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -19,14 +17,14 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from commitlog.testing.proxy_faults import Fault, Hazard, Plan, Strike
+from commitlog.testing.proxy_http import Message, Peer
 
 __all__ = ["main"]
 
 _KEPT_REQUESTS = 10_000
-_READS = frozenset({"GET", "HEAD"})
 
 _Address: TypeAlias = tuple[str, int]
 
@@ -90,7 +88,7 @@ class _Relay:
     # -- one conversation --------------------------------------------------------------------------
 
     def _converse(self, connection: socket.socket) -> None:
-        client, link = _Peer(connection), _Link(self._addresses)
+        client, link = Peer(connection), _Link(self._addresses)
         try:
             goes_on = True
             while goes_on and (request := client.read_request()):
@@ -108,13 +106,13 @@ class _Relay:
             client.close()
             link.close()
 
-    def _hand_on(self, client: _Peer, link: _Link, request: _Message) -> bool:
+    def _hand_on(self, client: Peer, link: _Link, request: Message) -> bool:
         """Get the request answered; return whether the conversation goes on."""
         response = self._exchange(link, request)
         client.send(response.data)
         return not (response.last or request.last)
 
-    def _strike(self, client: _Peer, link: _Link, request: _Message, fault: Fault) -> bool:
+    def _strike(self, client: Peer, link: _Link, request: Message, fault: Fault) -> bool:
         """Let the fault happen; return whether the conversation goes on."""
         action = fault.action
         if action == "drop_request":
@@ -137,7 +135,7 @@ class _Relay:
         client.send(_made_up(fault, request) if action == "fail" else response.data)
         return not (response.last or request.last)
 
-    def _double(self, link: _Link, request: _Message, fault: Fault) -> _Message:
+    def _double(self, link: _Link, request: Message, fault: Fault) -> Message:
         """Return the answer to the first of two requests."""
         if fault.seconds:
             response = self._exchange(link, request)
@@ -149,7 +147,7 @@ class _Relay:
         self._count(fault, again.status)
         return response
 
-    def _repeat(self, request: _Message, fault: Fault) -> None:
+    def _repeat(self, request: Message, fault: Fault) -> None:
         link = _Link(self._addresses)
         try:
             self._late(link, request, fault)
@@ -158,7 +156,7 @@ class _Relay:
         finally:
             link.close()
 
-    def _late(self, link: _Link, request: _Message, fault: Fault) -> _Message:
+    def _late(self, link: _Link, request: Message, fault: Fault) -> Message:
         """Get the request answered, as many seconds later as the fault says."""
         status = 0
         with self._lock:
@@ -173,7 +171,7 @@ class _Relay:
                 self._pending -= 1
             self._count(fault, status)
 
-    def _exchange(self, link: _Link, request: _Message) -> _Message:
+    def _exchange(self, link: _Link, request: Message) -> Message:
         if request.mutates:
             with self._doubled:
                 self._doubled.wait_for(lambda: request.path not in self._doubling)
@@ -196,7 +194,7 @@ class _Relay:
         with self._lock:
             self._strikes[Strike(fault.kind, fault.action, status)] += 1
 
-    def _note(self, request: _Message) -> Fault | None:
+    def _note(self, request: Message) -> Fault | None:
         with self._lock:
             kinds = request.kinds
             self._requests.append(f"{kinds[0]} {request.target}")
@@ -220,9 +218,9 @@ class _Link:
 
     def __init__(self, addresses: Mapping[str, _Address]) -> None:
         self._addresses = addresses
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, Peer] = {}
 
-    def exchange(self, request: _Message) -> _Message:
+    def exchange(self, request: Message) -> Message:
         """Send the request to its server and return the answer."""
         service = request.service
         peer = self._peers.pop(service, None)
@@ -230,7 +228,7 @@ class _Link:
             peer.close()
             peer = None
         if peer is None:
-            peer = _Peer(socket.create_connection(self._addresses[service]))
+            peer = Peer(socket.create_connection(self._addresses[service]))
         self._peers[service] = peer
         peer.send(request.data)
         return peer.read_response(to_head=request.method == "HEAD")
@@ -240,175 +238,11 @@ class _Link:
             self._peers.popitem()[1].close()
 
 
-@frozen
-class _Message:
-    """A request or a response: its first line in words, its headers in lower case, all its bytes."""
-
-    words: list[str]
-    headers: dict[str, str]
-    data: bytes
-    last: bool
-
-    @property
-    def method(self) -> str:
-        return self.words[0]
-
-    @property
-    def target(self) -> str:
-        return self.words[1]
-
-    @property
-    def path(self) -> str:
-        return self.target.partition("?")[0]
-
-    @property
-    def status(self) -> int:
-        return int(self.words[1])
-
-    @property
-    def service(self) -> str:
-        return "DynamoDB" if "x-amz-target" in self.headers else "S3"
-
-    @property
-    def mutates(self) -> bool:
-        """Whether an object may change by it."""
-        return self.service == "S3" and self.method not in _READS
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What kinds of request it is, the narrowest first."""
-        if self.service == "DynamoDB":
-            return self.headers["x-amz-target"].rpartition(".")[2], "DynamoDB"
-        kinds = [self.method, "S3"]
-        if "x-amz-copy-source" in self.headers:
-            kinds.insert(0, "COPY")
-        elif self.method == "POST" and "uploadId=" in self.target:
-            kinds.insert(0, "PUBLISH")
-        if "X-Amz-Expires=" in self.target:
-            kinds.append("fenced")
-        if "if-none-match" in self.headers:
-            kinds.append("if-absent")
-        if "if-match" in self.headers:
-            kinds.append("if-match")
-        return tuple(kinds)
-
-
-class _Peer:
-    """One side of a conversation in HTTP/1.1."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connection
-        self._buffer = bytearray()
-
-    def read_request(self) -> _Message | None:
-        """Return the next request, or None at the end."""
-        head = self._read_head()
-        if head is None:
-            return None
-        words, headers, data = head
-        if "expect" in headers:
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            lines = data.split(b"\r\n")
-            data = b"\r\n".join(line for line in lines if not line.lower().startswith(b"expect:"))
-        body, _ = self._read_body(headers, otherwise=0)
-        return _Message(words, headers, data + body, last=_is_last(headers))
-
-    def read_response(self, *, to_head: bool) -> _Message:
-        """Return the response to a request; `to_head` if that was HEAD, so that no body follows."""
-        head = self._read_head()
-        if head is None:
-            raise ConnectionResetError("the server closed the connection instead of answering")
-        words, headers, data = head
-        if to_head or words[1] in ("204", "304"):
-            return _Message(words, headers, data, last=_is_last(headers))
-        body, ended = self._read_body(headers, otherwise=None)
-        return _Message(words, headers, data + body, last=ended or _is_last(headers))
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def is_stale(self) -> bool:
-        """Tell whether the other side has closed the idle connection."""
-        return bool(select.select([self._socket], [], [], 0)[0])
-
-    def reset(self) -> None:
-        """Close so that the other side sees "connection reset by peer". Idempotent."""
-        if self._socket.fileno() < 0:
-            return
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._socket.close()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read_head(self) -> tuple[list[str], dict[str, str], bytes] | None:
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if not self._fill():
-                return None
-        data = self._take(end + 4)
-        first, *lines = data[:-4].decode("latin-1").split("\r\n")
-        headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-        }
-        return first.split(" ", 2), headers, data
-
-    def _read_body(self, headers: Mapping[str, str], *, otherwise: int | None) -> tuple[bytes, bool]:
-        """Return the body as it was framed, and whether only the end of the connection ended it."""
-        if "chunked" in headers.get("transfer-encoding", ""):
-            return self._read_chunks(), False
-        size = int(headers["content-length"]) if "content-length" in headers else otherwise
-        if size is None:
-            while self._fill():
-                pass
-            return self._take(len(self._buffer)), True
-        self._need(size)
-        return self._take(size), False
-
-    def _read_chunks(self) -> bytes:
-        chunks = bytearray()
-        while True:
-            line = self._take_line()
-            size = int(line.split(b";")[0], 16)
-            chunks += line
-            if size == 0:
-                break
-            self._need(size + 2)
-            chunks += self._take(size + 2)
-        while (line := self._take_line()) != b"\r\n":
-            chunks += line
-        return bytes(chunks + line)
-
-    def _take_line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n")) < 0:
-            self._need(len(self._buffer) + 1)
-        return self._take(end + 2)
-
-    def _need(self, size: int) -> None:
-        while len(self._buffer) < size:
-            if not self._fill():
-                raise ConnectionResetError("the connection ended in mid message")
-
-    def _fill(self) -> bool:
-        data = self._socket.recv(262_144)
-        self._buffer += data
-        return bool(data)
-
-    def _take(self, size: int) -> bytes:
-        data = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return data
-
-
 def _address(url: str) -> _Address:
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or 80
 
 
-def _made_up(fault: Fault, request: _Message) -> bytes:
+def _made_up(fault: Fault, request: Message) -> bytes:
     body = b"" if request.method == "HEAD" else fault.body.encode()
     return b"HTTP/1.1 %d Injected\r\nContent-Length: %d\r\n\r\n%b" % (fault.status, len(body), body)
-
-
-def _is_last(headers: Mapping[str, str]) -> bool:
-    return headers.get("connection", "").lower() == "close"

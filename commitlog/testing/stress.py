@@ -19,180 +19,43 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from random import Random
 
-from attrs import evolve, field, fields, frozen, validators
+from attrs import evolve, fields
 
 from commitlog.commit.conditional import ConditionalStore, Mode
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.verdict import Kind, Verdict
-from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.errors import CommitError, NotFound
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.testing.history import History
-from commitlog.testing.linearizability import NotLinearizable, check_linearizable
+from commitlog.testing.linearizability import CheckUndecided, NotLinearizable, check_linearizable
 from commitlog.testing.proxy import Proxy, Strike
 from commitlog.testing.recorded import WORD, RecordedStore
 from commitlog.testing.recorder import Recorder
 from commitlog.testing.stress_faults import hazards
 from commitlog.testing.stress_fleet import Fleet
-from commitlog.testing.stress_worker import Task
-from commitlog.urls import Url, parse_store_url, parse_table_url
+from commitlog.testing.stress_report import Report
+from commitlog.testing.stress_settings import Stress
+from commitlog.testing.stress_signals import signals, troubles
+from commitlog.testing.stress_worker import Hours, Task
+from commitlog.urls import Url
 from commitlog.words import random_word
 
 __all__ = ["Report", "Stress", "main", "run_stress"]
 
-#: Share of signals that kill; the others stop for a while.
-_KILLS = 0.4
-#: Seconds for which a worker may be stopped that nothing fences off.
-_SHORT = (0.1, 1.0)
 #: Seconds between two looks at what is still under way.
 _POLL = 0.1
-
-
-def _store_url(value: str | Url) -> Url:
-    return parse_store_url(value) if isinstance(value, str) else value
-
-
-def _table_url(value: str | Url | None) -> Url | None:
-    return parse_table_url(value) if isinstance(value, str) else value
-
-
-@frozen(kw_only=True)
-class Stress:
-    """What a run is to be like.
-
-    Attributes:
-        store: an S3 store or a local directory. A bucket at an ``http://`` endpoint is reached through
-            the fault-injecting proxy; at any other, workers are killed and stopped, and that is all.
-        table: where leases are, or None to rest on the store's own conditions. It is created if need
-            be. For DynamoDB as for the store.
-        mode: as of `ConditionalStore`. Without a table it has to be ``native``.
-        seconds: how long faults go on. The last writes and the judging come on top.
-        workers: how many processes work at the same time.
-        foreign: how many of them are clients of the crate ``object_store``, through obstore; with
-            ``lease`` and a store and table at ``http://`` endpoints.
-        seed: what the plan is drawn from.
-        timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
-        rate: share of requests that each sort of fault strikes; 0 for none.
-        interval: seconds from one signal to the next, on average.
-        grace: seconds after the last fault within which every worker has to have written every path.
-        verdict: what is taken for known of the store; what it does is measured by default.
-
-    Raises `ConfigurationError` for what does not go together.
-    """
-
-    store: Url = field(converter=_store_url)
-    table: Url | None = field(default=None, converter=_table_url)
-    mode: Mode = "lease"
-    seconds: float = field(default=10.0, validator=validators.gt(0))
-    workers: int = field(default=4, validator=validators.ge(1))
-    foreign: int = 0
-    seed: int = 0
-    timeout: float = 3.0
-    skew: float = 1.5
-    rate: float = field(default=0.02, validator=[validators.ge(0), validators.le(1)])
-    interval: float = field(default=1.0, validator=validators.gt(0))
-    grace: float = field(default=60.0, validator=validators.gt(0))
-    verdict: Verdict | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.store.scheme == "memory" or (self.table and self.table.scheme == "memory"):
-            raise ConfigurationError("processes share no memory: give a store and a table that they do")
-        if (self.table is None) != (self.mode == "native"):
-            raise ConfigurationError("a table goes with mode 'lease' or 'auto', none with 'native'")
-        if not 0 <= self.foreign <= self.workers:
-            raise ConfigurationError("foreign must be between 0 and the number of workers")
-        if self.foreign and (self.mode != "lease" or None in (self.store_address, self.table_address)):
-            raise ConfigurationError(
-                "foreign writers need mode 'lease', and S3 and DynamoDB at http:// endpoints"
-            )
-
-    @property
-    def store_address(self) -> str | None:
-        """Where a proxy can stand before the store, or None."""
-        return _address(self.store) if self.store.scheme == "s3" else None
-
-    @property
-    def table_address(self) -> str | None:
-        """Where a proxy can stand before the table, or None."""
-        return None if self.table is None else _address(self.table)
-
-
-@frozen(kw_only=True)
-class Report:
-    """What came of a run.
-
-    Attributes:
-        stress: what it was to be like.
-        fenced: whether the store enforces the expiry of requests, so that long delays were among the
-            faults.
-        history: all calls of all workers, and in the end the reads of an auditor.
-        strikes: how often faults struck, by sort.
-        kills: how many workers were killed.
-        stops: for how many seconds each of the stopped workers was.
-        finished: seconds from the last fault until every worker had written every path.
-        violation: what no order of the calls explains, or None.
-        failures: workers that failed or did not finish, and objects with the body of another.
-    """
-
-    stress: Stress
-    fenced: bool
-    history: History
-    strikes: Counter[Strike]
-    kills: int
-    stops: tuple[float, ...]
-    finished: float
-    violation: NotLinearizable | None
-    failures: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was wrong."""
-        return self.violation is None and not self.failures
-
-    @property
-    def refused(self) -> int:
-        """How many requests came late and were refused by the store."""
-        return sum(count for strike, count in self.strikes.items() if strike.status == 403)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the report line by line, for people."""
-        stress = self.stress
-        where = f"leases in {stress.table}" if stress.table else "its own conditions"
-        yield f"{stress.store}: {stress.mode}, {where}"
-        yield (
-            f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
-            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
-        )
-        yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
-        calls = Counter((call.name, call.outcome.value) for call in self.history)
-        for name in sorted({name for name, _ in calls}):
-            outcomes = [f"{word} {count}" for (of, word), count in sorted(calls.items()) if of == name]
-            yield f"  {name}: {', '.join(outcomes)}"
-        yield f"faults: {self.strikes.total()}"
-        actions: Counter[str] = Counter()
-        for strike, count in self.strikes.items():
-            actions[strike.action] += count
-        for action, count in sorted(actions.items()):
-            yield f"  {action}: {count}"
-        yield f"  requests that the store refused as late: {self.refused}"
-        beyond = sum(seconds > stress.timeout for seconds in self.stops)
-        yield f"killed: {self.kills}; stopped: {len(self.stops)}, longer than a lease: {beyond}"
-        yield f"all written {self.finished:.1f} s after the last fault"
-        yield from self.failures
-        yield f"linearizable: {'yes' if self.violation is None else f'NO. {self.violation}'}"
 
 
 def run_stress(stress: Stress) -> Report:
@@ -230,9 +93,7 @@ class _Run:
         self._verdict = verdict
         self._directory = directory
         self._fenced = verdict.proves(Kind.FENCE)
-        self._begin = self._end = 0.0
-        self._kills = 0
-        self._stops: list[float] = []
+        self._troubles = troubles(stress, fenced=self._fenced)
 
     def report(self) -> Report:
         stress = self._stress
@@ -244,16 +105,20 @@ class _Run:
                 proxy = stack.enter_context(Proxy(upstream, dynamodb=addresses[1]))
                 dangers = hazards(timeout=stress.timeout, fenced=self._fenced, rate=stress.rate)
                 proxy.endanger(dangers, seed=stress.seed)
-            fleet = stack.enter_context(Fleet(stress.workers, self._directory))
-            self._begin = time.monotonic()
-            self._end = self._begin + stress.seconds
-            fleet.begin(self._tasks(proxy))
-            self._trouble(fleet)
+            fleet = stack.enter_context(Fleet(self._tasks(proxy), self._directory))
+            begin = time.monotonic()
+            end = begin + stress.seconds
+            deadline = end + stress.grace
+            fleet.begin(Hours(begin=begin, end=end, deadline=deadline))
+            for at, worker, number in signals(self._troubles):
+                _sleep_until(begin + at)
+                fleet.signal(worker, number)
+            _sleep_until(end)
             if proxy is not None:
                 proxy.endanger(())
-            finished = fleet.join(self._end + stress.grace) - self._end
+            finished = fleet.join(deadline) - end
             if proxy is not None:
-                strikes = _last_strikes(proxy, self._end + stress.grace)
+                strikes = _last_strikes(proxy, deadline)
         history, torn = self._audit(History.load(*fleet.histories))
         violation: NotLinearizable | None = None
         try:
@@ -265,8 +130,7 @@ class _Run:
             fenced=self._fenced,
             history=history,
             strikes=strikes,
-            kills=self._kills,
-            stops=tuple(self._stops),
+            troubles=self._troubles,
             finished=finished,
             violation=violation,
             failures=(*fleet.failures, *torn),
@@ -282,8 +146,8 @@ class _Run:
         verdict = evolve(self._verdict, url=str(store)).to_json()
         return [
             Task(
-                client="foreign-" if self._foreign(worker) else "worker-",
-                foreign=self._foreign(worker),
+                client="foreign-" if stress.is_foreign(worker) else "worker-",
+                foreign=stress.is_foreign(worker),
                 store=store,
                 table=table,
                 mode=stress.mode,
@@ -292,47 +156,12 @@ class _Run:
                 patient=worker % 2 == 0,
                 verdict=verdict,
                 seed=str(stress.seed),
-                begin=self._begin,
-                end=self._end,
-                deadline=self._end + stress.grace,
                 history="",
             )
             for worker in range(stress.workers)
         ]
 
-    def _foreign(self, worker: int) -> bool:
-        return worker >= self._stress.workers - self._stress.foreign
-
-    def _trouble(self, fleet: Fleet) -> None:
-        """Kill workers, stop them and let them go on, as the seed has it; return at the end."""
-        for at, worker, number in sorted(self._signals()):
-            time.sleep(max(0.0, self._begin + at - time.monotonic()))
-            fleet.signal(worker, number)
-        time.sleep(max(0.0, self._end - time.monotonic()))
-
-    def _signals(self) -> Iterator[tuple[float, int, signal.Signals]]:
-        """Yield when which worker gets which signal."""
-        stress, random = self._stress, Random(f"{self._stress.seed} signals")
-        long = (stress.timeout, 2 * stress.timeout)
-        guarded = self._fenced or stress.mode == "native"
-        busy_until = [0.0] * stress.workers
-        at = 0.0
-        while (at := at + random.uniform(0.0, 2 * stress.interval)) < stress.seconds:
-            worker = random.randrange(stress.workers)
-            if at < busy_until[worker]:
-                continue
-            if random.random() < _KILLS:
-                self._kills += 1
-                yield at, worker, signal.SIGKILL
-                continue
-            spans = (_SHORT, long) if guarded and not self._foreign(worker) else (_SHORT,)
-            ends = min(at + random.uniform(*random.choice(spans)), stress.seconds)
-            self._stops.append(ends - at)
-            busy_until[worker] = ends
-            yield at, worker, signal.SIGSTOP
-            yield ends, worker, signal.SIGCONT
-
-    def _audit(self, history: History) -> tuple[History, Iterator[str]]:
+    def _audit(self, history: History) -> tuple[History, list[str]]:
         """Read every path once more, past the proxy; return the whole history, and what is torn."""
         recorder = Recorder()
         auditor = RecordedStore(ConditionalStore(self._store), recorder, client="auditor")
@@ -342,7 +171,11 @@ class _Run:
                 found = auditor.get(path)
                 if found.data != found.metadata.get(WORD, "").encode():
                     torn.append(f"{path!r} has the metadata of one version and the body of another")
-        return History([*history, *recorder.history()]), iter(torn)
+        return History([*history, *recorder.history()]), torn
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
@@ -350,11 +183,6 @@ def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
     while proxy.pending() and time.monotonic() < deadline:
         time.sleep(_POLL)
     return proxy.strikes()
-
-
-def _address(url: Url) -> str | None:
-    endpoint = url.options.get("endpoint_url", "")
-    return endpoint if endpoint.startswith("http://") else None
 
 
 def _below(url: Url, prefix: str) -> Url:
@@ -379,7 +207,7 @@ def _clear(store: ObjectStore) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the shell; return 0 if all was well, 1 if not, 2 if there was no run."""
+    """Run from the shell; return 0 if all was well, 1 if not, 2 if there is no verdict."""
     parser = argparse.ArgumentParser(
         prog="python -m commitlog.testing.stress",
         description="Write conditionally from many processes over a bad network, and judge the outcome.",
@@ -409,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given["mode"] = given["mode"] or ("native" if given["table"] is None else "lease")
     try:
         report = run_stress(Stress(**given))
-    except CommitError as error:
+    except (CommitError, CheckUndecided) as error:
         print(f"stress: {error}", file=sys.stderr)
         return 2
     for line in report.lines():

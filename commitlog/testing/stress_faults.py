@@ -51,13 +51,13 @@ def hazards(*, timeout: float, fenced: bool, rate: float) -> tuple[Hazard, ...]:
         fenced: whether the store enforces the expiry of requests.
         rate: share of requests that each of the hazards strikes, of those that it applies to. Those that
             make somebody wait for as long as a lease strike a quarter as often, or a run would consist
-            of waiting.
+            of waiting; late duplicates, for which nobody waits, four times as often.
     """
     return tuple(_hazards(timeout, fenced, rate))
 
 
 def _hazards(timeout: float, fenced: bool, rate: float) -> Iterator[Hazard]:
-    rare, beyond = rate / 4, (timeout, 2 * timeout)
+    rare, often, beyond = rate / 4, min(4 * rate, 1.0), (timeout, 2 * timeout)
     for kind in ("DynamoDB", "S3"):
         yield Hazard(kinds=(kind,), action="drop_request", rate=rare)
         yield Hazard(kinds=(kind,), action="delay", rate=rate, seconds=_MOMENTS)
@@ -79,7 +79,7 @@ def _hazards(timeout: float, fenced: bool, rate: float) -> Iterator[Hazard]:
         yield Hazard(kinds=(guard,), action="delay", rate=rare, seconds=beyond)
         # A lease ends after the expiry of its requests; a second more for the store to round away.
         late = (timeout + 1, 2 * timeout + 1)
-        yield Hazard(kinds=(guard,), action="duplicate", rate=rate, seconds=late)
+        yield Hazard(kinds=(guard,), action="duplicate", rate=often, seconds=late)
         for kind, path in (("PUT", KEPT), ("PUBLISH", KEPT), ("DELETE", "")):
             yield Hazard(
                 kinds=(guard, kind), action="reset", rate=rare, path=path, seconds=(0.01, 2 * timeout)

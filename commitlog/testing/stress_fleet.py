@@ -5,6 +5,7 @@ Imports errors and the worker's task.
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,11 +14,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from attrs import evolve
+from attrs import asdict, evolve
 
-from commitlog.testing.stress_worker import Task
+from commitlog.testing.stress_worker import Hours, Task
 
 __all__ = ["Fleet"]
 
@@ -28,16 +29,19 @@ class Fleet:
     """Worker processes, as a context manager: none outlives it. Not thread-safe.
 
     Args:
-        size: how many there are. A worker is named by its number.
+        tasks: what each of them is to do. The client of a task is what the worker's name begins with;
+            one that is started anew goes by another name, with another seed, into another file, for it
+            knows nothing of what it did before.
         directory: where histories and error output go.
 
-    Entering returns when all of them are ready for `begin`.
+    Entering returns when all of them are ready to `begin`. A worker is known by the number of its task.
     """
 
-    def __init__(self, size: int, directory: Path) -> None:
+    def __init__(self, tasks: Sequence[Task], directory: Path) -> None:
+        self._tasks = tasks
         self._directory = directory
-        self._tasks: Sequence[Task] = ()
-        self._lives = [0] * size
+        self._hours: Hours | None = None
+        self._lives = [0] * len(tasks)
         self._processes: list[subprocess.Popen[bytes]] = []
         #: What went wrong with workers: the names and last words of those that failed.
         self.failures: list[str] = []
@@ -74,15 +78,11 @@ class Fleet:
         """The files that workers have begun."""
         return sorted(self._directory.glob("*.jsonl"))
 
-    def begin(self, tasks: Sequence[Task]) -> None:
-        """Let the workers begin, each with the task of its number.
-
-        The client of a task is what the worker's name begins with. One that is started anew goes by
-        another name, with another seed, into another file: it knows nothing of what it did before.
-        """
-        self._tasks = tasks
-        for worker in range(len(self._lives)):
-            self._brief(worker)
+    def begin(self, hours: Hours) -> None:
+        """Let the workers begin."""
+        self._hours = hours
+        for process in self._processes:
+            self._tell(process, asdict(hours))
 
     def signal(self, worker: int, number: signal.Signals) -> None:
         """Send a signal to a worker. One that is killed with SIGKILL is started anew."""
@@ -92,7 +92,6 @@ class Fleet:
             process.communicate()
             self._lives[worker] += 1
             self._processes[worker] = self._start(worker)
-            self._brief(worker)
 
     def join(self, deadline: float) -> float:
         """Wait until all workers have done their tasks; return when, on `time.monotonic`.
@@ -108,39 +107,40 @@ class Fleet:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                self.failures.append(f"worker {self._name(worker)} did not finish in time")
+                self.failures.append(f"{self._name(worker)} did not finish in time")
             else:
                 done = max(done, time.monotonic())
                 if status:
                     said = self._errors(worker).read_text(errors="replace")[-_TAIL:]
-                    self.failures.append(
-                        f"worker {self._name(worker)} ended with status {status}:\n{said}"
-                    )
+                    self.failures.append(f"{self._name(worker)} ended with status {status}:\n{said}")
         return done
 
     def _start(self, worker: int) -> subprocess.Popen[bytes]:
+        task, name = self._tasks[worker], self._name(worker)
         with open(self._errors(worker), "wb") as errors:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "commitlog.testing.stress_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
-
-    def _brief(self, worker: int) -> None:
-        task = self._tasks[worker]
-        name = self._name(worker)
         history = str(self._directory / f"{name}.jsonl")
-        task = evolve(task, client=task.client + name, seed=f"{task.seed} {name}", history=history)
-        pipe = self._processes[worker].stdin
-        assert pipe is not None
+        task = evolve(task, client=name, seed=f"{task.seed} {name}", history=history)
         # Not as an argument, which everybody on the machine could read.
+        self._tell(process, task.to_dict())
+        if self._hours is not None:
+            self._tell(process, asdict(self._hours))
+        return process
+
+    @staticmethod
+    def _tell(process: subprocess.Popen[bytes], what: dict[str, Any]) -> None:
+        assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has failed; `join` tells
-            pipe.write(task.to_json().encode() + b"\n")
-            pipe.flush()
+            process.stdin.write(json.dumps(what).encode() + b"\n")
+            process.stdin.flush()
 
     def _name(self, worker: int) -> str:
-        return f"{worker}.{self._lives[worker]}"
+        return f"{self._tasks[worker].client}{worker}.{self._lives[worker]}"
 
     def _errors(self, worker: int) -> Path:
         return self._directory / f"{self._name(worker)}.err"

@@ -35,8 +35,8 @@ class ForeignStore:
         table: name of the table of leases.
         timeout: length of its leases in seconds.
 
-    Its own retries are off: it repeats a put whose answer was lost without looking whether it landed,
-    and would overwrite who came after. What it cannot tell apart is `OutcomeUnknown`.
+    Its own retries are off: a put that is repeated after its answer was lost could overwrite who came
+    after it. What it does not tell for sure is `OutcomeUnknown`.
     Raises `ConfigurationError` if obstore is not installed.
     """
 

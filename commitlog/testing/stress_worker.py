@@ -1,6 +1,6 @@
 """One process of a stress run: calls a store at random, takes down what it sees, and may die meanwhile.
 
-Started by `commitlog.testing.stress_fleet`, which says what to do in a line of JSON on standard input.
+Started by `commitlog.testing.stress_fleet`, which says what to do, and when, in lines of JSON.
 Imports anything of the library, and its siblings.
 """
 
@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from random import Random
 from typing import Any
@@ -35,7 +35,7 @@ from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE
 from commitlog.testing.stress_foreign import ForeignStore
 from commitlog.urls import Url
 
-__all__ = ["Task", "main", "open_client"]
+__all__ = ["Hours", "Task", "main", "open_client"]
 
 #: Paths of each sort at a time.
 _WIDTH = 3
@@ -63,8 +63,6 @@ class Task:
         patient: whether to wait for other holders as long as it takes.
         verdict: what is known of the store, as JSON.
         seed: of its choices.
-        begin, end: between which moments of `time.monotonic` to work at random.
-        deadline: moment by which the last writes have to be done.
         history: file for the history.
     """
 
@@ -78,19 +76,30 @@ class Task:
     patient: bool
     verdict: str
     seed: str
-    begin: float
-    end: float
-    deadline: float
     history: str
 
-    def to_json(self) -> str:
-        """Return the task as a line of JSON. It holds credentials, if the URLs do."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task as JSON can say it. It holds credentials, if the URLs do."""
         fields = asdict(self, recurse=False)
         for name in ("store", "table"):
             url: Url | None = fields[name]
             if url is not None:
                 fields[name] = {**asdict(url, recurse=False), "options": dict(url.options)}
-        return json.dumps(fields)
+        return fields
+
+
+@frozen(kw_only=True)
+class Hours:
+    """When workers work.
+
+    Attributes:
+        begin, end: between which moments of `time.monotonic` they do so at random.
+        deadline: moment by which the last writes have to be done.
+    """
+
+    begin: float
+    end: float
+    deadline: float
 
 
 def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore:
@@ -127,27 +136,32 @@ def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore
 class Worker:
     """Works on a task. Nothing that goes wrong with a call stops it."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, hours: Hours) -> None:
         self._task = task
+        self._hours = hours
         self._random = Random(task.seed)
         self._recorder = Recorder(path=task.history)
         self._store: RecordedStore
+        self._choices: tuple[list[Callable[[], None]], list[int]]
         self._words = 0
         #: For each path the etag last seen there.
         self._seen: dict[str, str] = {}
-        self._calls: Sequence[Callable[[], None]] = ()
 
-    def run(self) -> None:
-        """Work at random until the end, then write every path once more. Raises `TimeoutError`."""
-        task = self._task
-        with closing(open_client(task, patient=task.patient)) as client:
+    def run(self, client: ConditionalStore | ForeignStore) -> None:
+        """Work at random until the end, then write every path once more. Raises `TimeoutError`.
+
+        Args:
+            client: what to call until then. It is closed.
+        """
+        end = self._hours.end
+        with closing(client):
             self._use(client)
-            while time.monotonic() < task.end:
+            while time.monotonic() < end:
                 with suppress(CommitError):  # it is in the history
                     self._random.choices(*self._choices)[0]()
-        with closing(open_client(task, patient=True)) as client:
+        with closing(open_client(self._task, patient=True)) as client:
             self._use(client)
-            paths = [*self._paths(KEPT, task.end), *self._paths(REMOVABLE, task.end)]
+            paths = [*self._paths(KEPT, end), *self._paths(REMOVABLE, end)]
             self._random.shuffle(paths)
             for path in paths:
                 self._write_at_last(path)
@@ -210,7 +224,7 @@ class Worker:
                 else:
                     self._store.put_if_match(path, self._word(), etag=etag)
             except CommitError as error:
-                if time.monotonic() > self._task.deadline:
+                if time.monotonic() > self._hours.deadline:
                     raise TimeoutError(f"{path!r} could not be written in time") from error
                 time.sleep(_PAUSE)
             else:
@@ -240,22 +254,26 @@ class Worker:
         return self._choose(self._random.choice((KEPT, REMOVABLE)))
 
     def _choose(self, sort: str) -> str:
-        return self._random.choice(self._paths(sort, min(time.monotonic(), self._task.end)))
+        # Now and then one of before, at which a request may arrive late.
+        back = self._random.choice((0, 0, 0, 1, 2, 3)) * _ERA
+        return self._random.choice(self._paths(sort, min(time.monotonic(), self._hours.end) - back))
 
     def _paths(self, sort: str, moment: float) -> list[str]:
         # What is kept is created once only, so there have to be new paths for creations to compete.
-        era = int((moment - self._task.begin) / _ERA) if sort == KEPT else 0
+        era = max(0, int((moment - self._hours.begin) / _ERA)) if sort == KEPT else 0
         return [f"{sort}{era}-{number}" for number in range(_WIDTH)]
 
 
 def main() -> None:
-    """Say that all is imported, and do the task on standard input."""
+    """Do the task on standard input, as soon as it is said there when."""
     # Ends with its parent, also when it is stopped, and so could not notice by itself.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    task = Task(**json.loads(sys.stdin.readline()))
+    client = open_client(task, patient=task.patient)
     print("ready", flush=True)
     if line := sys.stdin.readline():
-        Worker(Task(**json.loads(line))).run()
+        Worker(task, Hours(**json.loads(line))).run(client)
 
 
 if __name__ == "__main__":

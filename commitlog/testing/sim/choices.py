@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from attrs import define, field, frozen
 
-__all__ = ["Choices", "Drawn", "Pick", "Recording", "Replayed", "Seeded"]
+__all__ = ["Choices", "Deviating", "Drawn", "Pick", "Recording", "Replayed", "Seeded"]
 
 
 class Choices(Protocol):
@@ -66,6 +67,29 @@ class Replayed:
     def exhausted(self) -> bool:
         """True once all picks were used."""
         return self._next >= len(self.picks)
+
+
+@define
+class Deviating:
+    """The ordinary decision each time, except where another is ordered.
+
+    The orders still fit when the code around them changes, as those of `Replayed` do not.
+
+    Args:
+        orders: which alternative to take, by what is decided and the how many-th time it is, from 1.
+
+    >>> choices = Deviating({("A latency", 2): 1})
+    >>> [choices.pick("A latency", [1, 1]) for _ in range(3)]
+    [0, 1, 0]
+    """
+
+    orders: Mapping[tuple[str, int], int]
+    _times: Counter[str] = field(factory=Counter, init=False)
+
+    def pick(self, what: str, weights: Sequence[float]) -> int:
+        """See `Choices.pick`."""
+        self._times[what] += 1
+        return min(self.orders.get((what, self._times[what]), 0), len(weights) - 1)
 
 
 class Drawn:
@@ -119,6 +143,17 @@ class Recording:
     def indexes(self) -> tuple[int, ...]:
         """What was picked so far."""
         return tuple(pick.index for pick in self.picks)
+
+    @property
+    def deviations(self) -> dict[tuple[str, int], int]:
+        """The picks that were not ordinary; ``Deviating(recording.deviations)`` repeats all."""
+        found: dict[tuple[str, int], int] = {}
+        times: Counter[str] = Counter()
+        for pick in self.picks:
+            times[pick.what] += 1
+            if pick.index:
+                found[pick.what, times[pick.what]] = pick.index
+        return found
 
 
 def _at(weights: Iterable[float], share: float) -> int:

@@ -5,7 +5,7 @@ Imports the errors, the `Pending` of the ports, and its siblings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -40,6 +40,7 @@ def begin(
     mutates: bool,
     more: Iterable[Fault] = (),
     instead: Mapping[Fault, Callable[[], T]] = _NONE,
+    spared: Collection[Fault] = (),
 ) -> Callable[[], T]:
     """Send a request, and return what waits for its answer.
 
@@ -51,9 +52,11 @@ def begin(
             its sender gets `Unavailable`. A mutation's sender gets `OutcomeUnknown`.
         more: further faults that it can meet.
         instead: what is performed in place of `perform` when the request meets one of these faults.
+        spared: faults that it never meets.
     """
     faults = _WRITE_FAULTS if mutates else _READ_FAULTS
-    fault, seconds = node.point(what, (*_NODE_FAULTS, *faults, *more, *instead))
+    possible = (*_NODE_FAULTS, *faults, *more, *instead)
+    fault, seconds = node.point(what, [fault for fault in possible if fault not in spared])
     request = Request(node, what, instead.get(fault, perform) if fault else perform, mutates=mutates)
     request.send(fault, seconds)
     return request.wait
@@ -80,7 +83,7 @@ class Request(Generic[T]):
     def send(self, fault: Fault | None, seconds: float) -> None:
         """Put the request on its way, and let `fault` happen to it."""
         simulation = self._simulation
-        there, back = simulation.latency(), simulation.latency()
+        there, back = simulation.latency(self._node.name), simulation.latency(self._node.name)
         if fault is Fault.DELAYED:
             there += seconds
         patience = simulation.patience / self._node.clock.rate
@@ -88,7 +91,11 @@ class Request(Generic[T]):
         length = f" by {seconds:g} s" if seconds else ""
         self._node.note(f"{self._name}: {self._what}" + (f" [{fault.value}{length}]" if fault else ""))
         if fault is not Fault.LOST_REQUEST:
-            self._later(there, "arrives", lambda: self._arrive(fault, back if answered else None))
+            # The way back is settled by now, so what is on its way is named by it, too.
+            way_back = f", to be answered in {back:g} s" if back else ""
+            self._later(
+                there, f"arrives{way_back}", lambda: self._arrive(fault, back if answered else None)
+            )
         if fault is Fault.DUPLICATED:
             self._later(there + seconds, "arrives again", self._arrive_again)
         if not answered:

@@ -163,7 +163,8 @@ class Simulation:
             same = 1
             while same < len(self._events) and self._events[same].at == self._events[0].at:
                 same += 1
-            event = self._events.pop(self.pick("next", [1.0] * same))
+            at = 0 if same == 1 else self.pick(f"before {self._events[0].name}", [1.0] * same)
+            event = self._events.pop(at)
             self.steps += 1
             self.time.now = max(self.now, event.at)
             event.action()
@@ -206,9 +207,9 @@ class Simulation:
         """Put an event into the queue, `seconds` of true time from now."""
         insort(self._events, _Event(round(self.now + seconds, 9), self.tick(), name, action))
 
-    def latency(self) -> float:
-        """Return how long the next request travels."""
-        return self._latencies[self.pick("latency", [1.0] * len(self._latencies))]
+    def latency(self, node: str) -> float:
+        """Return how long the next request or answer of a node travels."""
+        return self._latencies[self.pick(f"{node} latency", [1.0] * len(self._latencies))]
 
     def fate(self, where: str, possible: Iterable[Fault]) -> tuple[Fault | None, float]:
         """Decide what goes wrong at a point, and for how many seconds of true time."""

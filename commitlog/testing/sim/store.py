@@ -51,12 +51,20 @@ class SimulatedStore(ObjectStore):
             which a probe found wanting.
         fences: whether it enforces expiries. If not, requests carry them, the server ignores them, and
             only a verdict that is given tells so (else a `ConditionalStore` probes, in the simulation).
+        spared: faults that mutations never meet, such as those against which nothing is promised.
     """
 
     def __init__(
-        self, node: Node, server: ObjectStore, *, conditions: bool = True, fences: bool = True
+        self,
+        node: Node,
+        server: ObjectStore,
+        *,
+        conditions: bool = True,
+        fences: bool = True,
+        spared: Iterable[Fault] = (),
     ) -> None:
         self._node = node
+        self._spared = frozenset(spared)
         self._server = server
         self._fences = fences
         self.url = server.url
@@ -161,6 +169,7 @@ class SimulatedStore(ObjectStore):
             lambda: self._server.delete_many(paths),
             mutates=True,
             instead={Fault.PARTIAL: some},
+            spared=self._spared,
         )
 
     # uploads
@@ -222,6 +231,7 @@ class SimulatedStore(ObjectStore):
             lambda: perform(kept),
             mutates=True,
             more=() if condition is None else (Fault.CONFLICT,),
+            spared=self._spared,
         )
 
 

@@ -5,6 +5,7 @@ Imports the port, and its siblings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
@@ -133,13 +134,23 @@ def table_state(server: Table) -> Callable[[], Hashable]:
 
 
 def something_expired(server: Table, clock: SimulatedClock) -> Callable[[], bool]:
-    """Return what tells whether TTL could drop an item of `server`, for `Simulation.add_sweeper`."""
+    """Return what tells whether TTL could drop an item of `server`, for `Simulation.add_sweeper`.
+
+    An item that is expired when it is written is noticed at the next moment.
+    """
     name = server.schema.ttl_attribute
+    quiet = -math.inf  # the last moment at which nothing was expired
 
     def due() -> bool:
+        nonlocal quiet
         now = clock.epoch()
-        return any(
-            type(expiry := item.get(name or "")) is int and expiry < now for item in server.scan()
-        )
+        if now == quiet:
+            return False
+        for item in server.scan():
+            expiry = item.get(name or "")
+            if type(expiry) is int and expiry < now:
+                return True
+        quiet = now
+        return False
 
     return due

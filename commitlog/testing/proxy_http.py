@@ -1,0 +1,198 @@
+"""HTTP/1.1 as the process behind `commitlog.testing.proxy` sees it: whole messages, byte for byte.
+
+Imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from collections.abc import Mapping
+
+from attrs import frozen
+
+__all__ = ["Message", "Peer"]
+
+_READS = frozenset({"GET", "HEAD"})
+
+
+@frozen
+class Message:
+    """A request or a response.
+
+    Attributes:
+        words: of its first line.
+        headers: names in lower case.
+        data: all its bytes.
+        last: whether the connection ends with it.
+    """
+
+    words: list[str]
+    headers: dict[str, str]
+    data: bytes
+    last: bool
+
+    @property
+    def method(self) -> str:
+        """Method of a request."""
+        return self.words[0]
+
+    @property
+    def target(self) -> str:
+        """Path and query of a request."""
+        return self.words[1]
+
+    @property
+    def path(self) -> str:
+        """Path of a request."""
+        return self.target.partition("?")[0]
+
+    @property
+    def status(self) -> int:
+        """Status of a response."""
+        return int(self.words[1])
+
+    @property
+    def service(self) -> str:
+        """What a request is for: ``DynamoDB`` or ``S3``."""
+        return "DynamoDB" if "x-amz-target" in self.headers else "S3"
+
+    @property
+    def mutates(self) -> bool:
+        """Whether an object may change by a request."""
+        return self.service == "S3" and self.method not in _READS
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of what kinds a request is, see `commitlog.testing.proxy.Proxy`; the narrowest first."""
+        if self.service == "DynamoDB":
+            return self.headers["x-amz-target"].rpartition(".")[2], "DynamoDB"
+        kinds = [self.method, "S3"]
+        if "x-amz-copy-source" in self.headers:
+            kinds.insert(0, "COPY")
+        elif self.method == "POST" and "uploadId=" in self.target:
+            kinds.insert(0, "PUBLISH")
+        if "X-Amz-Expires=" in self.target:
+            kinds.append("fenced")
+        if "if-none-match" in self.headers:
+            kinds.append("if-absent")
+        if "if-match" in self.headers:
+            kinds.append("if-match")
+        return tuple(kinds)
+
+
+class Peer:
+    """One side of a conversation in HTTP/1.1. Not thread-safe.
+
+    Raises `OSError` if the other side is gone, `ValueError` or `IndexError` if it speaks no HTTP.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connection
+        self._buffer = bytearray()
+
+    def read_request(self) -> Message | None:
+        """Return the next request, or None at the end."""
+        head = self._read_head()
+        if head is None:
+            return None
+        words, headers, data = head
+        if "expect" in headers:
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            lines = data.split(b"\r\n")
+            data = b"\r\n".join(line for line in lines if not line.lower().startswith(b"expect:"))
+        body, _ = self._read_body(headers, otherwise=0)
+        return Message(words, headers, data + body, last=_is_last(headers))
+
+    def read_response(self, *, to_head: bool) -> Message:
+        """Return the response to a request; `to_head` if that was HEAD, so that no body follows."""
+        head = self._read_head()
+        if head is None:
+            raise ConnectionResetError("the server closed the connection instead of answering")
+        words, headers, data = head
+        if to_head or words[1] in ("204", "304"):
+            return Message(words, headers, data, last=_is_last(headers))
+        body, ended = self._read_body(headers, otherwise=None)
+        return Message(words, headers, data + body, last=ended or _is_last(headers))
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
+    def is_stale(self) -> bool:
+        """Tell whether the other side has closed the idle connection."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def reset(self) -> None:
+        """Close so that the other side sees "connection reset by peer". Idempotent."""
+        if self._socket.fileno() < 0:
+            return
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def close(self) -> None:
+        """Close in good order. Idempotent."""
+        self._socket.close()
+
+    def _read_head(self) -> tuple[list[str], dict[str, str], bytes] | None:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if not self._fill():
+                return None
+        data = self._take(end + 4)
+        first, *lines = data[:-4].decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        return first.split(" ", 2), headers, data
+
+    def _read_body(self, headers: Mapping[str, str], *, otherwise: int | None) -> tuple[bytes, bool]:
+        """Return the body as it was framed, and whether only the end of the connection ended it."""
+        if "chunked" in headers.get("transfer-encoding", ""):
+            return self._read_chunks(), False
+        size = int(headers["content-length"]) if "content-length" in headers else otherwise
+        if size is None:
+            while self._fill():
+                pass
+            return self._take(len(self._buffer)), True
+        self._need(size)
+        return self._take(size), False
+
+    def _read_chunks(self) -> bytes:
+        chunks = bytearray()
+        while True:
+            line = self._take_line()
+            size = int(line.split(b";")[0], 16)
+            chunks += line
+            if size == 0:
+                break
+            self._need(size + 2)
+            chunks += self._take(size + 2)
+        while (line := self._take_line()) != b"\r\n":
+            chunks += line
+        return bytes(chunks + line)
+
+    def _take_line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            self._need(len(self._buffer) + 1)
+        return self._take(end + 2)
+
+    def _need(self, size: int) -> None:
+        while len(self._buffer) < size:
+            if not self._fill():
+                raise ConnectionResetError("the connection ended in mid message")
+
+    def _fill(self) -> bool:
+        data = self._socket.recv(262_144)
+        self._buffer += data
+        return bool(data)
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+
+def _is_last(headers: Mapping[str, str]) -> bool:
+    return headers.get("connection", "").lower() == "close"

@@ -1,0 +1,149 @@
+"""Many runs of a large world, each drawn from a seed of its own, until the time is up or one is wrong.
+
+A run that is judged wrong is shrunk, and reported with the line that repeats it. Imports its siblings.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+
+from commitlog.testing.sim.choices import Seeded
+from commitlog.testing.sim.explore import World
+from commitlog.testing.sim.faults import Fault
+from commitlog.testing.sim.shrink import Shrunk, shrink
+from commitlog.testing.sim.simulation import Simulation
+
+__all__ = ["CampaignFailed", "CampaignReport", "campaign"]
+
+
+@define
+class CampaignReport:
+    """What a campaign did so far.
+
+    Attributes:
+        seed: seed of the first run; the next ones follow it.
+        runs: runs that were made.
+        steps: events in all of them.
+        seconds: how long it took.
+        faults: how often each fault happened.
+        told: sums of what the world's judge returned, where that is a mapping of words to numbers, such
+            as calls by outcome.
+    """
+
+    seed: int
+    runs: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    faults: Counter[Fault] = field(factory=Counter)
+    told: Counter[str] = field(factory=Counter)
+
+    def add(self, simulation: Simulation, told: object, *, seconds: float) -> None:
+        """Count a run that has ended, `seconds` after the beginning of the campaign."""
+        self.runs += 1
+        self.steps += simulation.steps
+        self.seconds = seconds
+        self.faults.update(simulation.injected)
+        if isinstance(told, Mapping):
+            self.told.update(told)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.runs} runs from seed {self.seed}, {self.steps} steps, {self.seconds:.0f} s",
+            "faults: " + _listed({fault.value: count for fault, count in self.faults.items()}),
+        ]
+        if self.told:
+            lines.append("told: " + _listed(self.told))
+        return "\n".join(lines)
+
+
+class CampaignFailed(AssertionError):
+    """A run was judged wrong. The message repeats it in one line, and tells what happened.
+
+    Attributes:
+        seed: the seed of that run.
+        shrunk: that run or one like it, made as simple as can be.
+        report: what the campaign did up to and with it.
+    """
+
+    def __init__(self, message: str, *, seed: int, shrunk: Shrunk, report: CampaignReport) -> None:
+        super().__init__(message)
+        self.seed = seed
+        self.shrunk = shrunk
+        self.report = report
+
+
+def campaign(
+    world: World,
+    *,
+    seed: int = 0,
+    runs: int | None = None,
+    seconds: float | None = None,
+    steps: int = 100_000,
+    again: str = "campaign(world, seed={seed}, runs=1)",
+    tell: Callable[[str], object] | None = None,
+    tell_every: float = 30.0,
+) -> CampaignReport:
+    """Make runs of a world, of seeds that follow one another, and return what was done.
+
+    Args:
+        world: builds the world anew for each run, see `commitlog.testing.sim.explore.World`. Its judge
+            may return numbers to be summed up in `CampaignReport.told`.
+        seed: that of the first run.
+        runs: how many, or None for as many as there is time for.
+        seconds: how long, or None for as long as it takes. One of both must be given.
+        steps: most steps of a run; one that takes more is wrong, see `Simulation.run`.
+        again: the command that begins with the run of ``{seed}``, for the message.
+        tell: takes a line of progress.
+        tell_every: seconds between two of them.
+
+    Raises:
+        CampaignFailed: a run was judged wrong. An error that is no `AssertionError` is raised as it is,
+            with a note that says how to have it again.
+    """
+    if runs is None and seconds is None:
+        raise ValueError("say how many runs, or for how many seconds")
+    report = CampaignReport(seed)
+    began = told = time.monotonic()
+    while (runs is None or report.runs < runs) and (seconds is None or report.seconds < seconds):
+        current = seed + report.runs
+        simulation, judge = world(Seeded(current))
+        error: AssertionError | None = None
+        try:
+            with simulation:
+                simulation.run(steps=steps)
+                words = judge()
+        except AssertionError as found:
+            error, words = found, None
+        except Exception as found:
+            found.add_note(f"again: {again.format(seed=current)}")
+            raise
+        now = time.monotonic()
+        report.add(simulation, words, seconds=now - began)
+        if error is not None:
+            raise _failed(world, current, report, steps, again) from error
+        if tell is not None and now - told >= tell_every:
+            told = now
+            tell(f"{report.runs} runs, {report.steps} steps, {report.seconds:.0f} s")
+    return report
+
+
+def _failed(world: World, seed: int, report: CampaignReport, steps: int, again: str) -> CampaignFailed:
+    shrunk = shrink(world, Seeded(seed), steps=steps)
+    if shrunk is None:
+        raise RuntimeError(f"the world depends on more than its choices: seed {seed} is right now")
+    lines = (
+        f"the run of seed {seed} is wrong; again: {again.format(seed=seed)}",
+        f"as simple as can be, with {shrunk.faults} faults: Deviating({dict(shrunk.orders)})",
+        *shrunk.trace,
+        str(shrunk.error),
+        str(report),
+    )
+    return CampaignFailed("\n".join(lines), seed=seed, shrunk=shrunk, report=report)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts)) or "none"

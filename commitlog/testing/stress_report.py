@@ -1,0 +1,89 @@
+"""What came of a stress run, and how people are told. Imports its siblings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from commitlog.testing.history import History
+from commitlog.testing.linearizability import NotLinearizable
+from commitlog.testing.proxy_faults import Strike
+from commitlog.testing.stress_settings import Stress
+from commitlog.testing.stress_signals import Trouble
+
+__all__ = ["Report"]
+
+
+@frozen(kw_only=True)
+class Report:
+    """What came of a run.
+
+    Attributes:
+        stress: what it was to be like.
+        fenced: whether the store enforces the expiry of requests, so that long delays were among the
+            faults.
+        history: all calls of all workers, and in the end the reads of an auditor.
+        strikes: how often faults struck, by sort.
+        troubles: which workers were killed and stopped, and when.
+        finished: seconds from the last fault until every worker had written every path.
+        violation: what no order of the calls explains, or None.
+        failures: workers that failed or did not finish, and objects with the body of another.
+    """
+
+    stress: Stress
+    fenced: bool
+    history: History
+    strikes: Counter[Strike]
+    troubles: tuple[Trouble, ...]
+    finished: float
+    violation: NotLinearizable | None
+    failures: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return self.violation is None and not self.failures
+
+    @property
+    def kills(self) -> int:
+        """How many workers were killed."""
+        return sum(trouble.stop is None for trouble in self.troubles)
+
+    @property
+    def stops(self) -> tuple[float, ...]:
+        """For how many seconds workers were stopped."""
+        return tuple(trouble.stop for trouble in self.troubles if trouble.stop is not None)
+
+    @property
+    def refused(self) -> int:
+        """How many requests came late and were refused by the store."""
+        return sum(count for strike, count in self.strikes.items() if strike.status == 403)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report line by line, for people."""
+        stress = self.stress
+        where = f"leases in {stress.table}" if stress.table else "its own conditions"
+        yield f"{stress.store}: {stress.mode}, {where}"
+        yield (
+            f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
+            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
+        )
+        yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
+        calls = Counter((call.name, call.outcome.value) for call in self.history)
+        for name in sorted({name for name, _ in calls}):
+            outcomes = [f"{word} {count}" for (of, word), count in sorted(calls.items()) if of == name]
+            yield f"  {name}: {', '.join(outcomes)}"
+        yield f"faults: {self.strikes.total()}"
+        actions: Counter[str] = Counter()
+        for strike, count in self.strikes.items():
+            actions[strike.action] += count
+        for action, count in sorted(actions.items()):
+            yield f"  {action}: {count}"
+        yield f"  requests that the store refused as late: {self.refused}"
+        beyond = sum(seconds > stress.timeout for seconds in self.stops)
+        yield f"killed: {self.kills}; stopped: {len(self.stops)}, longer than a lease: {beyond}"
+        yield f"all written {self.finished:.1f} s after the last fault"
+        yield from self.failures
+        yield f"linearizable: {'yes' if self.violation is None else f'NO. {self.violation}'}"

@@ -1,0 +1,1 @@
+"""The protocols with one rule broken, to see that the simulator finds out; see docs/mutants.md."""

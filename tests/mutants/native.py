@@ -1,0 +1,197 @@
+"""Mutants of the native strategy, and of the choice between the two."""
+
+from __future__ import annotations
+
+from commit_kit import proven
+from sim_kit import copy, create, delete, edit
+
+from commitlog.commit.verdict import Kind
+from commitlog.testing.sim import Fault, Forced
+from mutants.lease import UNEXPLAINED
+from mutants.loader import Edit
+from mutants.mutant import Mutant
+from mutants.worlds import Setting, racing
+
+__all__ = ["NATIVE"]
+
+BOTH = {"A": create("k"), "B": create("k")}
+
+ABSENT = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
+
+
+def _without_expiry(setting: Setting) -> Setting:
+    """Return the setting of a store that enforces no more than its verdict says."""
+    return lambda code, _: setting(code, False)
+
+
+NATIVE: tuple[Mutant, ...] = (
+    Mutant(
+        name='409 read as "exists"',
+        where="protocol.md#native",
+        rule="409 says that nothing happened, and nothing else: it is tried again",
+        edit=Edit(
+            "commit.native",
+            (
+                "            except (Conflict, Unavailable) as error:\n",
+                "            except Conflict:\n"
+                "                raise mutation.contradiction(None) from None\n"
+                "            except Unavailable as error:\n",
+            ),
+        ),
+        setting=racing({"A": create("k")}, Fault.CONFLICT, mode="native"),
+        caught=UNEXPLAINED,
+        story=(
+            "The store says that another request was under way, and A is told that there is an "
+            "object. There is none."
+        ),
+    ),
+    Mutant(
+        name="client retries left on",
+        where="protocol.md#native",
+        rule="a refusal after a lost answer does not say that somebody else was first",
+        edit=Edit(
+            "commit.native",
+            (
+                "                return mutation.send(mutation.condition, None)\n"
+                "            except OutcomeUnknown as error:\n",
+                "                try:\n"
+                "                    return mutation.send(mutation.condition, None)\n"
+                "                except OutcomeUnknown:  # as a client library does inside\n"
+                "                    return mutation.send(mutation.condition, None)\n"
+                "            except OutcomeUnknown as error:\n",
+            ),
+        ),
+        setting=racing({"A": delete("k")}, Fault.LOST_RESPONSE, objects={"k": "old"}, mode="native"),
+        caught=UNEXPLAINED,
+        story=(
+            "The first request is performed, its answer lost. The client library sends it again by "
+            "itself and passes on the refusal of the second, which nobody can tell from a refusal "
+            "of the first: a deletion leaves no nonce."
+        ),
+    ),
+    Mutant(
+        name="a refusal believed without a look",
+        where="protocol.md#native",
+        rule="a put that is refused looks first whether the object bears its nonce",
+        edit=Edit(
+            "commit.native",
+            ("if lost is None and not (refused and mutation.nonce is not None):", "if lost is None:"),
+        ),
+        setting=racing({"A": create("k")}, Fault.REPEATED, mode="native"),
+        caught=UNEXPLAINED,
+        story=(
+            "Something on the way sends the request twice. The second one is refused because of the"
+            " first, and A is told that somebody else's object is there."
+        ),
+    ),
+    Mutant(
+        name="a lost answer forgotten after the read-back",
+        where="protocol.md#lost-answers",
+        rule="a lost answer, and then another object → `OutcomeUnknown`",
+        edit=Edit(
+            "commit.native",
+            (
+                '        raise mutation.unknown(f"an answer was lost, and then: {failure}") from lost\n',
+                "        raise failure\n",
+            ),
+        ),
+        setting=racing(
+            {"A": create("k"), "B": edit("k")}, Fault.LOST_RESPONSE, starts={"B": 1}, mode="native"
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's write happened, B replaced what A had written, and A's second attempt is refused. "
+            "A is told that nothing was written."
+        ),
+    ),
+    Mutant(
+        name="a retry without the condition",
+        where="protocol.md#native",
+        rule="what was lost is tried again under the same condition and nonce",
+        edit=Edit(
+            "commit.native",
+            (
+                "mutation.send(mutation.condition, None)",
+                "mutation.send(None if lost else mutation.condition, None)",
+            ),
+        ),
+        setting=racing(BOTH, Fault.LOST_REQUEST, starts={"B": 1}, mode="native"),
+        caught=UNEXPLAINED,
+        story=(
+            "B's first request never arrives, and the second one goes without the condition: it "
+            "replaces A's object."
+        ),
+    ),
+    Mutant(
+        name="what is gone taken for one's own deletion",
+        where="protocol.md#lost-answers",
+        rule="natively, a lost answer and then no object → `OutcomeUnknown`",
+        edit=Edit("commit.native", ("exclusive=False", "exclusive=True")),
+        setting=racing(
+            {"A": delete("k"), "B": delete("k")},
+            Fault.LOST_REQUEST,
+            objects={"k": "old"},
+            starts={"B": 1},
+            mode="native",
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "B's first request never arrives, and the second one is refused, since A has deleted "
+            "the object. B is told that B did."
+        ),
+    ),
+    Mutant(
+        name="rivals go different ways",
+        where="protocol.md#strategies",
+        rule="calls that can compete go the same way",
+        edit=Edit(
+            "commit.strategy",
+            (
+                "if self._lease is None or all(self._enforced(rival, condition) for rival in rivals):",
+                "if True:",
+            ),
+        ),
+        setting=_without_expiry(
+            racing(
+                {"A": create("k"), "B": copy("a", "k")},
+                objects={"a": "copied"},
+                conditions=True,
+                own={name: {"mode": "auto", "verdict": proven(Kind.PUT_IF_ABSENT)} for name in BOTH},
+            )
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "The store is known to honour put-if-absent, and copy-if-absent not. A asks the store, "
+            "B takes a lease: neither keeps out the other."
+        ),
+    ),
+    Mutant(
+        name="each client goes by its own verdict",
+        where="protocol.md#strategies",
+        rule="the first finding about a bucket is kept in the table, and all go by it",
+        edit=Edit(
+            "commit.evidence",
+            (
+                "rows = kept or given or self._measure(kind)",
+                "rows = given or kept or self._measure(kind)",
+            ),
+        ),
+        setting=_without_expiry(
+            racing(
+                BOTH,
+                forced=(Forced("B put k", Fault.DELAYED, 1, 1),),
+                starts={"A": 0.5},
+                conditions=True,
+                own={
+                    "A": {"mode": "auto", "verdict": proven(*ABSENT)},
+                    "B": {"mode": "auto", "verdict": proven()},
+                },
+            )
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "B was told that the store honours no condition, and takes a lease; A was told that it "
+            "honours all, and does not ask for one."
+        ),
+    ),
+)

@@ -1,0 +1,119 @@
+"""docs/mutants.md: all mutants, each with its change and the shortest run in which it goes wrong.
+
+Write it anew with ``PYTHONPATH=tests python -m mutants.page``. Imports the mutants.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from mutants.lease import LEASE, SPARE
+from mutants.mutant import Mutant
+from mutants.native import NATIVE
+from mutants.outputs import OUTPUTS
+from mutants.telling import plain, told
+
+__all__ = ["MUTANTS", "PAGE", "page", "section"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
+
+_GROUPS = {"Leases": LEASE, "Native conditions": NATIVE, "Outputs and operation logs": OUTPUTS}
+
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for group in _GROUPS.values() for mutant in group)
+
+_HEAD = """\
+# Mutants: the checker can fail
+
+A checker that has never found anything may be one that cannot. So the rules of the protocols are broken
+here, one at a time, in the source of the very code that runs in production, and the simulator has to
+find out. The default test run looks for each of these mutants anew, in all runs of a small world; the
+library as it is passes all runs of that world.
+
+This page is written by `PYTHONPATH=tests python -m mutants.page`; a test compares it with the code.
+
+**How to read a counter-example.** It is the shortest of all runs that were judged wrong: of the fewest
+faults, then of the fewest steps. A line begins with the moment, in seconds. `A3: put k` is the third
+request of node A, and `A3 → done` its answer; both are in one line if nothing comes in between. Requests
+to the table of leases are named `table.…`; they name a record by path and etag, `*` for *no object*. The
+first `table.put` of a call takes the lease, the last one gives it back. Objects are shown with their
+etag and `version`: `A:1` is the first that A writes. A clock that is as fast as clocks may be counts
+1.5 s a second, which is `max_clock_skew_rate` in these worlds.
+"""
+
+_LEASES = """\
+All of these worlds are of a store that ignores conditions. The last column says whether things go wrong,
+in the same world, even if the store enforces
+[the expiry](protocol.md#the-expiry-that-the-store-enforces) of requests, as real ones do that check
+signatures. Where it says *no*, that alone prevents it, and the counter-example is one of a store that
+does not.
+"""
+
+
+_SPARE = """\
+## Rules for which something else stands in
+
+These mutants are not caught. The first two are harmless in the very world that catches *reclaim by the
+generation alone*, the third in one in which any request may arrive twice.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [_HEAD]
+    for title, mutants in _GROUPS.items():
+        parts += [f"## {title}\n", _table(mutants), *map(section, mutants)]
+    return "\n".join([*parts, _SPARE, *map(_spare, SPARE)])
+
+
+def _table(mutants: Sequence[Mutant]) -> str:
+    leased = any(mutant.saved is not None for mutant in mutants)
+    rows = [["mutant", "faults", "steps"], ["---"] * 3]
+    if leased:
+        rows[0].append("wrong even so")
+        rows[1].append("---")
+    for mutant in mutants:
+        found = mutant.counterexample()
+        row = [mutant.name, str(found.faults), str(len(told(found.trace)))]
+        if leased:
+            row.append({None: "it breaks them", True: "no", False: "yes"}[mutant.saved])
+        rows.append(row)
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([*([_LEASES] if leased else []), *lines, ""])
+
+
+def section(mutant: Mutant) -> str:
+    """Return what the page says of one mutant."""
+    found = mutant.counterexample()
+    judged = plain(str(found.error).split(";")[0].split("\n")[0])
+    lines = (*told(found.trace), f"judged: {judged}")
+    return "\n".join((_spare(mutant), "```", *lines, "```", ""))
+
+
+def _spare(mutant: Mutant) -> str:
+    """Return what there is to say of a mutant without a counter-example."""
+    where = mutant.where.partition(".")[0]
+    return "\n".join(
+        (
+            f"### {mutant.name[0].upper()}{mutant.name[1:]}",
+            "",
+            _wrapped(f"The rule ([{where}]({mutant.where})): {mutant.rule}."),
+            "",
+            "```diff",
+            f"  {mutant.edit.module.replace('.', '/')}.py",
+            mutant.diff(),
+            "```",
+            "",
+            _wrapped(mutant.story),
+            "",
+        )
+    )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,83 @@
+"""The trace of a simulation, told so that people like to read it. Imports the simulator's epoch."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from operator import itemgetter
+
+from commitlog.testing.sim import EPOCH
+
+__all__ = ["plain", "told"]
+
+_LINE = re.compile(r" *([0-9.]+)  (.*)")
+#: What becomes of a request: its name, and how.
+_KINDS = {
+    "sent": re.compile(r"(?P<node>\w+) (?P<name>(?P=node)\d+): (?P<how>.*)"),
+    "performed": re.compile(r"  (?P<name>\w+'?) .*?: (?P<how>.*)"),
+    "answered": re.compile(r"\w+ (?P<name>\w+) -> (?P<how>.*)"),
+}
+#: What happens in all runs, and means nothing.
+_NOISE = re.compile(r"\w+ (starts|ends|goes on)")
+
+#: Long words of no meaning, and what stands for them; and what is the same in all lines.
+_SHORTER = (
+    (r"(NotFound|AlreadyExists|PreconditionFailed|RequestExpired): .*", r"\1"),
+    (r"(Unavailable|Conflict|OutcomeUnknown): .*", r"\1"),
+    (r"\{'etag'.*'verdict'.*\}", "a finding"),
+    (
+        r"\{'etag'.*?'generation': (\d+), 'owner': '(.*?)', .*?'timeout': (\d+).*?\}",
+        r"generation \1, owner \2, timeout \3",
+    ),
+    (r"StagedInfo\(path='(.*?)', upload_id='(.*?)', initiated=[\d.]+\)", r"upload \2"),
+    (r"Commit\(version=(\d+),.*\)", r"commit \1"),
+    (r" commitlog-nonce=.*?(?= version=| b'| at |$)", ""),
+    (r' b\'\{.*"kind":"(\w+)".*\}\'', r", a record of kind \1"),
+    (r" b'.*?'$", ""),
+    (r" @[\d.]+", ""),
+    (r" \[\] None$", ""),
+    (r"\b[0-9a-f]{26}([0-9a-f]{6})\b", r"\1"),
+    (r"\b0{10,}(\d+)\.json", r"\1.json"),
+    (rf"\b{int(EPOCH * 1000)}-", ""),
+    (rf" at {int(EPOCH) // 10_000}0*(\d+)$", r" at \1 s"),
+)
+
+
+def plain(text: str) -> str:
+    """Return a line without what nobody wants to read."""
+    for pattern, shorter in _SHORTER:
+        text = re.sub(pattern, shorter, text)
+    return text
+
+
+def told(trace: Sequence[str]) -> list[str]:
+    """Return the lines of a trace, a request in one of them as far as nothing comes in between.
+
+    >>> told(["    0.000  A A1: put k", "    0.000    A1 put k: done", "    0.000  A A1 -> done"])
+    ['    0  A1: put k → done']
+    >>> told(["    0.000  A A1: head k", "    0.000  B ends", "    2.500  A A1 -> nothing"])
+    ['    0  A1: head k', '  2.5  A1 → nothing']
+    """
+    lines = (match.groups() for match in map(_LINE.fullmatch, trace) if match)
+    events = [(f"{float(at):5.4g}", *_event(what)) for at, what in lines if not _NOISE.fullmatch(what)]
+    checks = {name for _, name, kind, what in events if (kind, what) == ("sent", "table.check")}
+    heard = [event for event in events if event[1] not in checks]
+    told = []
+    for (moment, name), group in itertools.groupby(heard, key=itemgetter(0, 1)):
+        said = {kind: plain(what) for _, _, kind, what in group}
+        line = f"{moment}  {name}" + (f": {said['sent']}" if "sent" in said else "")
+        if "answered" in said:
+            line += f" → {said['answered']}"
+        elif "performed" in said:
+            line += f", performed: {said['performed']}"
+        told.append(plain(line))
+    return told
+
+
+def _event(what: str) -> tuple[str, str, str]:
+    """Return the name of a request, what becomes of it, and how; or a line that is about none."""
+    for kind, pattern in _KINDS.items():
+        if match := pattern.fullmatch(what):
+            return match["name"], kind, match["how"]
+    return what, "", ""
