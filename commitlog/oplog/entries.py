@@ -37,8 +37,8 @@ class Entries:
         directory: path below which the entries are. What lies deeper, or is no ``.json``, is not ours.
         kinds: the kinds of record that belong there.
 
-    An entry appears whole, is never changed, and of racing writers of one name exactly one wins:
-    the guarantees of `ConditionalStore.put_if_absent`.
+    An entry appears whole, is changed by nothing but `note`, and of racing writers of one name exactly
+    one wins: the guarantees of `ConditionalStore.put_if_absent`.
     """
 
     def __init__(self, store: ConditionalStore, directory: str, kinds: frozenset[str]) -> None:
@@ -68,11 +68,13 @@ class Entries:
             if "/" not in name and name.endswith(_SUFFIX):
                 yield Listed(name.removesuffix(_SUFFIX), info.last_modified)
 
-    def renew(self, name: str) -> None:
-        """Write the entry once more as it is, which dates it anew. One that is gone stays gone."""
+    def note(self, name: str, field: str) -> None:
+        """Add a field that is true, which also dates the entry anew. One that is gone stays gone."""
         with contextlib.suppress(NotFound, PreconditionFailed):
             found = self._store.get(self.path(name))
-            self._store.put_if_match(found.path, found.data, etag=found.etag)
+            document = decode(found.data, self._kinds, path=found.path)
+            noted = encode(Document(document.kind, {**document.body, field: True}))
+            self._store.put_if_match(found.path, noted, etag=found.etag)
 
     def remove(self, name: str) -> None:
         """Remove the entry; one that is gone is no error."""

@@ -45,6 +45,9 @@ __all__ = ["Decision", "Operation", "OperationLog"]
 
 _log = logging.getLogger(__name__)
 
+#: What `compact` notes in a decision before it removes the pending entry.
+_DATED_ANEW = "dated_anew"
+
 
 class Decision(enum.Enum):
     """What became of an operation."""
@@ -237,14 +240,14 @@ class OperationLog:
 
         No operation becomes decidable again by that: a decision is kept for at least half of `settle`
         after the pending entry is gone. Its winner removes that at once, or leaves it to this method,
-        which dates the decision anew first, to forget it `settle` later. So who finds an operation
-        pending, and decides it within a quarter of `settle`, cannot miss an earlier decision. Who took
-        longer looks once more whether it is still pending; if not, the decision is taken back.
+        which notes so in the decision first, and dates it anew by that, to forget it `settle` later. So
+        who finds an operation pending, and decides it within a quarter of `settle`, cannot miss an
+        earlier decision. Who took longer looks whether it is still pending. If it is not, and the
+        decision that was written bears no such note, there was another one before, and it is taken back.
 
         What this rests on: clocks go at about the same rate; a request arrives within a quarter of
-        `settle`, or never; and who stands still for longer than that between finding an operation
-        pending and deciding it does not die, or lose contact with the store, just after. In that moment
-        others can read what is to be taken back.
+        `settle` of the last look at the clock, or never; and who took longer than that does not die, or
+        lose contact with the store, before it could look. Until then others can read what it wrote.
 
         Args:
             older_than: age of a decision in seconds by the store's clock; at least, and by default,
@@ -260,7 +263,7 @@ class OperationLog:
         old = {entry.name for entry in self._decided.list() if entry.written <= deadline}
         left = sorted(old & pending)
         for name in left:
-            self._decided.renew(name)
+            self._decided.note(name, _DATED_ANEW)
         self._pending.remove_all(left)
         self._decided.remove_all(sorted(old - pending))
         return len(old - pending)
@@ -318,7 +321,7 @@ class OperationLog:
             return standing
         if self._took_long(seen):
             try:
-                forgotten = self._take_back(operation, sent)
+                forgotten = self._take_back(operation)
             except CommitError as error:
                 raise OutcomeUnknown(
                     f"operation {operation.id} was decided, but it cannot be told whether it had been"
@@ -334,12 +337,10 @@ class OperationLog:
     def _took_long(self, since: float) -> bool:
         return self._clock.monotonic() - since > self._settle / 4
 
-    def _take_back(self, operation: Operation, sent: float) -> bool:
+    def _take_back(self, operation: Operation) -> bool:
         """Remove the decision that was just written, if there was an earlier one; tell whether so."""
-        if self._pending.exists(operation.id):
+        if self._pending.exists(operation.id) or self._decided.get(operation.id).body.get(_DATED_ANEW):
             return False
-        if self._took_long(sent):
-            raise OutcomeUnknown("that took so long that an earlier one may have been compacted away")
         self._decided.remove(operation.id)
         return True
 

@@ -95,7 +95,7 @@ def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -
         raise CorruptRecord(f"column {field.name!r} is neither in the file nor in its path")
     try:
         value = pa.scalar(partition[field.name], pa.string()).cast(field.type)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, ValueError) as error:
         raise CorruptRecord(f"partition value {partition[field.name]!r} is no {field.type}") from error
     return pa.repeat(value, rows)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from commitlog.errors import CorruptRecord, NotSupported
@@ -147,10 +148,41 @@ def dump_schema(schema: t.StructType) -> str:
 def load_schema(text: str) -> t.StructType:
     """Return the schema that `dump_schema` wrote; raise `CorruptRecord` if it is none.
 
+    Raises `NotSupported` if a later release wrote it, with types that are not known here.
+
     >>> load_schema(dump_schema(t.StructType([t.StructField("a", t.LongType())]))).simpleString()
     'struct<a:bigint>'
     """
     try:
-        return t.StructType.fromJson(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        value = json.loads(text)
+        _refuse_code(value)
+        schema = t.StructType.fromJson(value)
+        arrow_schema(schema)
+    except _MALFORMED as error:
         raise CorruptRecord("the schema in the commit record is not in Spark's notation") from error
+    return schema
+
+
+# What comes of reading what is no schema: pyspark checks little, and asserts some.
+_MALFORMED = (
+    AssertionError,
+    AttributeError,
+    LookupError,
+    PySparkException,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def _refuse_code(value: object) -> None:
+    """Raise `ValueError` if a type is user-defined: to read one, pyspark imports what it names."""
+    if isinstance(value, dict):
+        if value.get("type") == "udt":
+            raise ValueError("a type is user-defined")
+        for name, inner in value.items():
+            if name != "metadata":  # the user's own, and not read
+                _refuse_code(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_code(inner)

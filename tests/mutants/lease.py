@@ -794,8 +794,8 @@ SPARE: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DUPLICATED, delays=(4.5,)),
         caught="",
         story=(
-            "A released record can only be replaced, by one of the next generation. The layout is kept as "
-            "`object_store` has it."
+            "A released record can only be replaced, by one of the next generation. The layout is kept "
+            "as `object_store` has it."
         ),
     ),
 )

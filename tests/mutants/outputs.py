@@ -281,7 +281,10 @@ OUTPUTS: tuple[Mutant, ...] = (
             {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
         ),
         caught="but 1 of its 1 files are lost",
-        story="A's file is visible, and the answer that says so is lost. A is told that the file is.",
+        story=(
+            "A's file is visible, only the answer that said so was lost; and A is told that the file is "
+            "lost."
+        ),
     ),
     Mutant(
         name="a job told committed that is not visible yet",

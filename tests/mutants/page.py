@@ -5,6 +5,7 @@ Write it anew with ``PYTHONPATH=tests python -m mutants.page``. Imports the muta
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +87,7 @@ def _table(mutants: Sequence[Mutant]) -> str:
 def section(mutant: Mutant) -> str:
     """Return what the page says of one mutant."""
     found = mutant.counterexample()
-    judged = plain(str(found.error).split(";")[0].split("\n")[0])
+    judged = plain(re.split(r"; | \(|\n", str(found.error))[0])
     lines = (*told(found.trace), f"judged: {judged}")
     return "\n".join((_spare(mutant), "```", *lines, "```", ""))
 

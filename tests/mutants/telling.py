@@ -19,7 +19,7 @@ _KINDS = {
     "answered": re.compile(r"\w+ (?P<name>\w+) -> (?P<how>.*)"),
 }
 #: What happens in all runs, and means nothing.
-_NOISE = re.compile(r"\w+ (starts|ends|goes on)")
+_NOISE = re.compile(r"\w+ (starts|ends|goes on|could know .*)")
 
 #: Long words of no meaning, and what stands for them; and what is the same in all lines.
 _SHORTER = (
@@ -61,14 +61,15 @@ def told(trace: Sequence[str]) -> list[str]:
     """
     lines = (match.groups() for match in map(_LINE.fullmatch, trace) if match)
     events = [(f"{float(at):5.4g}", *_event(what)) for at, what in lines if not _NOISE.fullmatch(what)]
-    checks = {name for _, name, kind, what in events if (kind, what) == ("sent", "table.check")}
-    heard = [event for event in events if event[1] not in checks]
+    asked = {name: what for _, name, kind, what in events if kind == "sent"}
+    heard = (event for event in events if asked.get(event[1]) != "table.check")
     told = []
     for (moment, name), group in itertools.groupby(heard, key=itemgetter(0, 1)):
         said = {kind: plain(what) for _, _, kind, what in group}
         line = f"{moment}  {name}" + (f": {said['sent']}" if "sent" in said else "")
         if "answered" in said:
-            line += f" → {said['answered']}"
+            nothing = said["answered"] == "done" and asked[name].startswith("table.get")
+            line += f" → {'nothing' if nothing else said['answered']}"
         elif "performed" in said:
             line += f", performed: {said['performed']}"
         told.append(plain(line))
