@@ -57,9 +57,10 @@ OUTPUTS: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            self._prepare(pending)\n",
-                "            self._prepare(pending)\n"
-                "            self._publisher.publish(None, pending)\n",
+                "            record = self._log.commit(job, pending, after=end)\n",
+                "            record = CommitRecord(version=0, job_id='', attempt='', mode='append', time=0)\n"
+                "            self._publisher.publish(record, pending)\n"
+                "            record = self._log.commit(job, pending, after=end)\n",
             ),
         ),
         setting=writing({"A": outputs.drive("j")}),
@@ -73,7 +74,9 @@ OUTPUTS: tuple[Mutant, ...] = (
         name="commit without a pending entry",
         where="outputs.md#a-job-step-by-step",
         rule="the pending entry is written before the record",
-        edit=Edit("outputs.output", ("            self._prepare(pending)\n", "")),
+        edit=Edit(
+            "outputs.output", ("                self._prepare(pending)\n", "                pass\n")
+        ),
         setting=writing({"A": outputs.drive("j")}),
         caught="is committed without a pending entry",
         story="The job is committed. Should its driver die now, nobody else would know its uploads.",
@@ -113,9 +116,8 @@ OUTPUTS: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.log",
             (
-                "            elif record.job_id == job.job_id:\n"
-                "                raise already_committed(record)\n",
-                "",
+                "            elif record.job_id == job.job_id or _is_batch_of(job, record):\n",
+                "            elif _is_batch_of(job, record):\n",
             ),
         ),
         setting=writing(
@@ -169,13 +171,21 @@ OUTPUTS: tuple[Mutant, ...] = (
     Mutant(
         name="a job id looked for among recent records only",
         where="outputs.md#a-job-step-by-step",
-        rule="the log is read for a job id from its beginning: is the job committed already?",
-        edit=Edit("outputs.output", (" if job_id is None else 0\n", "\n")),
+        rule="a checkpoint knows all jobs: is the job committed already?",
+        edit=Edit(
+            "outputs.output",
+            (
+                "        before = state.jobs.get(job_id)\n",
+                "        before = state.jobs.get(job_id)\n"
+                "        if before is not None and before <= self._publisher.watermark():\n"
+                "            before = None\n",
+            ),
+        ),
         setting=writing({"A": outputs.drive("j")}, before=("j",)),
         caught="a job was begun that was committed before",
         story=(
-            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A reads "
-            "the log from there."
+            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A looks "
+            "at what comes after."
         ),
     ),
     Mutant(
@@ -211,7 +221,7 @@ OUTPUTS: tuple[Mutant, ...] = (
             "outputs.output",
             (
                 "        self._publisher.publish(record, pending)\n",
-                "        self._publisher.forget(record)\n"
+                "        self._publisher.forget(record.attempt)\n"
                 "        self._publisher.publish(record, pending)\n",
             ),
         ),
@@ -293,8 +303,9 @@ OUTPUTS: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "                    self._publisher.roll_forward(until=base, strict=False)\n",
-                "",
+                "            self._publisher.roll_forward(until=state.version, strict=False)\n"
+                "            raise already",
+                "            raise already",
             ),
         ),
         setting=writing(
@@ -313,7 +324,7 @@ OUTPUTS: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            self._publisher.roll_forward(until=end, strict=False)\n        return",
+                "            self._publisher.roll_forward(until=state.version, strict=False)\n        return",
                 "            pass\n        return",
             ),
         ),
