@@ -120,7 +120,7 @@ class Output:
         job_id: str | None = None,
         *,
         mode: Mode = "append",
-        schema: str | None = None,
+        schema: str | Callable[[State], str] | None = None,
         visibility: Visibility | None = None,
         batch: Batch | None = None,
         attempt: str | None = None,
@@ -134,7 +134,8 @@ class Output:
             mode: ``append`` adds to what is there; ``error`` refuses an output with committed data,
                 now and again at the commit point; ``overwrite`` replaces all that is there at the commit
                 point, ``overwrite-partitions`` what is there then in the partitions of the job's files.
-            schema: schema of the files as a JSON text, kept in the commit record as it is.
+            schema: schema of the files as a JSON text, kept in the commit record as it is; or what makes
+                it of the state of the output that the job is begun with, and raises if they do not fit.
             visibility: ``listed``: readers that list the directory see the files, once the job is
                 committed. ``logged``: only readers of the log see them; the commit takes the same time
                 for any number of files, and what later jobs replace stays readable until `gc`. All jobs
@@ -165,7 +166,7 @@ class Output:
             attempt=attempt,
             mode=mode,
             base=state.version if base is None else base,
-            schema=schema,
+            schema=schema(state) if callable(schema) else schema,
             visibility=visibility or state.visibility or "listed",
             batch=batch,
         )

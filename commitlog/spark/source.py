@@ -103,7 +103,14 @@ class CommitlogDataSource(DataSource):
             attempt = None if options.attempt is None else output.new_attempt(options.attempt)
             try:
                 job = output.begin(
-                    options.job_id, mode=mode, visibility=options.visibility, attempt=attempt
+                    options.job_id,
+                    mode=mode,
+                    # Overwriting is free to change the columns; what is added has to go with the rest.
+                    schema=lambda state: _fit(
+                        State() if mode == "overwrite" else state, columns, options
+                    ),
+                    visibility=options.visibility,
+                    attempt=attempt,
                 )
             except JobAlreadyCommitted:
                 if options.on_duplicate == "skip":
@@ -113,10 +120,7 @@ class CommitlogDataSource(DataSource):
                 if options.if_exists == "ignore":
                     return NothingToWrite()
                 raise
-            # Overwriting is free to change the columns; what is added has to go with the rest.
-            state = State() if mode == "overwrite" else output.state(until=job.base)
-        kept = evolve(job, schema=_fit(state, columns, options))
-        return CommitlogWriter(type(self).open_output, options, kept, columns)
+        return CommitlogWriter(type(self).open_output, options, job, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
         """Return the writer of a micro-batch of a streaming query.
