@@ -20,7 +20,7 @@ SECRETS = {
 
 
 def test_defaults() -> None:
-    """A URL alone means: append, snappy, no partitions, and a job id of the library's own."""
+    """A URL alone means: append, Parquet with snappy, no partitions, any size, a job id of our own."""
     options = WriteOptions.parse({"path": "s3://bucket/out"})
     assert options == WriteOptions(
         url="s3://bucket/out",
@@ -34,8 +34,12 @@ def test_defaults() -> None:
         merge_schema=False,
         visibility=None,
         attempt=None,
+        file_format="parquet",
         compression="snappy",
         partition_by=(),
+        sort_by=(),
+        target_file_bytes=None,
+        target_file_rows=None,
     )
 
 
@@ -48,6 +52,10 @@ def test_names_lowered_and_with_underscores() -> None:
             "if_exists": "ERROR",
             "Compression": "zstd",
             "partitionby": "year, month",
+            "sort_by": "day,hour",
+            "targetFileBytes": "1000",
+            "target_file_rows": "10",
+            "fileformat": "JSON",
             "endpoint_url": "http://127.0.0.1:1",
             "accesskeyid": "a",
         }
@@ -56,6 +64,9 @@ def test_names_lowered_and_with_underscores() -> None:
     assert options.if_exists == "error"
     assert options.compression == "zstd"
     assert options.partition_by == ("year", "month")
+    assert options.sort_by == ("day", "hour")
+    assert (options.target_file_bytes, options.target_file_rows) == (1000, 10)
+    assert options.file_format == "json"
     assert options.connection == {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a"}
 
 
@@ -78,6 +89,13 @@ def test_options_of_the_table_go_to_the_table() -> None:
         ({}, "no place given"),
         ({"path": "s3://b-1/x", "jobbid": "a"}, "unknown option 'jobbid'; known: .*jobId"),
         ({"path": "s3://b-1/x", "compression": "lzo"}, "compression is 'lzo'; known: snappy, zstd"),
+        ({"path": "s3://b-1/x", "fileformat": "avro"}, "fileFormat is 'avro'; known: parquet, orc, csv"),
+        (
+            {"path": "s3://b-1/x", "fileformat": "csv", "compression": "snappy"},
+            "compression is 'snappy'; known: none, gzip, bzip2, zstd",
+        ),
+        ({"path": "s3://b-1/x", "targetfilebytes": "1k"}, "is '1k': give a whole number from 1 on"),
+        ({"path": "s3://b-1/x", "targetfilerows": "0"}, "is '0': give a whole number from 1 on"),
         ({"path": "s3://b-1/x", "ifexists": "skip"}, "ifExists is 'skip'; known: append, error, ignore"),
         ({"path": "s3://b-1/x", "table.region": "r"}, "go with option table"),
         ({"path": "s3://b-1/x", "jobid": "a", "job_id": "b"}, "jobId is given twice, with different"),

@@ -22,7 +22,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 
 from attrs import evolve
 
@@ -290,12 +289,17 @@ class Output:
         found = self._log.fence({job.attempt: job.job_id}, after=job.base)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
-        known = [file.staged for file in files]
-        self._publisher.drop(chain(known, self._publisher.uploads(job.attempt)))
-        if job.visibility == "logged":
-            self._publisher.remove(staged.path for staged in known)
+        self.drop(job, files)
+        self._publisher.drop(self._publisher.uploads(job.attempt))
         self._publisher.clear(job.attempt)
         return None
+
+    def drop(self, job: Job, files: Iterable[StagedFile]) -> None:
+        """Drop staged files of `job` that are not going to be committed, such as a failed task's."""
+        known = [file.staged for file in files]
+        self._publisher.drop(known)
+        if job.visibility == "logged":
+            self._publisher.remove(staged.path for staged in known)
 
     def recover(self, *, older_than: float) -> RecoveryReport:
         """Finish or undo what drivers left behind that died. Idempotent; any number may run at once.

@@ -15,7 +15,7 @@ from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Mode, Output, Visibility
-from commitlog.spark.parquet import COMPRESSIONS
+from commitlog.spark.formats import FORMATS
 from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
 
 __all__ = ["ReadOptions", "WriteOptions"]
@@ -38,11 +38,10 @@ def _camel(name: str) -> str:
 
 _PLACE = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
 _READ = (*_PLACE, "rollForward")
-_WRITE = (
-    *_PLACE,
-    *("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "mergeSchema", "visibility"),
-    *("compression", "partitionBy", "attempt", "checkpointLocation"),
-)
+_JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
+_FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
+# Spark hands the options of a streaming query on as they are.
+_WRITE = (*_PLACE, *_JOB, *_FILES, "mergeSchema", "checkpointLocation")
 
 
 @frozen(kw_only=True)
@@ -91,8 +90,12 @@ class WriteOptions(ReadOptions):
         merge_schema: whether rows may have columns that the output lacks, and lack columns of it.
         visibility: who is to see the files; None: as before.
         attempt: what makes the attempt unlike all others, if the caller has to know its name.
-        compression: one of `COMPRESSIONS`.
+        file_format: one of `FORMATS`.
+        compression: one of the format's.
         partition_by: names of the columns that become directories.
+        sort_by: names of the columns that each file is sorted by.
+        target_file_bytes: size from which on a file is complete; None for any.
+        target_file_rows: most rows of a file; None for any number.
     """
 
     job_id: str | None
@@ -102,14 +105,18 @@ class WriteOptions(ReadOptions):
     merge_schema: bool
     visibility: Visibility | None
     attempt: str | None
+    file_format: str
     compression: str
     partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    target_file_bytes: int | None
+    target_file_rows: int | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
         given = _Given(options, _WRITE)
-        names = (given.get("partitionBy") or "").split(",")
+        file_format = given.choice("fileFormat", tuple(FORMATS))
         return cls(
             **_place(given),
             job_id=given.get("jobId"),
@@ -121,8 +128,12 @@ class WriteOptions(ReadOptions):
             if given.get("visibility")
             else None,
             attempt=given.get("attempt"),
-            compression=given.choice("compression", tuple(COMPRESSIONS)),
-            partition_by=tuple(name.strip() for name in names if name.strip()),
+            file_format=file_format,
+            compression=given.choice("compression", tuple(FORMATS[file_format].compressions)),
+            partition_by=given.names("partitionBy"),
+            sort_by=given.names("sortBy"),
+            target_file_bytes=given.count("targetFileBytes"),
+            target_file_rows=given.count("targetFileRows"),
         )
 
     def mode(self, overwrite: bool) -> Mode:
@@ -162,6 +173,16 @@ class _Given:
         if value not in allowed:
             raise ConfigurationError(f"option {name} is {value!r}; known: {', '.join(allowed)}")
         return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        parts = (self._values.get(name) or "").split(",")
+        return tuple(part.strip() for part in parts if part.strip())
+
+    def count(self, name: str) -> int | None:
+        value = self._values.get(name)
+        if value is not None and not (value.isdecimal() and int(value)):
+            raise ConfigurationError(f"option {name} is {value!r}: give a whole number from 1 on")
+        return None if value is None else int(value)
 
     def some(self, names: Iterable[str], prefix: str = "") -> dict[str, str]:
         """Return the values of those of `names` that are given with `prefix`."""

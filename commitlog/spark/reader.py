@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from commitlog.outputs import DataFile
+from commitlog.spark.formats import format_of
 from commitlog.spark.options import OpenOutput, ReadOptions
-from commitlog.spark.parquet import read_parquet
 from commitlog.spark.partitions import column_of
 from commitlog.spark.schema import arrow_schema, select
 
@@ -33,11 +33,13 @@ class CommitlogReader(DataSourceReader):
         open_output: OpenOutput,
         options: ReadOptions,
         files: Sequence[DataFile],
+        stored: StructType,
         schema: StructType,
     ) -> None:
         self._open_output = open_output
         self._options = options
         self._files = files
+        self._stored = arrow_schema(stored)
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -60,7 +62,9 @@ class CommitlogReader(DataSourceReader):
         with output.store:
             # Spark makes a partition of None where there is none.
             for file in partition.value or ():
-                for batch in read_parquet(output.store, output.locate(file), file.size, names):
+                stored = pa.schema([field for field in self._stored if field.name not in file.partition])
+                known, path = format_of(file.path), output.locate(file)
+                for batch in known.read(output.store, path, file.size, stored, names):
                     yield _complete(batch, file, self._schema)
 
 

@@ -25,7 +25,6 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Output, Snapshot, State
 from commitlog.spark.options import ReadOptions, WriteOptions
-from commitlog.spark.partitions import check_partitioning
 from commitlog.spark.reader import CommitlogReader
 from commitlog.spark.schema import (
     arrow_schema,
@@ -36,6 +35,7 @@ from commitlog.spark.schema import (
     nullable,
 )
 from commitlog.spark.stream import CommitlogStreamWriter
+from commitlog.spark.task import check_files
 from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
 __all__ = ["CommitlogDataSource", "open_output"]
@@ -47,7 +47,7 @@ def open_output(options: ReadOptions, executor: Executor | None = None) -> Outpu
 
 
 class CommitlogDataSource(DataSource):
-    """The format ``commitlog``: batch write and read of committed Parquet files.
+    """The format ``commitlog``: batch write and read of committed files.
 
     ``df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)`` and
     ``spark.read.format("commitlog").load(url)``. Options and guarantees: ``docs/spark.md``.
@@ -75,16 +75,16 @@ class CommitlogDataSource(DataSource):
     def reader(self, schema: StructType) -> CommitlogReader:
         """Return the reader of the pinned version's columns `schema`."""
         snapshot = self._pinned()
-        columns = {field.name: field.dataType for field in _columns(snapshot, self.options)}
+        stored = _columns(snapshot, self.options)
+        columns = {field.name: field.dataType for field in stored}
         for field in nullable(schema):
             if columns.get(field.name) != field.dataType:
                 there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
                 raise ConfigurationError(
                     f"the output has no {field.name} {field.dataType.simpleString()}; it has {there}"
                 )
-        return CommitlogReader(
-            type(self).open_output, ReadOptions.parse(self.options), snapshot.files, schema
-        )
+        options = ReadOptions.parse(self.options)
+        return CommitlogReader(type(self).open_output, options, snapshot.files, stored, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of one job; everything that can be refused is refused here.
@@ -153,7 +153,7 @@ class CommitlogDataSource(DataSource):
     def _writable(schema: StructType, options: WriteOptions) -> StructType:
         check_columns(schema)
         columns = nullable(schema)
-        check_partitioning(arrow_schema(columns), options.partition_by)
+        check_files(arrow_schema(columns), options)
         return columns
 
     def _pinned(self) -> Snapshot:
@@ -191,6 +191,11 @@ def _fit(state: State, columns: StructType, options: WriteOptions) -> str:
             f"the output has the columns {there.simpleString()}, the rows to append"
             f" {columns.simpleString()}: they must be the same, in any order"
             + ("" if merged is None else "; option mergeSchema=true lets some be added or lack")
+        )
+    if options.file_format == "csv" and there.names != columns.names:
+        raise ConfigurationError(
+            "CSV files know their columns by their order: select those of the rows to append in the"
+            f" output's, {', '.join(there.names)}"
         )
     # The same text for the same columns, so that jobs which run side by side do not stop each other.
     return state.schema if merged == there else dump_schema(merged)
