@@ -373,13 +373,15 @@ def ask(*, times: int = 1, every: float = 1.0) -> Program:
     """Read the history and what is pending, `times` times, `every` so many seconds."""
 
     def call(client: Client) -> None:
+        truth = client.world.truth
         with client.trouble("history"):
             for operation in client.log.history():
                 client.learn("history", operation, operation.decision)
         with client.trouble("pending"):
-            undecided = client.world.truth.begun - client.world.truth.first.keys()
+            before = frozenset(truth.begun - truth.first.keys())
+            client.node.note(f"could know {sorted(before)}")
             listed = {operation.id for operation in client.log.pending()}
-            assert listed >= undecided & client.world.truth.pending - client.world.truth.first.keys()
+            assert listed >= before - truth.first.keys()
             client.tell("pending", "some" if listed else "none")
 
     return _repeated(call, times, every)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -39,11 +40,13 @@ from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
     Choices,
+    Exploration,
     Node,
     SimulatedStore,
     SimulatedTable,
     Simulation,
     World,
+    explore,
     something_expired,
     store_state,
     table_state,
@@ -228,6 +231,10 @@ class Client:
         """What is so."""
         return self.world.truth
 
+    def knows(self, fact: object) -> None:
+        """Note what is true as a call begins: its answer is checked against that."""
+        self.node.note(f"could know {fact}")
+
     def tell(self, what: str, outcome: object = "done") -> None:
         """Note what a call came to."""
         came_to = type(outcome).__name__ if isinstance(outcome, CommitError) else str(outcome)
@@ -265,7 +272,8 @@ def drive(
 
     def program(client: Client) -> None:
         truth, output = client.truth, client.output
-        committed = truth.commit_of(job_id)
+        committed = truth.commit_of(job_id) is not None
+        client.knows(committed)
         job: Job | None = None
         with client.trouble("begin"):
             try:
@@ -372,6 +380,7 @@ def read(*, times: int = 1, every: float = 1.0, roll_forward: bool = True) -> Pr
                 client.node.clock.sleep(every)
             with client.trouble("read"):
                 known = truth.last if roll_forward else truth.success
+                client.knows(known)
                 snapshot = client.output.snapshot(roll_forward=roll_forward)
                 truth.check_snapshot(snapshot)
                 assert snapshot.version >= max(last, known), "a reader goes back"
@@ -472,3 +481,15 @@ def world_of(
         return world.simulation, judge
 
     return build
+
+
+def explored(world: World) -> Exploration:
+    """Explore a world, print how large it is, and make sure that all of it was seen and all is well."""
+    begun = time.process_time()
+    found = explore(world)
+    seconds = time.process_time() - begun
+    print(f"{found.states:9,} states {found.runs:9,} runs {seconds:7.1f} s of CPU", end="")
+    worst = found.shortest
+    assert worst is None, "\n".join((*worst.trace, str(worst.error)))
+    assert found.complete
+    return found

@@ -409,7 +409,7 @@ class S3Store(ObjectStore):
             return put_result(path, response.headers, etag)
         except ValueError as error:  # of something else that answers to all with 200
             raise OutcomeUnknown(
-                f"{self._bucket.what(request)}: the answer is none of S3's, {error}. {LOOK}"
+                f"{self._bucket.what(request)}: the answer was not used: {error}. {LOOK}"
             ) from error
 
     def _delete_bulk(self, keys: list[str]) -> dict[str, CommitError]:

@@ -75,12 +75,9 @@ def range_data(
 def put_result(path: str, headers: Mapping[str, str], etag: str | None = None) -> PutResult:
     """Return what the answer to a write says; `etag` is given where the body has it.
 
-    Raises `ValueError` if there is none: then it is no answer of S3's.
+    Raises `ValueError` if it is no answer of S3's.
     """
-    etag = etag or headers.get("etag")
-    if not etag:
-        raise ValueError("it has no etag")
-    return PutResult(path=path, etag=etag, version=_version(headers))
+    return PutResult(path=path, etag=etag or _etag(headers), version=_version(headers))
 
 
 def page(listing: Element, root: str) -> Page:
@@ -139,18 +136,27 @@ def text_of(row: Element, tag: str) -> str:
 
 
 def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    if not headers.get("etag"):
-        raise Unavailable(
-            f"the answer about {path!r} was not used: it has no etag, so it is none of S3's"
-        )
+    try:
+        etag = _etag(headers)
+    except ValueError as error:
+        raise Unavailable(f"the answer about {path!r} was not used: {error}") from None
     return {
         "path": path,
         "size": _size(path, headers.get("content-length", "0")),
-        "etag": headers["etag"],
+        "etag": etag,
         "version": _version(headers),
         "last_modified": float(http_date(headers.get("last-modified")) or 0),
         "metadata": {k[len(META) :]: value for k, value in headers.items() if k.startswith(META)},
     }
+
+
+def _etag(headers: Mapping[str, str]) -> str:
+    # JuiceFS has objects without an etag, for a moment while they are replaced. What has no request id
+    # either is something that answers to all with 200, such as a page that wants a login.
+    etag = headers.get("etag", "")
+    if not etag and "x-amz-request-id" not in headers:
+        raise ValueError("it has neither an etag nor a request id, and S3's have")
+    return etag
 
 
 def _size(path: str, length: str) -> int:

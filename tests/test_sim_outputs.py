@@ -1,0 +1,286 @@
+"""Outputs on the simulator: small worlds explored whole, large ones drawn from seeds.
+
+What is checked, at every mutation, at every answer and at the end, is in `sim_outputs_truth` and
+`sim_outputs_kit`. ``python -m pytest tests/test_sim_outputs.py -s -k states`` prints how large the
+worlds are. With ``-m campaign`` the larger ones are explored, for half an hour, and seeds are drawn for
+as long as ``--campaign-seconds`` says, from ``--campaign-seed`` on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import field, frozen
+from sim_outputs_kit import (
+    Program,
+    abort_one,
+    commit_again,
+    drive,
+    explored,
+    read,
+    recover,
+    world_of,
+)
+from sim_outputs_seeded_kit import seeded_world
+
+from commitlog.testing.sim import Choices, Fault, Faults, Seeded, Simulation, campaign
+
+#: What a request can meet whose sender lives on.
+ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT})
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings_are_kept() -> Iterator[None]:
+    """Spare the log the warnings of a million drivers that could not tidy up."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@frozen(kw_only=True)
+class Case:
+    """A world to explore.
+
+    Attributes:
+        name: what it is about.
+        nodes: what each does.
+        faults: what may happen.
+        most: most faults in a run.
+        told: what must have been told to somebody in some run, or the world is not what it seems.
+        options: those of `world_of`.
+    """
+
+    name: str
+    nodes: Mapping[str, Program]
+    faults: tuple[Fault, ...] = tuple(Fault)
+    most: int = 1
+    told: tuple[str, ...] = ("commit: done",)
+    options: Mapping[str, Any] = field(factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def simulation(self, choices: Choices) -> Simulation:
+        """Return the simulation; what is late is so by more than anybody waits for it."""
+        rates = dict.fromkeys(self.faults, 0.01)
+        return Simulation(choices, faults=Faults(rates=rates, delays=(5.0,), most=self.most))
+
+    def check(self) -> None:
+        """Explore it all."""
+        told: Counter[str] = Counter()
+        print(f"\n{self.name:50}", end="")
+        explored(world_of(self.nodes, simulation=self.simulation, outcomes=told, **self.options))
+        assert told.keys() >= set(self.told)
+
+
+CRASH = (Fault.CRASHED,)
+
+SMALL = [
+    Case(
+        name="a driver, two faults",
+        nodes={"A": drive("j")},
+        most=2,
+        told=("commit: done", "commit: Unavailable", "abort: done", "abort: OutcomeUnknown"),
+    ),
+    Case(
+        name="a driver with two files and a lost task, any fault",
+        nodes={"A": drive("j", files=2, lost=True)},
+        told=("commit: done", "commit: Unavailable", "abort: done"),
+    ),
+    Case(
+        name="a driver by lease, any fault",
+        nodes={"A": drive("j")},
+        options={"leases": True},
+        told=("commit: done", "abort: done"),
+    ),
+    Case(
+        name="a driver and a recovery, a crash",
+        nodes={"A": drive("j"), "R": recover()},
+        faults=CRASH,
+        told=("commit: done", "commit: JobAborted", "recover: done", "recover: aborts"),
+    ),
+    Case(
+        name="two drivers of one job, a crash",
+        nodes={"A": drive("j"), "B": drive("j")},
+        faults=CRASH,
+        told=("commit: done", "commit: JobAlreadyCommitted", "begin: JobAlreadyCommitted"),
+    ),
+    Case(
+        name="a driver and an abort from elsewhere, a crash",
+        nodes={"A": drive("j"), "B": abort_one()},
+        faults=CRASH,
+        told=("commit: done", "commit: JobAborted", "abort: done", "abort: is committed"),
+    ),
+    Case(
+        name="a commit called again with other files, a crash",
+        nodes={"A": drive("j"), "B": commit_again(others=True)},
+        faults=CRASH,
+        told=("commit: done", "commit: ConfigurationError", "commit: JobAborted"),
+    ),
+    Case(
+        name="a driver and a reader, a crash",
+        nodes={"A": drive("j"), "R": read()},
+        faults=CRASH,
+        told=("commit: done", "read: something", "read: nothing"),
+    ),
+    Case(
+        name="a driver and a reader that may not write, a crash",
+        nodes={"A": drive("j"), "R": read(roll_forward=False)},
+        faults=CRASH,
+        told=("commit: done", "read: something", "read: nothing"),
+    ),
+    Case(
+        name="two drivers that want the output empty, a crash",
+        nodes={"A": drive("j", mode="error"), "B": drive("k", mode="error")},
+        faults=CRASH,
+        told=("commit: done", "commit: AlreadyExists", "begin: AlreadyExists"),
+    ),
+]
+
+LARGE = [
+    Case(name="a driver and a recovery, any fault", nodes={"A": drive("j"), "R": recover()}),
+    Case(
+        name="a dead driver, its late requests, and a recovery",
+        nodes={"A": drive("j", abort=False), "R": recover()},
+        faults=(Fault.DELAYED, Fault.CRASHED),
+        most=2,
+        options={"after": {"R": 3.0}},
+    ),
+    Case(
+        name="a driver that begins anew and a recovery, a crash",
+        nodes={"A": drive("j"), "R": recover()},
+        faults=CRASH,
+        told=("commit: done", "begin: JobAlreadyCommitted", "commit: JobAborted"),
+        options={"after": {"R": 1.0}, "restart": {"A": drive("j")}},
+    ),
+    Case(name="two drivers of one job, any fault", nodes={"A": drive("j"), "B": drive("j")}),
+    Case(
+        name="two drivers of two jobs, a crash",
+        nodes={"A": drive("j"), "B": drive("k")},
+        faults=CRASH,
+    ),
+    Case(
+        name="a driver and an abort from elsewhere, any fault",
+        nodes={"A": drive("j"), "B": abort_one()},
+    ),
+    Case(name="a commit called twice", nodes={"A": drive("j"), "B": commit_again()}, most=0),
+    Case(name="a commit called twice, any fault", nodes={"A": drive("j"), "B": commit_again()}),
+    Case(
+        name="a commit called again with other files, any fault",
+        nodes={"A": drive("j"), "B": commit_again(others=True)},
+    ),
+    Case(name="a driver and a reader, any fault", nodes={"A": drive("j"), "R": read(times=2)}),
+    Case(
+        name="two drivers of one job by lease, one later, a crash",
+        nodes={"A": drive("j"), "B": drive("j")},
+        faults=CRASH,
+        options={"leases": True, "after": {"B": 1.0}},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_states_of_small_worlds(case: Case) -> None:
+    """Jobs are whole or not there, once, and all who are told something of them are told the truth."""
+    case.check()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_states_of_larger_worlds(case: Case) -> None:
+    """The same, with more ways to go wrong."""
+    case.check()
+
+
+#: Kinds of large worlds: arguments of `seeded_world`, and how many runs a default run makes.
+KINDS: Mapping[str, tuple[Mapping[str, bool], int]] = {
+    "conditions": ({}, 250),
+    "leases": ({"leases": True}, 100),
+    "records-staged": ({"staged": True}, 100),
+}
+
+#: From this size on, records are staged where that is looked at; ``_SUCCESS`` is smaller.
+STAGE_ABOVE = 200
+
+
+def again(kind: str) -> str:
+    """Return the command that repeats the run of a seed."""
+    return (
+        f"pytest tests/test_sim_outputs.py -m campaign -k seeds-and-{kind} --campaign-seconds 0.1 "
+        "--campaign-seed {seed}"
+    )
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each kind of large worlds."""
+    name: str = request.param
+    if name == "records-staged":
+        monkeypatch.setattr("commitlog.commit.conditional.STAGE_ABOVE", STAGE_ABOVE)
+    return name
+
+
+def test_some_seeds(kind: str) -> None:
+    """Three to five nodes, everything that can go wrong, and the same."""
+    options, runs = KINDS[kind]
+    report = campaign(seeded_world(**options), runs=runs, again=again(kind))
+    print(f"\n{kind}: {report}")
+    assert set(report.faults) >= set(ON_THE_WAY) - {Fault.PARTIAL, Fault.DUPLICATED}
+    calls = ("begin", "stage", "commit", "abort", "recover", "read", "log")
+    assert not [call for call in calls if not report.told[f"{call}: Unavailable"]]
+    for told in ("commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"):
+        assert report.told[told]
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_many_seeds(
+    kind: str, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same, for as long as told."""
+    with capsys.disabled():
+        report = campaign(
+            seeded_world(**KINDS[kind][0]),
+            seed=campaign_seed,
+            seconds=campaign_seconds,
+            again=again(kind),
+            tell=lambda line: print(f"\n{kind}: {line}", end=""),
+        )
+        print(f"\n{kind}: {report}")
+
+
+def digest(seed: int) -> str:
+    """Return what tells the trace of a run from others."""
+    simulation, judge = seeded_world()(Seeded(seed))
+    with simulation:
+        simulation.run()
+        judge()
+    return hashlib.sha256("\n".join(simulation.trace).encode()).hexdigest()
+
+
+def test_a_seed_is_a_trace_in_any_process() -> None:
+    """The same seed gives the same run, bit for bit, whatever order sets of words have in a process."""
+    tests = Path(__file__).parent
+    code = "import test_sim_outputs as t; print(*map(t.digest, range(40)))"
+    traces = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(tests)},
+            cwd=tests.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(traces) == 1
