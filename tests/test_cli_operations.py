@@ -204,6 +204,22 @@ def test_recover_rules_out_the_dead(out: str) -> None:
     assert run("recover", out, "--older-than", "0s").stdout.startswith("nothing to recover at ")
 
 
+def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:
+    """Of an output that only its log shows, what was replaced goes; the log says which versions went."""
+    url = f"{tmp_path}/logged"
+    with commitlog.connect(url) as store:
+        output = Output(store)
+        for name in ("one", "two"):
+            job = output.begin(name, mode="overwrite", visibility="logged")
+            output.commit(job, [output.stage(job, job.file_name(0), name.encode())])
+    assert run("gc", url).stdout.startswith("nothing to remove at ")
+    [report] = lines(run("gc", url, "--older-than", "0s", "--json"))
+    assert (report["expired"], report["removed"], report["aborted"]) == (2, 1, {})
+    assert [row["kind"] for row in lines(run("log", url, "--json"))] == ["commit", "commit", "expiry"]
+    assert "versions before 2 expired" in run("log", url).stdout
+    assert run("gc", url, "--older-than", "0s").stdout == "versions before 2 have expired\n"
+
+
 def test_durations_are_checked(out: str) -> None:
     """What is no duration is wrong usage."""
     assert run("recover", out, "--older-than", "soon").exit_code == 2

@@ -241,7 +241,7 @@ def test_a_second_commit_of_an_attempt_must_name_the_same_files(plain: Output) -
     """An attempt with a pending entry is not committed with other files than that names."""
     job = plain.begin("daily")
     files = stage_some(plain, job)
-    plain._prepare(PendingJob.of(job, files, "out"))
+    plain._prepare(PendingJob.of(job, plain._checked(job, files), plain._log.manifests))
     with pytest.raises(ConfigurationError):
         plain.commit(job, files[:1])
     assert len(plain.commit(job, files).files) == 2

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, CorruptRecord, InvalidPath
 from commitlog.oplog.codec import Document, decode, encode
-from commitlog.outputs import AbortRecord, CommitRecord, DataFile, Job, StagedFile
+from commitlog.outputs import (
+    AbortRecord,
+    Batch,
+    CommitRecord,
+    DataFile,
+    ExpiryRecord,
+    Job,
+    Mode,
+    Output,
+    Record,
+    StagedFile,
+    Visibility,
+)
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import Success, record_of
+from commitlog.outputs.records import KINDS, Manifest, Success, record_of
 from commitlog.stores import Staged
+from commitlog.stores.memory import MemoryStore
 
 ATTEMPT = "0123456789abcdef" * 2
 
@@ -26,20 +40,36 @@ counts = st.integers(0, 2**60)
 attempts = st.integers(0, 16**32 - 1).map("{:032x}".format)
 paths = texts.map(lambda text: f"x/{quote(text)}y")
 partitions = st.dictionaries(texts, st.none() | texts, max_size=3)
+values = st.none() | counts | texts
+stats = st.dictionaries(texts, st.tuples(values, values, st.none() | counts), max_size=2)
 files = st.builds(
-    DataFile, path=paths, size=counts, nonce=texts, rows=st.none() | counts, partition=partitions
+    DataFile,
+    path=paths,
+    size=counts,
+    nonce=texts,
+    rows=st.none() | counts,
+    partition=partitions,
+    stats=stats,
 )
+manifests = st.lists(
+    st.builds(Manifest, name=paths, sha256=texts, files=counts, rows=st.none() | counts, bytes=counts),
+    max_size=2,
+).map(tuple)
 times = st.floats(0, 1e11)
 commits = st.builds(
     CommitRecord,
     version=st.integers(1, 2**63 - 1),
     job_id=texts,
     attempt=attempts,
-    mode=texts,
+    mode=st.sampled_from(get_args(Mode)),
     time=times,
     files=st.lists(files, max_size=3).map(tuple),
+    manifests=manifests,
     schema=st.none() | texts,
+    visibility=st.sampled_from(get_args(Visibility)),
+    batch=st.none() | st.builds(Batch, stream=texts.filter(bool), number=counts),
 )
+expiries = st.builds(ExpiryRecord, version=st.integers(1, 2**63 - 1), before=counts, time=times)
 aborts = st.builds(
     AbortRecord,
     version=st.integers(1, 2**63 - 1),
@@ -58,19 +88,23 @@ staged_files = st.builds(
     ),
     rows=st.none() | counts,
     partition=partitions,
+    stats=stats,
 )
 pendings = st.builds(
-    PendingJob, job_id=texts, attempt=attempts, files=st.lists(staged_files, max_size=3).map(tuple)
+    PendingJob,
+    job_id=texts,
+    attempt=attempts,
+    files=st.lists(staged_files, max_size=3).map(tuple),
+    manifests=manifests,
 )
-KINDS = frozenset({"commit", "abort", "pending", "success"})
 
 
 def stored(document: Document) -> Document:
-    return decode(encode(document), KINDS, path="x.json")
+    return decode(encode(document), KINDS | {"pending", "success"}, path="x.json")
 
 
-@given(commits | aborts)
-def test_a_log_record_survives_storage(record: CommitRecord | AbortRecord) -> None:
+@given(commits | aborts | expiries)
+def test_a_log_record_survives_storage(record: Record) -> None:
     """What is read under a number is what was written under it."""
     assert record_of(record.version, stored(record.to_document())) == record
 
@@ -88,13 +122,11 @@ def test_the_watermark_survives_storage(record: CommitRecord) -> None:
     """`_SUCCESS` tells version, job, files, rows and bytes."""
     success = Success.from_document(stored(Success.of(record).to_document()))
     assert success == Success.of(record)
-    assert (success.version, success.files) == (record.version, len(record.files))
+    assert (success.version, success.files) == (record.version, record.file_count)
 
 
-@given(commits | aborts | pendings, st.data())
-def test_a_record_without_a_field_is_corrupt(
-    record: CommitRecord | AbortRecord | PendingJob, data: st.DataObject
-) -> None:
+@given(commits | aborts | expiries | pendings, st.data())
+def test_a_record_without_a_field_is_corrupt(record: Record | PendingJob, data: st.DataObject) -> None:
     """A record that has a checksum but lacks a field, or has a list for one, is refused as corrupt."""
     document = record.to_document()
     name = data.draw(st.sampled_from(sorted(document.body)))
@@ -110,12 +142,11 @@ def test_a_record_without_a_field_is_corrupt(
 
 def test_records_are_relative_to_the_output() -> None:
     """No record names the output's own path, so that it can be moved."""
-    job = Job(job_id="daily", attempt=ATTEMPT)
-    staged = Staged(path=f"lake/out/{job.file_name(1)}", upload_id="u", size=1, nonce="n")
-    pending = PendingJob.of(job, [StagedFile(staged=staged)], "lake/out")
-    assert "lake" not in json.dumps(dict(pending.to_document().body))
-    assert pending.uploads("elsewhere")[0].path == f"elsewhere/{job.file_name(1)}"
-    assert pending.uploads("lake/out") == [staged]
+    output = Output(ConditionalStore(MemoryStore()), "lake/out")
+    job = output.begin()
+    record = output.commit(job, [output.stage(job, job.file_name(1), b"x")])
+    assert "lake" not in json.dumps(dict(record.to_document().body))
+    assert output.locate(record.files[0]) == f"lake/out/{job.file_name(1)}"
 
 
 def test_partition_columns_keep_their_order() -> None:
@@ -173,7 +204,7 @@ def test_hive_directories_of_hidden_columns_are_no_hidden_names() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"attempt": "x"}, {"attempt": ATTEMPT.upper()}, {"mode": "overwrite"}, {"job_id": 7}],
+    [{"attempt": "x"}, {"attempt": ATTEMPT.upper()}, {"mode": "replace"}, {"job_id": 7}],
 )
 def test_a_job_is_validated(fields: dict[str, Any]) -> None:
     """Malformed attempts, unknown modes and job ids that are no text are refused."""

@@ -11,6 +11,7 @@ import click
 
 from commitlog.cli.demo import demo
 from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.gc import gc
 from commitlog.cli.locks import locks
 from commitlog.cli.log import log
 from commitlog.cli.move import cp, mv
@@ -76,5 +77,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (put, get, cat, ls, stat, cp, mv, rm, probe, table, locks, log, recover, demo):
+for _command in (put, get, cat, ls, stat, cp, mv, rm, probe, table, locks, log, recover, gc, demo):
     main.add_command(_command)

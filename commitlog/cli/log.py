@@ -10,7 +10,7 @@ import click
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.show import json_option, moment, print_columns, print_json
 from commitlog.oplog import OperationLog
-from commitlog.outputs import CommitRecord, Output, Record
+from commitlog.outputs import CommitRecord, ExpiryRecord, Output, Record
 
 __all__ = ["log"]
 
@@ -38,11 +38,12 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
             raise click.UsageError("--after and --files are of outputs, not of operation logs")
         _print_operations(OperationLog(store, place.path), json=json)
         return
-    records = Output(store, place.path).records(after)
+    output = Output(store, place.path)
+    records = output.records(after)
     if files:
         for record in records:
             if isinstance(record, CommitRecord):
-                _print_files(record, json=json)
+                _print_files(output, record, json=json)
     elif json:
         for record in records:
             print_json(_to_json(record))
@@ -67,9 +68,16 @@ def _to_json(record: Record) -> dict[str, Any]:
             "job": record.job_id,
             "attempt": record.attempt,
             "mode": record.mode,
-            "files": len(record.files),
+            "files": record.file_count,
             "rows": record.rows,
             "bytes": record.bytes,
+        }
+    if isinstance(record, ExpiryRecord):
+        return {
+            "version": record.version,
+            "kind": "expiry",
+            "time": record.time,
+            "before": record.before,
         }
     return {
         "version": record.version,
@@ -82,15 +90,17 @@ def _to_json(record: Record) -> dict[str, Any]:
 def _to_row(record: Record) -> tuple[str, ...]:
     if isinstance(record, CommitRecord):
         rows = "?" if record.rows is None else f"{record.rows}"
-        what = (record.job_id, f"{len(record.files)}", rows, f"{record.bytes}")
+        what = (record.job_id, f"{record.file_count}", rows, f"{record.bytes}")
+    elif isinstance(record, ExpiryRecord):
+        what = (f"(versions before {record.before} expired)", "-", "-", "-")
     else:
         ruled_out = ", ".join(job or attempt for attempt, job in record.attempts.items())
         what = (f"(ruled out: {ruled_out})", "-", "-", "-")
     return (f"{record.version}", moment(record.time), *what)
 
 
-def _print_files(record: CommitRecord, *, json: bool) -> None:
-    for file in record.files:
+def _print_files(output: Output, record: CommitRecord, *, json: bool) -> None:
+    for file in output.files(record):
         if json:
             print_json(
                 {

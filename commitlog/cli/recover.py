@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
 
 import click
 
@@ -12,7 +13,7 @@ from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.show import duration, json_option, print_json, printable
 from commitlog.outputs import Output, RecoveryReport
 
-__all__ = ["Seconds", "recover"]
+__all__ = ["WORKERS", "Seconds", "recover", "to_json", "to_lines"]
 
 _UNITS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
 
@@ -64,20 +65,24 @@ def recover(connection: Connection, url: str, older_than: float, json: bool) -> 
         output = Output(connection.open(place.store), place.path, executor=executor)
         report = output.recover(older_than=older_than)
     if json:
-        print_json(
-            {
-                "completed": list(report.completed),
-                "aborted": dict(report.aborted),
-                "uploads": report.uploads,
-                "live": list(report.live),
-            }
-        )
+        print_json(to_json(report))
     else:
-        for line in _to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
+        for line in to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
             click.echo(line)
 
 
-def _to_lines(report: RecoveryReport, older_than: float) -> list[str]:
+def to_json(report: RecoveryReport) -> dict[str, Any]:
+    """Return `report` as it is printed with --json."""
+    return {
+        "completed": list(report.completed),
+        "aborted": dict(report.aborted),
+        "uploads": report.uploads,
+        "live": list(report.live),
+    }
+
+
+def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
+    """Return what `report` tells, a line each."""
     return [
         *(f"version {version}: completed, all its files are visible" for version in report.completed),
         *(

@@ -1,19 +1,24 @@
 """Many objects, all or nothing: jobs that are committed to a directory, each at most once.
 
-`Output` is the way in. The modules: `job` (what travels to workers), `records` and `pending` (what is
-stored), `log` (who is committed), `publishing` (what follows from it), `recovery`, `reports` (what
-readers and operators are told), and `output`, which joins them.
+`Output` is the way in. The modules: `job` (what travels to workers), `records`, `manifest` and `pending`
+(what is stored), `state` and `checkpoints` (what it adds up to), `log` (who is committed), `publishing`
+(what follows from it), `recovery`, `reports` (what readers and operators are told), and `output`, which
+joins them.
 """
 
-from commitlog.outputs.job import Job, Mode, StagedFile
+from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
 from commitlog.outputs.output import Output
-from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Record
-from commitlog.outputs.reports import RecoveryReport, Snapshot
+from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
+from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.state import State
 
 __all__ = [
     "AbortRecord",
+    "Batch",
     "CommitRecord",
     "DataFile",
+    "ExpiryRecord",
+    "GcReport",
     "Job",
     "Mode",
     "Output",
@@ -21,4 +26,7 @@ __all__ = [
     "RecoveryReport",
     "Snapshot",
     "StagedFile",
+    "State",
+    "Stats",
+    "Visibility",
 ]

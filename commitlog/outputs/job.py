@@ -15,10 +15,20 @@ from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path
 from commitlog.stores.api import Staged
 
-__all__ = ["Job", "Mode", "StagedFile", "attempt_of"]
+__all__ = ["HIDDEN", "Batch", "Job", "Mode", "StagedFile", "Stats", "Visibility", "attempt_of"]
 
-#: What to do about data that is there: add to it, or refuse.
-Mode: TypeAlias = Literal["append", "error"]
+#: What to do about data that is there: add to it; refuse; replace all of it; replace it in those
+#: partitions that the job has files in.
+Mode: TypeAlias = Literal["append", "error", "overwrite", "overwrite-partitions"]
+
+#: Who sees an output: every reader that can list a directory, or only those that read its log.
+Visibility: TypeAlias = Literal["listed", "logged"]
+
+#: Where the files of an output are that only its log shows.
+HIDDEN = "_commitlog/data"
+
+#: Smallest and largest value of a column, and the number of nulls.
+Stats: TypeAlias = tuple[object, object, int | None]
 
 MAX_JOB_ID_BYTES = 512
 
@@ -52,6 +62,19 @@ def _check_attempt(_job: object, _attribute: Attribute[str], value: str) -> None
         raise ConfigurationError(f"an attempt is 32 lower-case hexadecimal digits, not {value!r}")
 
 
+@frozen
+class Batch:
+    """A micro-batch of a stream: what makes a job recognisable that a stream runs again.
+
+    Attributes:
+        stream: id of the stream, which outlives restarts.
+        number: its batches are committed in the order of their numbers, each once.
+    """
+
+    stream: str = field(validator=validators.min_len(1))
+    number: int = field(validator=validators.ge(0))
+
+
 def _check_mode(_job: object, _attribute: Attribute[Mode], value: str) -> None:
     if value not in get_args(Mode):
         raise ConfigurationError(f"mode {value!r} is none of {', '.join(get_args(Mode))}")
@@ -68,6 +91,8 @@ class Job:
         mode: see `Output.begin`.
         base: version of the log when the job was begun; all that is decided about it comes later.
         schema: schema of the files as a JSON text, or None; kept in the commit record as it is.
+        visibility: who sees the files once the job is committed.
+        batch: the batch of a stream that the job is, or None.
     """
 
     job_id: str = field(validator=_check_job_id)
@@ -75,6 +100,8 @@ class Job:
     mode: Mode = field(default="append", validator=_check_mode)
     base: int = field(default=0, validator=validators.ge(0))
     schema: str | None = None
+    visibility: Visibility = "listed"
+    batch: Batch | None = None
 
     def file_name(self, task: int, index: int = 0, suffix: str = "") -> str:
         """Return a name for file number `index` of task number `task` that no other job will use.
@@ -111,8 +138,11 @@ class StagedFile:
         staged: the complete upload, as `StageWriter.finish` returned it.
         rows: number of rows, if known.
         partition: values of the partition columns, as in a Hive path; None for null.
+        stats: for some columns, smallest and largest value as JSON and number of nulls; what cannot be
+            told is None.
     """
 
     staged: Staged
     rows: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
     partition: Mapping[str, str | None] = field(factory=dict, hash=False)
+    stats: Mapping[str, Stats] = field(factory=dict, hash=False)

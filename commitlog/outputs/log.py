@@ -20,6 +20,8 @@ from commitlog.errors import (
     AlreadyExists,
     BucketNotFound,
     CommitError,
+    ConfigurationError,
+    Conflict,
     JobAborted,
     JobAlreadyCommitted,
     NotFound,
@@ -27,10 +29,23 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries
-from commitlog.outputs.job import Job
-from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Record, record_of
+from commitlog.outputs.checkpoints import Checkpoints
+from commitlog.outputs.job import Job, Visibility
+from commitlog.outputs.manifest import Manifests
+from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.records import (
+    KINDS,
+    AbortRecord,
+    CommitRecord,
+    DataFile,
+    ExpiryRecord,
+    Record,
+    record_of,
+)
+from commitlog.outputs.state import State
+from commitlog.paths import join
 
-__all__ = ["CommitLog", "Verdicts", "already_committed"]
+__all__ = ["CommitLog", "Verdicts", "already_committed", "other_visibility"]
 
 
 @define(kw_only=True)
@@ -61,7 +76,9 @@ class CommitLog:
 
     def __init__(self, store: ConditionalStore, directory: str, *, clock: Clock) -> None:
         self.directory = directory
-        self._entries = Entries(store, directory, frozenset({"commit", "abort"}))
+        self._entries = Entries(store, directory, KINDS)
+        self.manifests = Manifests(store, join(directory, "manifests"))
+        self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
         self._clock = clock
 
     def get(self, version: int) -> Record:
@@ -81,20 +98,38 @@ class CommitLog:
                 return
             yield record
 
+    def files(self, record: Record) -> Iterator[DataFile]:
+        """Yield all files that `record` adds, those in manifests included."""
+        if isinstance(record, CommitRecord):
+            yield from record.files
+            for manifest in record.manifests:
+                yield from map(DataFile.of, self.manifests.read(manifest))
+
+    def state(self, until: int | None = None) -> State:
+        """Return what the records up to `until`, or all, add up to.
+
+        That takes as many requests as there are records since the last checkpoint, and a few more.
+        """
+        state = self.checkpoints.load(until)
+        for record in self.read(state.version, until):
+            state.apply(record, self.files(record))
+        return state
+
     def look(self, job: Job) -> tuple[CommitRecord | None, int]:
         """Return the record that commits `job`, if there is one, and the number of the last record.
 
         Raises `JobAlreadyCommitted` if another attempt was committed, `JobAborted` if this one was
-        aborted, `AlreadyExists` if the job's mode is "error" and the output has data by now.
+        aborted, `AlreadyExists` if the job's mode is "error" and the output has data by now, and
+        `Conflict` or `ConfigurationError` if what was committed since the job began does not go with it.
         """
         return self._look(job, job.base)
 
-    def commit(self, job: Job, files: tuple[DataFile, ...], *, after: int) -> CommitRecord:
+    def commit(self, job: Job, pending: PendingJob, *, after: int) -> CommitRecord:
         """Append the commit record of `job`, or return the one that this very attempt has already.
 
         Args:
             job: the job, which is not decided up to record `after`.
-            files: what it adds.
+            pending: what it adds.
             after: number of the last record that was looked at.
 
         Raises what `look` raises, and `OutcomeUnknown`.
@@ -105,8 +140,11 @@ class CommitLog:
             attempt=job.attempt,
             mode=job.mode,
             time=self._clock.epoch(),
-            files=files,
+            files=pending.data_files(),
+            manifests=pending.manifests,
             schema=job.schema,
+            visibility=job.visibility,
+            batch=job.batch,
         )
         document = record.to_document()
         while True:
@@ -125,7 +163,7 @@ class CommitLog:
                 gone = found.open & record.attempts.keys()
                 found.aborted |= gone
                 found.open -= gone
-            elif record.attempt in found.open:
+            elif isinstance(record, CommitRecord) and record.attempt in found.open:
                 found.committed[record.attempt] = record
                 found.open.remove(record.attempt)
         return found
@@ -159,6 +197,16 @@ class CommitLog:
             )
         return found
 
+    def expire(self, before: int, *, after: int) -> None:
+        """Let versions below `before` expire, which no record up to number `after` does."""
+        while True:
+            for record in self.read(after):
+                after = record.version
+                if isinstance(record, ExpiryRecord) and record.before >= before:
+                    return
+            expiry = ExpiryRecord(version=after + 1, before=before, time=self._clock.epoch())
+            self._claim(expiry.version, expiry.to_document())
+
     def _look(self, job: Job, after: int) -> tuple[CommitRecord | None, int]:
         for record in self.read(after):
             after = record.version
@@ -168,10 +216,19 @@ class CommitLog:
                         f"job {job.job_id!r} was aborted (record {after}) before it could be committed;"
                         " nothing of it is visible. Run it again under a new attempt"
                     )
+            elif isinstance(record, ExpiryRecord):
+                continue
             elif record.attempt == job.attempt:
                 return record, after
-            elif record.job_id == job.job_id:
-                raise already_committed(record)
+            elif record.job_id == job.job_id or _is_batch_of(job, record):
+                raise already_committed(job.job_id, record.version)
+            elif record.visibility != job.visibility:
+                raise other_visibility(job, record.visibility)
+            elif job.mode != "overwrite" and _columns_differ(job, record):
+                raise Conflict(
+                    f"version {after} (job {record.job_id!r}) gave the output other columns than job"
+                    f" {job.job_id!r} was begun with; nothing was added. Run it again"
+                )
             elif job.mode == "error":
                 raise AlreadyExists(
                     f"the output has data since version {after} (job {record.job_id!r}), and job"
@@ -195,14 +252,33 @@ class CommitLog:
         return True
 
 
-def already_committed(record: CommitRecord) -> JobAlreadyCommitted:
-    """Return the error for a job that `record` committed."""
+def already_committed(job_id: str, version: int) -> JobAlreadyCommitted:
+    """Return the error for a job that was committed, or that is of a batch that was."""
     return JobAlreadyCommitted(
-        f"job {record.job_id!r} is part of the output since version {record.version}; nothing was added",
-        job_id=record.job_id,
-        version=record.version,
+        f"job {job_id!r} is part of the output since version {version}; nothing was added",
+        job_id=job_id,
+        version=version,
     )
+
+
+def other_visibility(job: Job, visibility: Visibility) -> ConfigurationError:
+    """Return the error for a job whose files others would see than those who see the output's."""
+    return ConfigurationError(
+        f"the output is {visibility!r}, and job {job.job_id!r} was to be {job.visibility!r}; nothing was"
+        " added. Write it as the others were"
+    )
+
+
+def _is_batch_of(job: Job, record: CommitRecord) -> bool:
+    """Tell whether `record` is of the batch that `job` is, or of a later one of its stream."""
+    if job.batch is None or record.batch is None:
+        return False
+    return record.batch.stream == job.batch.stream and record.batch.number >= job.batch.number
 
 
 def _name(version: int) -> str:
     return f"{version:020d}"
+
+
+def _columns_differ(job: Job, record: CommitRecord) -> bool:
+    return job.schema is not None and record.schema not in (None, job.schema)

@@ -22,7 +22,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 
 from attrs import evolve
 
@@ -33,21 +32,22 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
-    CorruptRecord,
     NotFound,
     OutcomeUnknown,
     Unavailable,
 )
 from commitlog.oplog.entries import Entries
-from commitlog.outputs.job import Job, Mode, StagedFile
-from commitlog.outputs.log import CommitLog, already_committed
+from commitlog.outputs.checkpoints import INTERVAL
+from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility
+from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.publishing import Executor, Publisher
+from commitlog.outputs.publishing import ALIVE, Executor, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
-from commitlog.outputs.recovery import recover
-from commitlog.outputs.reports import RecoveryReport, Snapshot
+from commitlog.outputs.recovery import collect, recover
+from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.state import State
 from commitlog.paths import check_prefix, join
-from commitlog.stores.api import Body, StageWriter
+from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
 from commitlog.words import random_word
 
 __all__ = ["Output"]
@@ -115,43 +115,76 @@ class Output:
     # writing
 
     def begin(
-        self, job_id: str | None = None, *, mode: Mode = "append", schema: str | None = None
+        self,
+        job_id: str | None = None,
+        *,
+        mode: Mode = "append",
+        schema: str | Callable[[State], str] | None = None,
+        visibility: Visibility | None = None,
+        batch: Batch | None = None,
+        attempt: str | None = None,
+        base: int | None = None,
     ) -> Job:
         """Begin an attempt at a job, and return it for workers to stage with. Stores nothing.
 
         Args:
             job_id: any text of at most 512 bytes of UTF-8, such as ``"daily-2026-11-21"``; None: a new
-                one. With one of the caller's the whole log is read, a request a record; without, only
-                what is not known to be visible yet.
+                one, or one after `batch`.
             mode: ``append`` adds to what is there; ``error`` refuses an output with committed data,
-                now and again at the commit point.
-            schema: schema of the files as a JSON text, kept in the commit record as it is.
+                now and again at the commit point; ``overwrite`` replaces all that is there at the commit
+                point, ``overwrite-partitions`` what is there then in the partitions of the job's files.
+            schema: schema of the files as a JSON text, kept in the commit record as it is; or what makes
+                it of the state of the output that the job is begun with, and raises if they do not fit.
+            visibility: ``listed``: readers that list the directory see the files, once the job is
+                committed. ``logged``: only readers of the log see them; the commit takes the same time
+                for any number of files, and what later jobs replace stays readable until `gc`. All jobs
+                of an output have the same; None: that of the ones before, or ``listed``.
+            batch: the batch of a stream that this is: none is committed twice, nor after a later one.
+            attempt: name of the attempt, as `new_attempt` made it; None: a new one.
+            base: number of a record up to which that attempt was not decided, if it is an older one.
 
         Raises:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
             AlreadyExists: the mode is ``error``, and there is data of other jobs.
-            CorruptRecord: a record cannot be read, or ``_SUCCESS`` is none of this log's.
+            CorruptRecord: a record cannot be read.
         """
-        attempt = self._tag + self._ids()[:24]
-        name = attempt if job_id is None else job_id
-        job = Job(job_id=name, attempt=attempt, mode=mode, schema=schema)
-        # A job id made just now is in no record, so those that are known to be complete tell nothing
-        # new, except that the output is not empty.
-        base = self._publisher.checked_watermark() if job_id is None else 0
-        occupied = base > 0
-        for record in self._log.read(base):
-            base = record.version
-            if isinstance(record, CommitRecord):
-                occupied = True
-                if record.job_id == job_id:
-                    self._publisher.roll_forward(until=base, strict=False)
-                    raise already_committed(record)
-        if mode == "error" and occupied:
+        attempt = self.new_attempt() if attempt is None else attempt
+        if job_id is None:
+            job_id = attempt if batch is None else f"{batch.stream}/{batch.number}"
+        state = self._log.state()
+        before = state.jobs.get(job_id)
+        if batch is not None:
+            number, version = state.batches.get(batch.stream, (-1, 0))
+            before = version if number >= batch.number else before
+        if before is not None:
+            self._publisher.roll_forward(until=state.version, strict=False)
+            raise already_committed(job_id, before)
+        job = Job(
+            job_id=job_id,
+            attempt=attempt,
+            mode=mode,
+            base=state.version if base is None else base,
+            schema=schema(state) if callable(schema) else schema,
+            visibility=visibility or state.visibility or "listed",
+            batch=batch,
+        )
+        if state.visibility not in (None, job.visibility):
+            raise other_visibility(job, state.visibility)
+        if mode == "error" and state.commit:
             raise AlreadyExists(
                 f"{self!r} has committed data, and the mode is 'error'; nothing was done"
             )
-        return evolve(job, base=base)
+        return job
+
+    def new_attempt(self, word: str | None = None) -> str:
+        """Return the name of an attempt at a job of this output.
+
+        Args:
+            word: any text, unlike all others; the same one gives the same name. None: by chance.
+        """
+        digits = self._ids() if word is None else hashlib.sha256(word.encode()).hexdigest()
+        return self._tag + digits[:24]
 
     def begin_stage(self, job: Job, name: str) -> StageWriter:
         """Begin a file of `job`, invisible until the job is committed; its ``finish`` gives a `Staged`.
@@ -163,7 +196,8 @@ class Output:
 
         Raises `InvalidPath` for any other name.
         """
-        return self.store.store.begin_stage(join(self.path, job.check_name(name)))
+        writer = self.store.store.begin_stage(self._place(job, name))
+        return writer if job.visibility == "listed" else _AtOnce(writer, self.store.store)
 
     def stage(
         self,
@@ -175,8 +209,18 @@ class Output:
         partition: Mapping[str, str | None] | None = None,
     ) -> StagedFile:
         """Stage all of `body` as a file of `job`. Arguments as for `begin_stage` and `StagedFile`."""
-        staged = self.store.store.stage(join(self.path, job.check_name(name)), body)
-        return StagedFile(staged=staged, rows=rows, partition=partition or {})
+        with self.begin_stage(job, name) as writer:
+            for chunk in chunks(body):
+                writer.write(chunk)
+            return StagedFile(staged=writer.finish(), rows=rows, partition=partition or {})
+
+    def heartbeat(self, attempt: str) -> None:
+        """Let `recover` and `gc` know that an attempt (`Job.attempt`) is alive.
+
+        Needed by jobs that may go without beginning a file for longer than the age at which a recovery
+        takes them for dead. Call it a few times within that age. It is cheap: one small object.
+        """
+        self.store.put(join(self.path, join(ALIVE, attempt)), b"")
 
     def commit(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord:
         """Make all of `files` part of the output, or nothing.
@@ -195,6 +239,7 @@ class Output:
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
             AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
+            Conflict: another job gave the output another schema meanwhile. Nothing was added.
             OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
                 finds out and cleans up only if it was not, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
@@ -202,20 +247,24 @@ class Output:
         After any other error nothing was added either. Uploads are left staged after errors: `abort`
         drops them.
         """
-        pending = PendingJob.of(job, files, self.path)
-        _check_files(job, pending)
+        files = self._checked(job, files)
         record, end = self._log.look(job)
+        pending = self._list(job, files)
         if record is None:
-            self._prepare(pending)
-            record = self._log.commit(job, pending.data_files(), after=end)
-        if record.files != pending.data_files():
-            raise _other_files(pending)
+            # What is visible already needs no entry that tells how to publish it.
+            if job.visibility == "listed":
+                self._prepare(pending)
+            record = self._log.commit(job, pending, after=end)
+        if not pending.lists(record):
+            raise _other_files(job)
         self._publisher.publish(record, pending)
+        self._publisher.replace(record)
         # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
         try:
-            self._publisher.forget(record)
+            self._publisher.forget(record.attempt)
             self._publisher.roll_forward(until=record.version)
             self._publisher.drop(self._publisher.uploads(job.attempt))
+            self._checkpoint(record.version)
         except CommitError as error:
             _log.warning("job %r is committed, but tidying up after it failed: %s", job.job_id, error)
         return record
@@ -240,19 +289,26 @@ class Output:
         found = self._log.fence({job.attempt: job.job_id}, after=job.base)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
-        self._publisher.drop(
-            chain((file.staged for file in files), self._publisher.uploads(job.attempt))
-        )
-        self._pending.remove(job.attempt)
+        self.drop(job, files)
+        self._publisher.drop(self._publisher.uploads(job.attempt))
+        self._publisher.clear(job.attempt)
         return None
+
+    def drop(self, job: Job, files: Iterable[StagedFile]) -> None:
+        """Drop staged files of `job` that are not going to be committed, such as a failed task's."""
+        known = [file.staged for file in files]
+        self._publisher.drop(known)
+        if job.visibility == "logged":
+            self._publisher.remove(staged.path for staged in known)
 
     def recover(self, *, older_than: float) -> RecoveryReport:
         """Finish or undo what drivers left behind that died. Idempotent; any number may run at once.
 
         What is committed is published. Attempts that are not, and that neither began an upload nor
-        wrote a pending entry in the last `older_than` seconds by the store's clock, are taken for dead:
-        they are ruled out by an aborted record, and only then are their uploads dropped. So a driver
-        that was alive after all loses its work, with `JobAborted`, but never its output's integrity.
+        wrote a pending entry nor gave a `heartbeat` in the last `older_than` seconds by the store's
+        clock, are taken for dead: they are ruled out by an aborted record, and only then are their
+        uploads dropped. So a driver that was alive after all loses its work, with `JobAborted`, but
+        never its output's integrity.
 
         Args:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
@@ -271,6 +327,28 @@ class Output:
             clock=self._clock,
         )
 
+    def gc(self, *, older_than: float) -> GcReport:
+        """Recover, and remove what only the log shows and nobody needs any more. Idempotent.
+
+        That is what was replaced more than `older_than` seconds ago, by the drivers' clocks: the
+        versions before expire, by a record in the log, before anything is removed. And what attempts
+        wrote that were never committed, and that are dead in the sense of `recover`.
+
+        Args:
+            older_than: age in seconds; longer than anybody reads an old version or a job runs without a
+                `heartbeat`.
+
+        Raises what `recover` raises.
+        """
+        return collect(
+            self._log,
+            self._pending,
+            self._publisher,
+            older_than=older_than,
+            tag=self._tag,
+            clock=self._clock,
+        )
+
     # reading
 
     def snapshot(self, version: int | None = None, *, roll_forward: bool = True) -> Snapshot:
@@ -281,40 +359,40 @@ class Output:
             roll_forward: publish what a driver that died had left to do, which takes permission to
                 write; False: change nothing, and see only versions that are known to be complete.
 
-        Raises `NotFound` if there is no such version (yet), `PublishIncomplete` if files of a committed
-        job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be read: no
-        version after it can be either. Reads every record up to the version.
+        Raises `NotFound` if there is no such version (yet, or any more), `PublishIncomplete` if files of
+        a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be
+        read: no version after it can be either. Files of past versions that later ones replaced are gone
+        if the output is ``listed``, and until `gc` there if it is ``logged``.
         """
         if not roll_forward:
             complete = self._publisher.checked_watermark()
             if version is not None and version > complete:
                 raise NotFound(f"version {version} of {self!r} is not known to be complete yet")
             version = complete if version is None else version
-        files: list[DataFile] = []
-        jobs: list[str] = []
-        committed: set[str] = set()
-        schema: str | None = None
-        last = end = 0
-        for record in self._log.read(until=version):
-            end = record.version
-            if isinstance(record, CommitRecord):
-                if record.job_id in committed:
-                    raise CorruptRecord(
-                        f"record {end} of {self!r} commits job {record.job_id!r}, which an earlier one"
-                        " does, too: it is a copy. It was left as it is; remove it if it is the last one"
-                    )
-                committed.add(record.job_id)
-                last = end
-                files.extend(record.files)
-                jobs.append(record.job_id)
-                schema = schema if record.schema is None else record.schema
-        if version is not None and end < version:
-            raise NotFound(f"{self!r} has no version {version}: its log ends with {end}")
+        state = self._log.state(until=version)
+        if version is not None:
+            if state.version < version:
+                raise NotFound(f"{self!r} has no version {version}: its log ends with {state.version}")
+            if version < (expired := self._log.state().expired):
+                raise NotFound(f"version {version} of {self!r} has expired: the first is {expired}")
         if roll_forward:
             # Up to what was read, since later records are not in the snapshot, and not earlier, since a
             # record may have been added while the log was read.
-            self._publisher.roll_forward(until=end, strict=False)
-        return Snapshot(version=last, files=tuple(files), jobs=tuple(jobs), schema=schema)
+            self._publisher.roll_forward(until=state.version, strict=False)
+        return Snapshot(
+            version=state.commit,
+            files=tuple(state.files.values()),
+            jobs=tuple(state.jobs),
+            schema=state.schema,
+        )
+
+    def files(self, record: Record) -> Iterator[DataFile]:
+        """Yield all files that `record` adds, one at a time, however many they are."""
+        return self._log.files(record)
+
+    def state(self, until: int | None = None) -> State:
+        """Return what the log adds up to at record `until`, or at its end, be it published or not."""
+        return self._log.state(until)
 
     def log(self, after: int = 0) -> Iterator[CommitRecord]:
         """Yield the commits after version `after`, one at a time, without listing anything.
@@ -325,18 +403,51 @@ class Output:
         return (record for record in self.records(after) if isinstance(record, CommitRecord))
 
     def records(self, after: int = 0) -> Iterator[Record]:
-        """Yield all records after number `after`, the aborts among them."""
+        """Yield all records after number `after`, aborts and expiries among them."""
         return self._log.read(after)
 
     # inside
+
+    def _place(self, job: Job, name: str) -> str:
+        """Return the path of a file of `job`, relative to the store's root."""
+        hidden = HIDDEN if job.visibility == "logged" else ""
+        return join(self.path, join(hidden, job.check_name(name)))
+
+    def _checked(self, job: Job, files: Iterable[StagedFile]) -> list[StagedFile]:
+        """Return `files` with paths relative to the output; raise if one cannot be this job's."""
+        top = join(self.path, "")
+        hidden = join(HIDDEN, "") if job.visibility == "logged" else ""
+        relative = [
+            evolve(file, staged=evolve(file.staged, path=file.staged.path.removeprefix(top)))
+            for file in files
+        ]
+        seen = set()
+        for path in (file.staged.path for file in relative):
+            job.check_name(path.removeprefix(hidden))
+            if path in seen:
+                raise ConfigurationError(f"two files have the path {path!r}: number them apart")
+            seen.add(path)
+        return relative
+
+    def _checkpoint(self, version: int) -> None:
+        if version % INTERVAL == 0:
+            state = self._log.state(until=version)
+            if self._log.checkpoints.due(state):
+                self._log.checkpoints.save(state)
+
+    def _list(self, job: Job, files: Iterable[StagedFile]) -> PendingJob:
+        try:
+            return PendingJob.of(job, files, self._log.manifests)
+        except AlreadyExists:
+            raise _other_files(job) from None
+        except OutcomeUnknown as error:
+            raise _not_prepared(job.job_id, error) from error
 
     def _prepare(self, pending: PendingJob) -> None:
         try:
             self._pending.add(pending.attempt, pending.to_document())
         except OutcomeUnknown as error:
-            raise Unavailable(
-                f"job {pending.job_id!r} was not committed: no pending entry could be written ({error})"
-            ) from error
+            raise _not_prepared(pending.job_id, error) from error
         except AlreadyExists:
             # An earlier call of commit died or is under way. Whoever completes the job goes by that
             # entry, so the record must name the same files.
@@ -346,17 +457,31 @@ class Output:
                     raise _other_files(pending) from None
 
 
-def _other_files(pending: PendingJob) -> ConfigurationError:
+def _not_prepared(job_id: str, error: OutcomeUnknown) -> Unavailable:
+    return Unavailable(f"job {job_id!r} was not committed: its files could not be listed ({error})")
+
+
+def _other_files(job: Job | PendingJob) -> ConfigurationError:
     return ConfigurationError(
-        f"attempt {pending.attempt} of job {pending.job_id!r} was committed with other files, or is"
+        f"attempt {job.attempt} of job {job.job_id!r} was committed with other files, or is"
         " about to be; nothing was added by this call. Begin another attempt"
     )
 
 
-def _check_files(job: Job, pending: PendingJob) -> None:
-    seen = set()
-    for file in pending.files:
-        job.check_name(file.staged.path)
-        if file.staged.path in seen:
-            raise ConfigurationError(f"two files have the path {file.staged.path!r}: number them apart")
-        seen.add(file.staged.path)
+class _AtOnce(StageWriter):
+    """A file that is published as soon as it is finished, under a name that no listing shows."""
+
+    def __init__(self, inner: StageWriter, store: ObjectStore) -> None:
+        self._inner = inner
+        self._store = store
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        return self._inner.write(data)
+
+    def finish(self) -> Staged:
+        staged = self._inner.finish()
+        self._store.publish(staged)
+        return staged
+
+    def abort(self) -> None:
+        self._inner.abort()

@@ -6,20 +6,25 @@ port.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from attrs import evolve, field, frozen
 
 from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries
-from commitlog.oplog.fields import build, items, mapping, text
+from commitlog.oplog.fields import build, items, text
 from commitlog.outputs.job import Job, StagedFile
-from commitlog.outputs.records import DataFile, attempt
+from commitlog.outputs.manifest import Manifests, staged_from_json, staged_to_json
+from commitlog.outputs.records import CommitRecord, DataFile, Manifest, attempt
 from commitlog.paths import join
 from commitlog.stores.api import Staged
 
 __all__ = ["PendingJob"]
+
+#: Most files that are listed in pending entry and commit record themselves.
+INLINE_FILES = 1_000
 
 
 @frozen(kw_only=True)
@@ -29,47 +34,53 @@ class PendingJob:
     Attributes:
         job_id: the job.
         attempt: the attempt at it.
-        files: the uploads, with paths relative to the output.
+        files: the uploads, with paths relative to the output; empty if there are manifests.
+        manifests: what list the uploads, if they are too many.
     """
 
     job_id: str
     attempt: str
-    files: tuple[StagedFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    files: tuple[StagedFile, ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
+    manifests: tuple[Manifest, ...] = ()
 
     @classmethod
-    def of(cls, job: Job, files: Iterable[StagedFile], root: str) -> PendingJob:
-        """Return the entry for `files`, whose paths begin with `root`."""
-        top = join(root, "")
-        relative = (
-            evolve(file, staged=evolve(file.staged, path=file.staged.path.removeprefix(top)))
-            for file in files
-        )
-        return cls(job_id=job.job_id, attempt=job.attempt, files=tuple(relative))
+    def of(cls, job: Job, files: Iterable[StagedFile], manifests: Manifests) -> PendingJob:
+        """Return the entry for `files`, whose paths are relative to the output.
 
-    def uploads(self, root: str) -> list[Staged]:
-        """Return the uploads as the store knows them, below `root`."""
-        return [evolve(f.staged, path=join(root, f.staged.path)) for f in self.files]
+        A list that is too long is stored as manifests.
+        """
+        files = tuple(files)
+        if len(files) <= INLINE_FILES:
+            return cls(job_id=job.job_id, attempt=job.attempt, files=files)
+        stored = manifests.write(job.attempt, files)
+        return cls(job_id=job.job_id, attempt=job.attempt, manifests=stored)
+
+    def staged(self, manifests: Manifests) -> Iterator[StagedFile]:
+        """Yield all files, those in manifests included."""
+        return chain(self.files, *(manifests.read(each) for each in self.manifests))
+
+    def uploads(self, manifests: Manifests, root: str) -> Iterator[Staged]:
+        """Yield the uploads as the store knows them, below `root`."""
+        for file in self.staged(manifests):
+            yield evolve(file.staged, path=join(root, file.staged.path))
+
+    def lists(self, record: CommitRecord) -> bool:
+        """Tell whether these are the files of `record`."""
+        return (self.data_files(), self.manifests) == (record.files, record.manifests)
 
     def data_files(self) -> tuple[DataFile, ...]:
-        """Return what becomes of the uploads once they are published."""
-        return tuple(
-            DataFile(
-                path=file.staged.path,
-                size=file.staged.size,
-                nonce=file.staged.nonce,
-                rows=file.rows,
-                partition=file.partition,
-            )
-            for file in self.files
-        )
+        """Return what becomes of `files` once they are committed."""
+        return tuple(map(DataFile.of, self.files))
 
     def to_document(self) -> Document:
         """Return what is stored."""
-        files = [
-            {**data.to_json(), "upload": file.staged.upload_id, "parts": list(file.staged.parts)}
-            for data, file in zip(self.data_files(), self.files, strict=True)
-        ]
-        return Document("pending", {"job": self.job_id, "attempt": self.attempt, "files": files})
+        body = {
+            "job": self.job_id,
+            "attempt": self.attempt,
+            "files": [staged_to_json(file) for file in self.files],
+            "manifests": [manifest.to_json() for manifest in self.manifests],
+        }
+        return Document("pending", body)
 
     @classmethod
     def read(cls, entries: Entries, attempt: str) -> PendingJob:
@@ -86,23 +97,12 @@ class PendingJob:
     def from_document(cls, document: Document) -> PendingJob:
         """Return the entry that is stored; raise `CorruptRecord` if a field is not right."""
         body = document.body
-
-        def staged_file(item: object) -> StagedFile:
-            data, fields = DataFile.from_json(item), mapping(item)
-            staged = Staged(
-                path=data.path,
-                upload_id=text(fields["upload"]),
-                size=data.size,
-                nonce=data.nonce,
-                parts=tuple(map(text, items(fields["parts"]))),
-            )
-            return StagedFile(staged=staged, rows=data.rows, partition=data.partition)
-
         return build(
             document,
             lambda: cls(
                 job_id=text(body["job"]),
                 attempt=attempt(body["attempt"]),
-                files=tuple(map(staged_file, items(body["files"]))),
+                files=tuple(map(staged_from_json, items(body["files"]))),
+                manifests=tuple(map(Manifest.from_json, items(body["manifests"]))),
             ),
         )

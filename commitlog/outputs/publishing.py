@@ -4,17 +4,19 @@ Everything here is idempotent and may be done by anyone, the job's own driver, t
 or a recovery, at the same time. That is safe because an upload's name belongs to one attempt alone, a
 published file is recognised by its nonce, and these two statements hold at any moment:
 
-* the pending entry of a committed attempt is removed only after all of its files were seen published;
-  so where there is none, there is nothing left to publish;
-* ``_SUCCESS`` names a version only after that and every earlier one were published; so only later
+* the pending entry of a committed attempt is removed only after all of its files were seen published,
+  and those that it replaced removed; so where there is none, there is nothing left to do;
+* ``_SUCCESS`` names a version only after that was done for it and every earlier one; so only later
   records need to be looked at. It is replaced on condition of what it was, and never goes back.
+
+What a version replaced is removed only after every earlier version was published. So no upload of theirs
+is left by then that somebody who is late could publish.
 
 Imports the ground floor, the operation log's entries, the log and the records.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -38,16 +40,19 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.entries import Entries
-from commitlog.outputs.job import attempt_of
+from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.records import CommitRecord, DataFile, Success
 from commitlog.paths import join
-from commitlog.stores.api import Staged, StagedInfo
+from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
-__all__ = ["Executor", "Publisher"]
+__all__ = ["ALIVE", "Executor", "Publisher"]
 
 _log = logging.getLogger(__name__)
+
+#: Where heartbeats of live attempts are.
+ALIVE = "_commitlog/alive"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -121,11 +126,11 @@ class Publisher:
             )
         return success.version
 
-    def complete(self, record: CommitRecord, *, strict: bool = True) -> bool:
-        """Make every file of `record` visible; return False if that had been done before.
+    def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
+        """Do what is left to do for `record`; return False if its files had all been published before.
 
-        `strict` is that of `roll_forward`. Raises `PublishIncomplete`, and `CorruptRecord` if the
-        pending entry is corrupt and not all files are visible: only it tells how to publish them.
+        What comes after that is done within `noting`. Raises `PublishIncomplete`, and `CorruptRecord` if
+        the pending entry is corrupt and not all files are visible: only it tells how to publish them.
         """
         pending: PendingJob | None
         try:
@@ -138,25 +143,76 @@ class Publisher:
             self._check_all_visible(record, error)
             pending = None
         # An entry that names other files was left by a call that came after all this was done.
-        todo = pending is not None and pending.data_files() == record.files
+        todo = pending is not None and pending.lists(record)
         if pending is not None and todo:
             self.publish(record, pending)
-        with _noting(strict):
-            self.forget(record)
+        with noting or Noting(strict=True):
+            self.settle(record)
         return todo
+
+    def settle(self, record: CommitRecord) -> None:
+        """Remove what `record` replaced, and its pending entry; its files were seen published."""
+        self.replace(record)
+        self.forget(record.attempt)
+
+    def forget(self, attempt: str) -> None:
+        """Remove the pending entry of an attempt for which nothing is left to do."""
+        self._persist(partial(self._pending.remove, attempt))
 
     def publish(self, record: CommitRecord, pending: PendingJob) -> None:
         """Make every file of `record` visible, of which `pending` is the entry.
 
         Raises `PublishIncomplete`.
         """
-        errors = self._each(self._publish, pending.uploads(self._root))
+        if record.visibility == "logged":
+            return
+        try:
+            errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
+        except CommitError as error:  # of the list of files, not of one of them
+            errors = [error]
+        # A later version may have replaced files of this one, after it had seen to it that all of them
+        # were published.
+        if errors and _lost(errors) == errors and not self._pending.exists(record.attempt):
+            return
         if errors:
             raise _incomplete(record, errors) from errors[0]
 
-    def forget(self, record: CommitRecord) -> None:
-        """Remove the pending entry of `record`, all of whose files were seen published."""
-        self._persist(partial(self._pending.remove, record.attempt))
+    def replace(self, record: CommitRecord) -> None:
+        """Remove what `record` replaced from listings; all of its files were seen published.
+
+        Every earlier version is completed first. Raises `PublishIncomplete`.
+        """
+        if not record.replaces or record.visibility == "logged":
+            return
+        try:
+            self.roll_forward(until=record.version - 1)
+            state = self._log.state(until=record.version - 1)
+            gone = state.apply(record, self._log.files(record))
+            self.remove(self.place(file.path) for file in gone)
+        except CommitError as error:
+            raise PublishIncomplete(
+                f"job {record.job_id!r} is committed as version {record.version}, but files that it"
+                f" replaced are still listed beside its own ({error}). Do not run it again;"
+                " commitlog recover removes them",
+                job_id=record.job_id,
+                version=record.version,
+            ) from error
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove objects that nobody reads any more; return how many. Raises the first error."""
+        left = list(paths)
+        count = len(left)
+
+        def once() -> None:
+            nonlocal left
+            errors = self._store.store.delete_many(left)
+            left = list(errors)
+            for error in errors.values():
+                raise error
+
+        if left:
+            self._persist(once)
+        return count
 
     def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
@@ -173,18 +229,19 @@ class Publisher:
         last: CommitRecord | None = None
         failure: CommitError | None = None
         start = end = self.watermark()
+        noting = Noting(strict=strict)
         for record in self._log.read(start, until):
             end = record.version
             if isinstance(record, CommitRecord):
                 try:
-                    if self.complete(record, strict=strict):
+                    if self.complete(record, noting):
                         completed.append(record.version)
                 except (CorruptRecord, FormatTooNew, PublishIncomplete) as error:
                     failure = failure or error
-                if failure is None:
+                if failure is None and noting.done:
                     last = record
         if last is not None:
-            with _noting(strict):
+            with noting:
                 self._advance(last)
         if failure is not None:
             raise failure
@@ -197,6 +254,30 @@ class Publisher:
         for upload in self._store.store.list_staged(join(self._root, "")):
             if attempt is None or attempt_of(upload.path) == attempt:
                 yield upload
+
+    def clear(self, attempt: str) -> None:
+        """Remove what the log's directory holds of an attempt that was ruled out."""
+        manifests = join(self._log.manifests.directory, attempt)
+        self.remove(info.path for info in self._store.list(manifests))
+        self.still(attempt)
+        self.forget(attempt)
+
+    def still(self, attempt: str) -> None:
+        """Remove the heartbeat of an attempt that is decided."""
+        self._persist(partial(self._store.delete, self.place(join(ALIVE, attempt))))
+
+    def heartbeats(self) -> dict[str, float]:
+        """Return when attempts gave their last heartbeat, by the store's clock."""
+        top = join(self._root, join(ALIVE, ""))
+        return {i.path.removeprefix(top): i.last_modified for i in self._store.list(top)}
+
+    def hidden(self) -> Iterator[ObjectInfo]:
+        """Yield the files that only the log shows, and those that it does not show either."""
+        return self._store.list(self.place(join(HIDDEN, "")))
+
+    def place(self, path: str) -> str:
+        """Return `path`, which is relative to the output, relative to the store's root."""
+        return join(self._root, path)
 
     def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
         """Drop uploads that will never be published; return how many. Raises the first error."""
@@ -211,10 +292,10 @@ class Publisher:
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
         def check(file: DataFile) -> None:
-            if self._store.head(join(self._root, file.path)).nonce != file.nonce:
+            if self._store.head(self.place(file.path)).nonce != file.nonce:
                 raise NotFound(f"{file.path!r} is not what was committed")
 
-        hidden = self._each(check, record.files)
+        hidden = self._each(check, self._log.files(record))
         if hidden:
             raise CorruptRecord(
                 f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only that"
@@ -289,19 +370,38 @@ class Publisher:
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
 
 
-@contextlib.contextmanager
-def _noting(strict: bool) -> Iterator[None]:
-    try:
-        yield
-    except CommitError as error:
-        if strict:
-            raise
+class Noting:
+    """A context manager for what matters to the next one only: all files are visible already.
+
+    Args:
+        strict: whether its errors are raised, or else logged.
+
+    Attributes:
+        done: False once something was logged.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self.done = True
+        self._strict = strict
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if self._strict or not isinstance(error, CommitError):
+            return False
+        self.done = False
         _log.warning("all files are visible, but that could not be noted: %s", error)
+        return True
+
+
+def _lost(errors: Sequence[CommitError]) -> list[CommitError]:
+    """Return those of `errors` that tell of a file that is neither visible nor staged."""
+    return [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
 
 
 def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishIncomplete:
-    # What is neither visible nor staged was removed by somebody else.
-    lost = [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
+    lost = _lost(errors)
     if lost:
         errors, state = lost, "lost"
         advice = (
@@ -314,7 +414,7 @@ def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishI
         advice = "Do not run it again; commitlog recover completes it"
     return PublishIncomplete(
         f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
-        f" {len(record.files)} files are {state} ({errors[0]}). {advice}",
+        f" {record.file_count} files are {state} ({errors[0]}). {advice}",
         job_id=record.job_id,
         version=record.version,
     )

@@ -1,4 +1,4 @@
-"""What an output keeps in its log, commits and aborts, and the ``_SUCCESS`` that is derived from it.
+"""What an output keeps in its log: commits, aborts, expiries; and ``_SUCCESS``, derived from it.
 
 The envelope (format, checksum) is that of `commitlog.oplog.codec`; here are the fields. Paths are
 relative to the output, so that it can be moved, and no record holds a secret or anything of the writer's
@@ -8,9 +8,9 @@ machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 from commitlog.oplog.codec import Document
 from commitlog.oplog.fields import (
@@ -25,15 +25,29 @@ from commitlog.oplog.fields import (
     path,
     text,
 )
-from commitlog.outputs.job import attempt_of
+from commitlog.outputs.job import (
+    HIDDEN,
+    Batch,
+    Mode,
+    StagedFile,
+    Stats,
+    Visibility,
+    attempt_of,
+)
+from commitlog.paths import join
 
 __all__ = [
+    "KINDS",
     "AbortRecord",
     "CommitRecord",
     "DataFile",
+    "ExpiryRecord",
+    "Manifest",
     "Record",
     "Success",
     "attempt",
+    "batch_of",
+    "one_of",
     "record_of",
     "total_rows",
 ]
@@ -49,6 +63,7 @@ class DataFile:
         nonce: the nonce in its metadata, by which it is recognised.
         rows: number of rows, if its writer told.
         partition: values of the partition columns; None for null.
+        stats: as in `StagedFile`.
     """
 
     path: str
@@ -56,6 +71,24 @@ class DataFile:
     nonce: str
     rows: int | None = None
     partition: Mapping[str, str | None] = field(factory=dict, hash=False)
+    stats: Mapping[str, Stats] = field(factory=dict, hash=False, repr=False)
+
+    @classmethod
+    def of(cls, file: StagedFile) -> DataFile:
+        """Return what becomes of `file`, whose path is relative to the output, once it is committed."""
+        return cls(
+            path=file.staged.path,
+            size=file.staged.size,
+            nonce=file.staged.nonce,
+            rows=file.rows,
+            partition=file.partition,
+            stats=file.stats,
+        )
+
+    @property
+    def hidden(self) -> bool:
+        """True if only the log shows the file."""
+        return self.path.startswith(join(HIDDEN, ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as they are stored, the partition in the order of its directories."""
@@ -65,6 +98,7 @@ class DataFile:
             "nonce": self.nonce,
             "rows": self.rows,
             "partition": list(self.partition.items()),
+            **({"stats": {name: list(each) for name, each in self.stats.items()}} if self.stats else {}),
         }
 
     @classmethod
@@ -77,12 +111,53 @@ class DataFile:
             nonce=text(fields["nonce"]),
             rows=maybe_count(fields["rows"]),
             partition=pairs(fields["partition"]),
+            stats={name: _stats(each) for name, each in mapping(fields.get("stats", {})).items()},
         )
 
 
-def total_rows(files: Iterable[DataFile]) -> int | None:
-    """Return the number of rows in all of `files`, or None if it is not known of one of them."""
-    counts = [file.rows for file in files]
+def _stats(value: object) -> Stats:
+    least, most, nulls = items(value)
+    return least, most, maybe_count(nulls)
+
+
+@frozen(kw_only=True)
+class Manifest:
+    """A list of files that is an object of its own; see `commitlog.outputs.manifest`.
+
+    Attributes:
+        name: its path below the directory of manifests.
+        sha256: of the object, in hexadecimal digits.
+        files: number of files in it.
+        rows: number of rows in them, if all are known.
+        bytes: their size.
+    """
+
+    name: str
+    sha256: str
+    files: int
+    rows: int | None
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as they are stored."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, item: object) -> Manifest:
+        """Return the manifest that `item` names; for use in `build`."""
+        fields = mapping(item)
+        return cls(
+            name=path(fields["name"]),
+            sha256=text(fields["sha256"]),
+            files=count(fields["files"]),
+            rows=maybe_count(fields["rows"]),
+            bytes=count(fields["bytes"]),
+        )
+
+
+def total_rows(parts: Iterable[DataFile | Manifest]) -> int | None:
+    """Return the number of rows in all of `parts`, or None if it is not known of one of them."""
+    counts = [part.rows for part in parts]
     return None if None in counts else sum(count or 0 for count in counts)
 
 
@@ -91,42 +166,64 @@ class CommitRecord:
     """A committed job; its number is the version of the output that it made.
 
     Attributes:
-        version: number of the record, from 1. Numbers between those of two commits are aborts.
+        version: number of the record, from 1. Numbers between those of two commits are others.
         job_id: the job.
         attempt: the attempt at it that was committed.
-        mode: the mode it was begun with.
+        mode: the mode it was begun with. What it replaced follows: of the files of earlier versions, all
+            (``overwrite``), or those in the partitions of its own (``overwrite-partitions``).
         time: epoch seconds by the driver's clock, for people.
-        files: everything it added.
+        files: what it added; empty if there are manifests.
+        manifests: what name the files, if they are too many; `Output.files` reads them.
         schema: schema of the files as a JSON text, if its writer told.
+        visibility: who sees the files.
+        batch: the batch of a stream that the job was, or None.
     """
 
     version: int
     job_id: str
     attempt: str
-    mode: str
+    mode: Mode
     time: float
-    files: tuple[DataFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    files: tuple[DataFile, ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
+    manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
     schema: str | None = field(default=None, repr=False)
+    visibility: Visibility = "listed"
+    batch: Batch | None = None
+
+    @property
+    def file_count(self) -> int:
+        """Number of all files."""
+        return len(self.files) + sum(manifest.files for manifest in self.manifests)
 
     @property
     def rows(self) -> int | None:
         """Number of rows in all files, or None if one of them is not known."""
-        return total_rows(self.files)
+        return total_rows((*self.files, *self.manifests))
 
     @property
     def bytes(self) -> int:
         """Size of all files."""
-        return sum(file.size for file in self.files)
+        sizes = (*(file.size for file in self.files), *(each.bytes for each in self.manifests))
+        return sum(sizes)
+
+    @property
+    def replaces(self) -> bool:
+        """True if files of earlier versions are no part of this one."""
+        return self.mode in ("overwrite", "overwrite-partitions")
 
     def to_document(self) -> Document:
         """Return what is stored. The version is the entry's name."""
+        batch = self.batch
         body = {
             "job": self.job_id,
             "attempt": self.attempt,
             "mode": self.mode,
             "time": self.time,
             "schema": self.schema,
+            "visibility": self.visibility,
+            "batch": None if batch is None else [batch.stream, batch.number],
             "files": [file.to_json() for file in self.files],
+            "manifests": [manifest.to_json() for manifest in self.manifests],
         }
         return Document("commit", body)
 
@@ -150,7 +247,44 @@ class AbortRecord:
         return Document("abort", {"attempts": dict(self.attempts), "time": self.time})
 
 
-Record: TypeAlias = CommitRecord | AbortRecord
+@frozen(kw_only=True)
+class ExpiryRecord:
+    """Old versions that cannot be read any more, since what later ones replaced was removed.
+
+    Attributes:
+        version: number of the record.
+        before: versions below this one have expired.
+        time: epoch seconds by the writer's clock, for people.
+    """
+
+    version: int
+    before: int
+    time: float
+
+    def to_document(self) -> Document:
+        """Return what is stored. The version is the entry's name."""
+        return Document("expiry", {"before": self.before, "time": self.time})
+
+
+Record: TypeAlias = CommitRecord | AbortRecord | ExpiryRecord
+
+#: The kinds of document that are records of a log.
+KINDS = frozenset({"commit", "abort", "expiry"})
+
+
+def batch_of(value: object) -> Batch | None:
+    """Return the batch that `value` names, or None; for use in `build`."""
+    if value is None:
+        return None
+    stream, number = items(value)
+    return Batch(text(stream), count(number))
+
+
+def one_of(kinds: object, value: object) -> Any:
+    """Return `value`, which must be one of those of the literal type `kinds`; for use in `build`."""
+    if not isinstance(value, str) or value not in get_args(kinds):
+        raise ValueError(f"{value!r} is none of {', '.join(get_args(kinds))}")
+    return value
 
 
 def attempt(value: object) -> str:
@@ -172,16 +306,26 @@ def record_of(version: int, document: Document) -> Record:
                 time=moment(body["time"]),
             ),
         )
+    if document.kind == "expiry":
+        return build(
+            document,
+            lambda: ExpiryRecord(
+                version=version, before=count(body["before"]), time=moment(body["time"])
+            ),
+        )
     return build(
         document,
         lambda: CommitRecord(
             version=version,
             job_id=text(body["job"]),
             attempt=attempt(body["attempt"]),
-            mode=text(body["mode"]),
+            mode=one_of(Mode, body["mode"]),
             time=moment(body["time"]),
             schema=maybe_text(body["schema"]),
+            visibility=one_of(Visibility, body["visibility"]),
+            batch=batch_of(body["batch"]),
             files=tuple(map(DataFile.from_json, items(body["files"]))),
+            manifests=tuple(map(Manifest.from_json, items(body["manifests"]))),
         ),
     )
 
@@ -206,7 +350,7 @@ class Success:
         return cls(
             version=record.version,
             job_id=record.job_id,
-            files=len(record.files),
+            files=record.file_count,
             rows=record.rows,
             bytes=record.bytes,
         )

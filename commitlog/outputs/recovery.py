@@ -1,4 +1,6 @@
-"""What to do about drivers that died: finish what is committed, fence off and undo what is not.
+"""What to do about drivers that died, and about versions that nobody reads any more.
+
+What is committed is finished; what is not is fenced off, and only then undone.
 
 Imports the ground floor, the operation log's entries, the log and the publisher.
 """
@@ -14,11 +16,11 @@ from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
-from commitlog.outputs.reports import RecoveryReport
+from commitlog.outputs.reports import GcReport, RecoveryReport
 from commitlog.paths import join
-from commitlog.stores.api import StagedInfo
+from commitlog.stores.api import ObjectInfo, StagedInfo
 
-__all__ = ["recover"]
+__all__ = ["collect", "recover"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +55,8 @@ def recover(
         else:
             what = f"{pending.path(entry.name)!r} is no pending entry, for its name is no attempt"
             failures.append(CorruptRecord(f"{what}; it was left as it is, move it elsewhere"))
-    newest = dict(entries)
+    alive = publisher.heartbeats()
+    newest = {a: max(entries.get(a, 0.0), alive.get(a, 0.0)) for a in (*entries, *alive)}
     uploads: dict[str, list[StagedInfo]] = {}
     records: list[StagedInfo] = []
     for upload in publisher.uploads():
@@ -66,9 +69,13 @@ def recover(
             uploads.setdefault(attempt, []).append(upload)
             newest[attempt] = max(upload.initiated, newest.get(attempt, 0.0))
 
-    publisher.checked_watermark()
-    # The listings came first, so whatever a verdict says holds of all that they show.
-    found = log.verdicts(newest)
+    # The listings came first, so whatever a verdict says holds of all that they show. Up to the
+    # watermark everything is published, and the files tell by whom. (An attempt without any that was
+    # decided before may be ruled out once more; the first verdict is the one that counts.)
+    complete = publisher.checked_watermark()
+    found = log.verdicts(newest, after=complete)
+    settled = found.open & log.state(until=complete).attempts if found.open else set()
+    found.open -= settled
     deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     suspects: dict[str, str | None] = {}
@@ -87,8 +94,7 @@ def recover(
     dropped = publisher.drop(upload for a in aborted for upload in uploads.get(a, ()))
     dropped += publisher.drop(upload for upload in records if upload.initiated <= deadline)
     for attempt in aborted:
-        if attempt in entries:
-            pending.remove(attempt)
+        publisher.clear(attempt)
 
     completed: tuple[int, ...] = ()
     try:
@@ -104,8 +110,13 @@ def recover(
                 failures.append(error)
                 published.remove(attempt)
     # All that these attempts committed is published by now: what is left lost to another task attempt.
-    if published & uploads.keys():
-        dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in published)
+    done = settled | published
+    for attempt in sorted(settled & entries.keys()):
+        publisher.forget(attempt)
+    for attempt in sorted(done & alive.keys()):
+        publisher.still(attempt)
+    if done & uploads.keys():
+        dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in done)
     if failures:
         for message in {str(failure) for failure in failures} - {str(failures[0])}:
             _log.warning("%s", message)
@@ -116,6 +127,51 @@ def recover(
         uploads=dropped,
         live=tuple(sorted(found.open - dead)),
     )
+
+
+def collect(
+    log: CommitLog,
+    pending: Entries,
+    publisher: Publisher,
+    *,
+    older_than: float,
+    tag: str,
+    clock: Clock,
+) -> GcReport:
+    """Collect the garbage of one output; see `Output.gc`. Arguments as for `recover`."""
+    recovery = recover(log, pending, publisher, older_than=older_than, tag=tag, clock=clock)
+    deadline = pending.now(clock) - older_than
+    state = log.state()
+    versions = sorted(set(state.replaced.values()), reverse=True)
+    before = next((version for version in versions if log.get(version).time <= deadline), 0)
+    removed = 0
+    if before:
+        log.expire(before, after=state.version)
+        expired = (path for path, version in state.replaced.items() if version <= before)
+        removed = publisher.remove(map(publisher.place, expired))
+
+    hidden: dict[str, list[ObjectInfo]] = {}
+    for info in publisher.hidden():
+        attempt = attempt_of(info.path)
+        if attempt is not None and attempt.startswith(tag):
+            hidden.setdefault(attempt, []).append(info)
+    # The listing came first, so the log has by now all commits of the files that it shows.
+    state = log.state()
+    known = {publisher.place(path) for path in (*state.files, *state.replaced)}
+    stray = {a: [i.path for i in infos if i.path not in known] for a, infos in hidden.items()}
+    alive = publisher.heartbeats()
+    dead = {
+        attempt
+        for attempt, infos in hidden.items()
+        if stray[attempt]
+        and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= deadline
+    }
+    unknown = sorted(dead - state.attempts)
+    fenced = log.fence(dict.fromkeys(unknown), after=publisher.watermark())
+    removed += publisher.remove(
+        path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
+    )
+    return GcReport(recovery=recovery, expired=state.expired, removed=removed)
 
 
 def _job_id(pending: Entries, attempt: str) -> str | None:

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from commitlog.outputs.records import DataFile, total_rows
 
-__all__ = ["RecoveryReport", "Snapshot"]
+__all__ = ["GcReport", "RecoveryReport", "Snapshot"]
 
 
 @frozen(kw_only=True)
@@ -17,8 +17,8 @@ class Snapshot:
 
     Attributes:
         version: version of its last commit; 0 if there is none.
-        files: the files of all commits up to it, in order of commit.
-        jobs: the job ids of all commits up to it, in order.
+        files: the files that are part of it, in order of commit.
+        jobs: the ids that callers gave to the jobs of all commits up to it, in order.
         schema: schema of the last commit that told one, as a JSON text.
     """
 
@@ -48,3 +48,18 @@ class RecoveryReport:
     aborted: Mapping[str, str | None] = field(factory=dict, hash=False)
     uploads: int = 0
     live: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class GcReport:
+    """What `Output.gc` found and did.
+
+    Attributes:
+        recovery: what it recovered first.
+        expired: versions below this one cannot be read any more; 0 if all can.
+        removed: number of objects that were removed.
+    """
+
+    recovery: RecoveryReport
+    expired: int
+    removed: int

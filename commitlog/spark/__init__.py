@@ -1,6 +1,7 @@
 """The engine's face: the Spark data source ``commitlog``, and a session that is set up for it.
 
     spark.dataSource.register(CommitlogDataSource)
+    commitlog.spark.write(df, url, job_id="daily-2026-11-21")
     df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)
     spark.read.format("commitlog").load(url)
 
@@ -9,5 +10,6 @@ Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
 
 from commitlog.spark.source import CommitlogDataSource
 from commitlog.spark.start import session
+from commitlog.spark.write import write
 
-__all__ = ["CommitlogDataSource", "session"]
+__all__ = ["CommitlogDataSource", "session", "write"]

@@ -6,14 +6,15 @@ Imports connect, and the names of modes and codecs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast, get_args
+from concurrent.futures import Executor
+from typing import Any, Literal, Protocol, cast, get_args
 
 from attrs import field, frozen
 
 from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
-from commitlog.outputs import Mode
+from commitlog.outputs import Mode, Output, Visibility
 from commitlog.spark.formats import FORMATS
 from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
 
@@ -37,8 +38,10 @@ def _camel(name: str) -> str:
 
 _PLACE = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
 _READ = (*_PLACE, "rollForward")
+_JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
 _FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
-_WRITE = (*_PLACE, *_FILES, "jobId", "ifExists")
+# Spark hands the options of a streaming query on as they are.
+_WRITE = (*_PLACE, *_JOB, *_FILES, "mergeSchema", "checkpointLocation")
 
 
 @frozen(kw_only=True)
@@ -81,7 +84,12 @@ class WriteOptions(ReadOptions):
 
     Attributes:
         job_id: what is written under one job id is committed at most once; None for a new one.
-        if_exists: ``append``, or ``error`` if an output that has data is to be left alone.
+        if_exists: ``append``; or ``error`` or ``ignore`` if an output that has data is to be left alone.
+        on_duplicate: ``error`` or ``skip``: what to do about a job that was committed before.
+        dynamic: whether overwriting is confined to the partitions that have new rows.
+        merge_schema: whether rows may have columns that the output lacks, and lack columns of it.
+        visibility: who is to see the files; None: as before.
+        attempt: what makes the attempt unlike all others, if the caller has to know its name.
         file_format: one of `FORMATS`.
         compression: one of the format's.
         partition_by: names of the columns that become directories.
@@ -91,7 +99,12 @@ class WriteOptions(ReadOptions):
     """
 
     job_id: str | None
-    if_exists: Mode
+    if_exists: Literal["append", "error", "ignore"]
+    on_duplicate: Literal["error", "skip"]
+    dynamic: bool
+    merge_schema: bool
+    visibility: Visibility | None
+    attempt: str | None
     file_format: str
     compression: str
     partition_by: tuple[str, ...]
@@ -107,7 +120,14 @@ class WriteOptions(ReadOptions):
         return cls(
             **_place(given),
             job_id=given.get("jobId"),
-            if_exists=cast(Mode, given.choice("ifExists", get_args(Mode))),
+            if_exists=given.choice("ifExists", ("append", "error", "ignore")),
+            on_duplicate=given.choice("onDuplicate", ("error", "skip")),
+            dynamic=given.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
+            merge_schema=given.choice("mergeSchema", ("false", "true")) == "true",
+            visibility=given.choice("visibility", get_args(Visibility))
+            if given.get("visibility")
+            else None,
+            attempt=given.get("attempt"),
             file_format=file_format,
             compression=given.choice("compression", tuple(FORMATS[file_format].compressions)),
             partition_by=given.names("partitionBy"),
@@ -115,6 +135,21 @@ class WriteOptions(ReadOptions):
             target_file_bytes=given.count("targetFileBytes"),
             target_file_rows=given.count("targetFileRows"),
         )
+
+    def mode(self, overwrite: bool) -> Mode:
+        """Return the mode of a job, Spark's save mode being ``overwrite`` or ``append``."""
+        if not overwrite:
+            return "append" if self.if_exists == "append" else "error"
+        if self.if_exists != "append":
+            raise ConfigurationError("option ifExists goes with save mode append, not with overwrite")
+        return "overwrite-partitions" if self.dynamic else "overwrite"
+
+
+class OpenOutput(Protocol):
+    """Opens the output that options name. It is pickled along with readers and writers."""
+
+    def __call__(self, options: ReadOptions, executor: Executor | None = None, /) -> Output:
+        """Return it; nothing is sent before it is used."""
 
 
 class _Given:
@@ -133,7 +168,7 @@ class _Given:
     def get(self, name: str) -> str | None:
         return self._values.get(name)
 
-    def choice(self, name: str, allowed: Sequence[str]) -> str:
+    def choice(self, name: str, allowed: Sequence[str]) -> Any:
         value = self._values.get(name, allowed[0]).lower()
         if value not in allowed:
             raise ConfigurationError(f"option {name} is {value!r}; known: {', '.join(allowed)}")

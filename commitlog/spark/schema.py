@@ -13,7 +13,15 @@ from pyspark.sql import types as t
 
 from commitlog.errors import CorruptRecord, NotSupported
 
-__all__ = ["arrow_schema", "check_columns", "dump_schema", "load_schema", "nullable", "select"]
+__all__ = [
+    "arrow_schema",
+    "check_columns",
+    "dump_schema",
+    "load_schema",
+    "merge_schemas",
+    "nullable",
+    "select",
+]
 
 # Timestamps are stored as instants in UTC whatever the session's time zone is; that is also what
 # Spark wants back from a reader.
@@ -111,6 +119,24 @@ def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def merge_schemas(first: t.StructType, second: t.StructType) -> t.StructType | None:
+    """Return the columns of both, those of `first` first; None if one has two types.
+
+    >>> a, b = t.StructField("a", t.LongType()), t.StructField("b", t.StringType())
+    >>> merge_schemas(t.StructType([a]), t.StructType([b, a])).simpleString()
+    'struct<a:bigint,b:string>'
+    """
+    there = {field.name.lower(): field for field in first}
+    added = []
+    for field in second:
+        known = there.get(field.name.lower())
+        if known is None:
+            added.append(field)
+        elif (known.name, known.dataType) != (field.name, field.dataType):
+            return None
+    return t.StructType([*first, *added])
 
 
 def dump_schema(schema: t.StructType) -> str:

@@ -9,46 +9,36 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import cast
+from collections.abc import Mapping, MutableMapping
+from concurrent.futures import Executor
 
-import pyarrow as pa
-from attrs import frozen
-from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from attrs import evolve
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
-from commitlog.errors import ConfigurationError, NotFound, NotSupported
-from commitlog.outputs import CommitRecord, DataFile, Job, Output, Snapshot, StagedFile
-from commitlog.spark.formats import format_of
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    JobAlreadyCommitted,
+    NotFound,
+    NotSupported,
+)
+from commitlog.outputs import Output, Snapshot, State
 from commitlog.spark.options import ReadOptions, WriteOptions
-from commitlog.spark.partitions import column_of
+from commitlog.spark.reader import CommitlogReader
 from commitlog.spark.schema import (
     arrow_schema,
     check_columns,
     dump_schema,
     load_schema,
+    merge_schemas,
     nullable,
-    select,
 )
-from commitlog.spark.task import TaskFiles, check_files
+from commitlog.spark.stream import CommitlogStreamWriter
+from commitlog.spark.task import check_files
+from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
-__all__ = ["CommitlogDataSource", "CommitlogReader", "CommitlogWriter", "open_output"]
-
-#: Files are read together up to the first size, each counting as the second at least: that is a few
-#: seconds' work for a task. A larger file is a partition of its own.
-PARTITION_BYTES = 32 * 1024 * 1024
-FILE_BYTES = 1024 * 1024
-
-#: Requests that a driver has under way when it publishes or drops uploads.
-PUBLISHERS = 16
+__all__ = ["CommitlogDataSource", "open_output"]
 
 
 def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
@@ -94,31 +84,77 @@ class CommitlogDataSource(DataSource):
                     f"the output has no {field.name} {field.dataType.simpleString()}; it has {there}"
                 )
         options = ReadOptions.parse(self.options)
-        return CommitlogReader(type(self), options, snapshot.files, stored, schema)
+        return CommitlogReader(type(self).open_output, options, snapshot.files, stored, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> CommitlogWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of one job; everything that can be refused is refused here.
 
         Raises:
-            NotSupported: mode ``overwrite``, or columns that cannot be written.
+            NotSupported: columns that cannot be written.
             ConfigurationError: an option is wrong, or the output has other columns.
             AlreadyExists: there is data, and ``ifExists`` is ``error``.
-            JobAlreadyCommitted: the job id is part of the output.
+            JobAlreadyCommitted: the job id is part of the output, and ``onDuplicate`` is ``error``.
+        """
+        options = WriteOptions.parse(self.options)
+        mode = options.mode(overwrite)
+        columns = self._writable(schema, options)
+        output = self.open_output(options)
+        with output.store:
+            attempt = None if options.attempt is None else output.new_attempt(options.attempt)
+            try:
+                job = output.begin(
+                    options.job_id,
+                    mode=mode,
+                    # Overwriting is free to change the columns; what is added has to go with the rest.
+                    schema=lambda state: _fit(
+                        State() if mode == "overwrite" else state, columns, options
+                    ),
+                    visibility=options.visibility,
+                    attempt=attempt,
+                )
+            except JobAlreadyCommitted:
+                if options.on_duplicate == "skip":
+                    return NothingToWrite()
+                raise
+            except AlreadyExists:
+                if options.if_exists == "ignore":
+                    return NothingToWrite()
+                raise
+        return CommitlogWriter(type(self).open_output, options, job, columns)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
+        """Return the writer of a micro-batch of a streaming query.
+
+        Raises as `writer`, and `NotSupported` for output modes other than ``append``.
         """
         options = WriteOptions.parse(self.options)
         if overwrite:
             raise NotSupported(
-                "mode 'overwrite' is not in this version: use mode 'append', to a new URL if what is"
-                " there is to be replaced. Nothing was changed"
+                "output mode 'complete' would replace everything with each batch: use 'append'"
             )
+        if options.job_id is not None or options.if_exists != "append":
+            raise ConfigurationError(
+                "options jobId and ifExists are of batch queries: the batches of a stream are jobs"
+                " by themselves"
+            )
+        columns = self._writable(schema, options)
+        output = self.open_output(options)
+        with output.store:
+            state = output.state()
+        return CommitlogStreamWriter(
+            type(self).open_output,
+            evolve(options, visibility=options.visibility or state.visibility),
+            columns,
+            schema=_fit(state, columns, options),
+            base=state.version,
+        )
+
+    @staticmethod
+    def _writable(schema: StructType, options: WriteOptions) -> StructType:
         check_columns(schema)
         columns = nullable(schema)
         check_files(arrow_schema(columns), options)
-        output = self.open_output(options)
-        with output.store:
-            job = output.begin(options.job_id, mode=options.if_exists, schema=dump_schema(columns))
-            _check_fit(output, job, columns, options)
-        return CommitlogWriter(type(self), options, job, columns)
+        return columns
 
     def _pinned(self) -> Snapshot:
         # Spark keeps this object from load() on, so all actions on a DataFrame see one version.
@@ -130,103 +166,6 @@ class CommitlogDataSource(DataSource):
         return self._snapshot
 
 
-class CommitlogReader(DataSourceReader):
-    """Reads the files of one version. Never lists."""
-
-    def __init__(
-        self,
-        source: type[CommitlogDataSource],
-        options: ReadOptions,
-        files: Sequence[DataFile],
-        stored: StructType,
-        schema: StructType,
-    ) -> None:
-        self._source = source
-        self._options = options
-        self._files = files
-        self._stored = arrow_schema(stored)
-        self._schema = arrow_schema(schema)
-
-    def partitions(self) -> list[InputPartition]:
-        """Return partitions of whole files, in their order, so that each is worth a task."""
-        packed: list[list[DataFile]] = []
-        filled = PARTITION_BYTES
-        for file in self._files:
-            cost = max(file.size, FILE_BYTES)
-            if filled + cost > PARTITION_BYTES:
-                packed.append([])
-                filled = 0
-            packed[-1].append(file)
-            filled += cost
-        return [InputPartition(files) for files in packed]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files of `partition`."""
-        output = self._source.open_output(self._options)
-        names = set(self._schema.names)
-        with output.store:
-            # Spark makes a partition of None where there is none.
-            for file in partition.value or ():
-                stored = pa.schema([field for field in self._stored if field.name not in file.partition])
-                known, path = format_of(file.path), output.locate(file)
-                for batch in known.read(output.store, path, file.size, stored, names):
-                    yield _complete(batch, file, self._schema)
-
-
-@frozen
-class TaskCommitted(WriterCommitMessage):
-    """What a task tells the driver: the files that it staged."""
-
-    files: tuple[StagedFile, ...]
-
-
-class CommitlogWriter(DataSourceArrowWriter):
-    """Writes one job. It is pickled to every process that takes part, and opens the output there."""
-
-    def __init__(
-        self, source: type[CommitlogDataSource], options: WriteOptions, job: Job, columns: StructType
-    ) -> None:
-        self._source = source
-        self._options = options
-        self._job = job
-        self._columns = columns
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitted:
-        """Stage the rows of one task attempt; if it fails, nothing of it stays behind.
-
-        An attempt that is killed, or that Spark drops for another one, leaves uploads that nobody ever
-        sees and that ``recover`` drops.
-        """
-        schema = arrow_schema(self._columns)
-        context = TaskContext.get()
-        assert context is not None
-        output = self._source.open_output(self._options)
-        files = TaskFiles(output, self._job, context.partitionId(), schema, self._options)
-        with output.store, files:
-            for batch in iterator:
-                files.write(select(batch, schema))
-            return TaskCommitted(files.finish())
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the files of the winning attempts; see `Output.commit`."""
-        with ThreadPoolExecutor(PUBLISHERS) as executor:
-            output = self._source.open_output(self._options, executor)
-            with output.store:
-                # Every task has a message here. Were one skipped, its rows would be missing.
-                output.commit(self._job, _files(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the job, unless it was committed: Spark also calls this when `commit` has raised."""
-        with ThreadPoolExecutor(PUBLISHERS) as executor:
-            output = self._source.open_output(self._options, executor)
-            with output.store:
-                output.abort(self._job, _files(m for m in messages if m is not None))
-
-
-def _files(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
-    return [file for message in messages for file in cast(TaskCommitted, message).files]
-
-
 def _columns(snapshot: Snapshot, options: Mapping[str, str]) -> StructType:
     if snapshot.schema is None:
         what = "its commits tell no schema" if snapshot.version else "nothing has been committed to it"
@@ -234,39 +173,29 @@ def _columns(snapshot: Snapshot, options: Mapping[str, str]) -> StructType:
     return load_schema(snapshot.schema)
 
 
-def _check_fit(output: Output, job: Job, columns: StructType, options: WriteOptions) -> None:
-    # Every job before was checked as well, so the last one that tells speaks for all.
-    schema: str | None = None
-    partition: tuple[str, ...] | None = None
-    for version in range(job.base, 0, -1):
-        record = next(output.records(after=version - 1))
-        if isinstance(record, CommitRecord):
-            schema = record.schema if schema is None else schema
-            if record.files and partition is None:
-                partition = tuple(record.files[0].partition)
-            if schema is not None and partition is not None:
-                break
-    if schema is not None:
-        there = load_schema(schema)
-        if {field.name: field.dataType for field in there} != {f.name: f.dataType for f in columns}:
-            raise ConfigurationError(
-                f"the output has the columns {there.simpleString()}, the rows to append"
-                f" {columns.simpleString()}: they must be the same, in any order"
-            )
-        if options.file_format == "csv" and there.names != columns.names:
-            raise ConfigurationError(
-                "CSV files know their columns by their order: select those of the rows to append in the"
-                f" output's, {', '.join(there.names)}"
-            )
+def _fit(state: State, columns: StructType, options: WriteOptions) -> str:
+    """Return the schema that the output has with rows of `columns`; raise if they do not fit."""
+    partition = next((tuple(file.partition) for file in state.files.values()), None)
     if partition is not None and partition != options.partition_by:
         raise ConfigurationError(
             f"the output is partitioned by {', '.join(partition) or 'nothing'}:"
             " give option partitionBy accordingly"
         )
-
-
-def _complete(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
-    for field in schema:
-        if field.name not in batch.schema.names:
-            batch = batch.append_column(field, column_of(file.partition, field, batch.num_rows))
-    return select(batch, schema)
+    if state.schema is None:
+        return dump_schema(columns)
+    there = load_schema(state.schema)
+    merged = merge_schemas(there, columns)
+    same = {field.name for field in columns} == {field.name for field in there}
+    if merged is None or not (same or options.merge_schema):
+        raise ConfigurationError(
+            f"the output has the columns {there.simpleString()}, the rows to append"
+            f" {columns.simpleString()}: they must be the same, in any order"
+            + ("" if merged is None else "; option mergeSchema=true lets some be added or lack")
+        )
+    if options.file_format == "csv" and there.names != columns.names:
+        raise ConfigurationError(
+            "CSV files know their columns by their order: select those of the rows to append in the"
+            f" output's, {', '.join(there.names)}"
+        )
+    # The same text for the same columns, so that jobs which run side by side do not stop each other.
+    return state.schema if merged == there else dump_schema(merged)

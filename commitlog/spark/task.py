@@ -140,7 +140,7 @@ class TaskFiles:
         for file in self._open.values():
             steps += file.sink.abandon, file.upload.abort
         for done in self._staged:
-            steps.append(partial(self._output.store.store.abort, done.staged))
+            steps.append(partial(self._output.drop, self._job, [done]))
         failures = []
         for step in steps:
             try:
@@ -205,8 +205,14 @@ class TaskFiles:
         file = self._open[values]
         file.sink.close()
         staged = file.upload.finish()
-        # Statistics (file.sink.statistics) go here as soon as StagedFile takes them.
-        self._staged.append(StagedFile(staged=staged, rows=file.sink.rows, partition=file.partition))
+        self._staged.append(
+            StagedFile(
+                staged=staged,
+                rows=file.sink.rows,
+                partition=file.partition,
+                stats=file.sink.statistics,
+            )
+        )
         del self._open[values]
 
 

@@ -21,9 +21,10 @@ DECIDING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            self._prepare(pending)\n",
-                "            self._prepare(pending)\n"
-                "            self._publisher.publish(None, pending)\n",
+                "            record = self._log.commit(job, pending, after=end)\n",
+                "            record = CommitRecord(version=0, job_id='', attempt='', mode='append', time=0)\n"
+                "            self._publisher.publish(record, pending)\n"
+                "            record = self._log.commit(job, pending, after=end)\n",
             ),
         ),
         setting=writing({"A": outputs.drive("j")}),
@@ -37,7 +38,9 @@ DECIDING: tuple[Mutant, ...] = (
         name="commit without a pending entry",
         where="outputs.md#a-job-step-by-step",
         rule="the pending entry is written before the record",
-        edit=Edit("outputs.output", ("            self._prepare(pending)\n", "")),
+        edit=Edit(
+            "outputs.output", ("                self._prepare(pending)\n", "                pass\n")
+        ),
         setting=writing({"A": outputs.drive("j")}),
         caught="is committed without a pending entry",
         story="The job is committed. Should its driver die now, nobody else would know its uploads.",
@@ -77,9 +80,8 @@ DECIDING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.log",
             (
-                "            elif record.job_id == job.job_id:\n"
-                "                raise already_committed(record)\n",
-                "",
+                "            elif record.job_id == job.job_id or _is_batch_of(job, record):\n",
+                "            elif _is_batch_of(job, record):\n",
             ),
         ),
         setting=writing(
@@ -133,13 +135,21 @@ DECIDING: tuple[Mutant, ...] = (
     Mutant(
         name="a job id looked for among recent records only",
         where="outputs.md#a-job-step-by-step",
-        rule="the log is read for a job id from its beginning: is the job committed already?",
-        edit=Edit("outputs.output", (" if job_id is None else 0\n", "\n")),
+        rule="a checkpoint knows all jobs: is the job committed already?",
+        edit=Edit(
+            "outputs.output",
+            (
+                "        before = state.jobs.get(job_id)\n",
+                "        before = state.jobs.get(job_id)\n"
+                "        if before is not None and before <= self._publisher.watermark():\n"
+                "            before = None\n",
+            ),
+        ),
         setting=writing({"A": outputs.drive("j")}, before=("j",)),
         caught="a job was begun that was committed before",
         story=(
-            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A reads "
-            "the log from there."
+            "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A looks "
+            "at what comes after."
         ),
     ),
     Mutant(

@@ -20,7 +20,7 @@ PUBLISHING: tuple[Mutant, ...] = (
             "outputs.output",
             (
                 "        self._publisher.publish(record, pending)\n",
-                "        self._publisher.forget(record)\n"
+                "        self._publisher.forget(record.attempt)\n"
                 "        self._publisher.publish(record, pending)\n",
             ),
         ),
@@ -102,8 +102,9 @@ PUBLISHING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "                    self._publisher.roll_forward(until=base, strict=False)\n",
-                "",
+                "            self._publisher.roll_forward(until=state.version, strict=False)\n"
+                "            raise already",
+                "            raise already",
             ),
         ),
         setting=writing(
@@ -122,7 +123,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            self._publisher.roll_forward(until=end, strict=False)\n        return",
+                "            self._publisher.roll_forward(until=state.version, strict=False)\n        return",
                 "            pass\n        return",
             ),
         ),

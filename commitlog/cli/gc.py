@@ -1,0 +1,51 @@
+"""The command ``gc``: remove what nobody can read any more from an output that only its log shows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import click
+
+from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.recover import WORKERS, Seconds, to_json, to_lines
+from commitlog.cli.show import json_option, print_json
+from commitlog.outputs import Output
+
+__all__ = ["gc"]
+
+
+@click.command(short_help="Remove what nobody reads any more.")
+@click.argument("url")
+@click.option(
+    "--older-than",
+    type=Seconds(),
+    default="7d",
+    show_default=True,
+    help="Age from which a replaced version is given up, and an uncommitted job taken for dead.",
+)
+@json_option
+@object_options
+def gc(connection: Connection, url: str, older_than: float, json: bool) -> None:
+    """Recover the output URL, and remove what nobody needs any more.
+
+    Of an output that only its log shows (visibility "logged"), that is what was replaced longer than
+    --older-than ago; versions from before then can not be read any more. And files of jobs that were
+    never committed, and whose drivers gave no sign of life within --older-than.
+
+    Run it at any time, as often as you like, beside writers and readers of younger versions.
+    """
+    place = connection.directory(url)
+    with ThreadPoolExecutor(WORKERS) as executor:
+        output = Output(connection.open(place.store), place.path, executor=executor)
+        report = output.gc(older_than=older_than)
+    if json:
+        counts = {"expired": report.expired, "removed": report.removed}
+        print_json({**to_json(report.recovery), **counts})
+        return
+    lines = to_lines(report.recovery, older_than)
+    if report.expired:
+        lines.append(f"versions before {report.expired} have expired")
+    if report.removed:
+        lines.append(f"objects removed: {report.removed}")
+    for line in lines or [f"nothing to remove at {place.url}"]:
+        click.echo(line)

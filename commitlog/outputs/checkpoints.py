@@ -1,0 +1,143 @@
+"""Checkpoints: the state of an output at some versions, so that nobody reads its log from the start.
+
+A checkpoint is derived from the log, and whatever becomes of it, nothing is lost: one that cannot be
+read is passed over. They are gzipped JSON lines, a file of the output each, behind a line with the rest.
+
+Imports the ground floor, the operation log's fields, the records and the state.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import zlib
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import AlreadyExists, BucketNotFound, CorruptRecord, NotFound
+from commitlog.oplog.codec import Document
+from commitlog.oplog.fields import build, count, items, mapping, maybe_text, text
+from commitlog.outputs.job import Visibility
+from commitlog.outputs.records import DataFile, one_of
+from commitlog.outputs.state import State
+from commitlog.paths import join
+
+__all__ = ["Checkpoints"]
+
+_log = logging.getLogger(__name__)
+
+#: A checkpoint is due at every version that this divides, and for outputs of very many files, whose
+#: checkpoints are large, at every one that the second divides.
+INTERVAL, LONG_INTERVAL, MANY_FILES = 10, 100, 20_000
+
+#: Checkpoints at versions that this divides are kept for readers of the past; of others the last two.
+LANDMARK = 1_000
+
+_FORMAT = 1
+_SUFFIX = ".jsonl.gz"
+
+
+class Checkpoints:
+    """The checkpoints of one output. Thread-safe.
+
+    Args:
+        store: where.
+        directory: path below which they are.
+    """
+
+    def __init__(self, store: ConditionalStore, directory: str) -> None:
+        self._store = store
+        self._directory = directory
+
+    def load(self, until: int | None = None) -> State:
+        """Return the state at the last checkpoint, or at the last one up to version `until`.
+
+        Returns that of version 0 if there is none.
+        """
+        for version in reversed(self._versions()):
+            if until is None or version <= until:
+                try:
+                    return self._load(version)
+                except BucketNotFound:
+                    raise
+                except (NotFound, CorruptRecord) as error:
+                    _log.warning("checkpoint %d of the log is passed over: %s", version, error)
+        return State()
+
+    @staticmethod
+    def due(state: State) -> bool:
+        """Tell whether a checkpoint is to be made of `state`."""
+        interval = LONG_INTERVAL if len(state.files) > MANY_FILES else INTERVAL
+        return state.version % interval == 0
+
+    def save(self, state: State) -> None:
+        """Store `state` as a checkpoint, and remove earlier ones that are not needed any more."""
+        try:
+            self._store.put_if_absent(self._path(state.version), _dump(state))
+        except AlreadyExists:
+            return
+        for version in self._versions()[:-2]:
+            if version % LANDMARK:
+                self._store.delete(self._path(version))
+
+    def _load(self, version: int) -> State:
+        path = self._path(version)
+        return _parse(self._store.get(path).data, version, path)
+
+    def _versions(self) -> list[int]:
+        top = join(self._directory, "")
+        names = (info.path.removeprefix(top) for info in self._store.list(top))
+        numbers = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+        return sorted(int(number) for number in numbers if number.isdecimal() and len(number) == 20)
+
+    def _path(self, version: int) -> str:
+        return join(self._directory, f"{version:020d}{_SUFFIX}")
+
+
+def _dump(state: State) -> bytes:
+    header = {
+        "format": _FORMAT,
+        "kind": "checkpoint",
+        "commit": state.commit,
+        "files": len(state.files),
+        "replaced": state.replaced,
+        "jobs": state.jobs,
+        "batches": state.batches,
+        "schema": state.schema,
+        "visibility": state.visibility,
+        "expired": state.expired,
+    }
+    lines = [header, *(file.to_json() for file in state.files.values())]
+    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+
+
+def _parse(data: bytes, version: int, path: str) -> State:
+    try:
+        header, *lines = [json.loads(line) for line in gzip.decompress(data).splitlines()]
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise CorruptRecord(f"{path!r} is no checkpoint: {error}") from error
+
+    def make() -> State:
+        fields = mapping(header)
+        if fields["format"] != _FORMAT or fields["files"] != len(lines):
+            raise ValueError("it has another format, or lacks files")
+        files = map(DataFile.from_json, lines)
+        batches = {stream: items(last) for stream, last in mapping(fields["batches"]).items()}
+        return State(
+            version=version,
+            commit=count(fields["commit"]),
+            files={file.path: file for file in files},
+            replaced={path: count(by) for path, by in mapping(fields["replaced"]).items()},
+            jobs={text(job): count(at) for job, at in mapping(fields["jobs"]).items()},
+            batches={stream: (count(n), count(at)) for stream, (n, at) in batches.items()},
+            schema=maybe_text(fields["schema"]),
+            visibility=_visibility(fields["visibility"]),
+            expired=count(fields["expired"]),
+        )
+
+    return build(Document("checkpoint", {}, path), make)
+
+
+def _visibility(value: object) -> Visibility | None:
+    return None if value is None else one_of(Visibility, value)

@@ -1,0 +1,126 @@
+"""Lists of staged files that are too long for a record: objects of their own, named by the record.
+
+A job of many files writes its list once, as one or more gzipped objects of JSON lines. Its pending entry
+and its commit record name them with their checksums. So a record stays small however many files a job
+has, and a list is read line by line.
+
+Imports the ground floor, the operation log's fields, and the records of the ports.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew
+from commitlog.oplog.codec import ADVICE, Document
+from commitlog.oplog.fields import build, items, mapping, text
+from commitlog.outputs.job import StagedFile
+from commitlog.outputs.records import DataFile, Manifest
+from commitlog.paths import join
+from commitlog.stores.api import Staged
+
+__all__ = ["Manifests", "staged_from_json", "staged_to_json"]
+
+#: Files in one manifest: some hundred kilobytes, compressed.
+MANIFEST_FILES = 10_000
+
+_FORMAT = 1
+_HEADER = {"format": _FORMAT, "kind": "manifest"}
+
+
+class Manifests:
+    """The manifests of one output. Thread-safe.
+
+    Args:
+        store: where.
+        directory: path below which they are.
+    """
+
+    def __init__(self, store: ConditionalStore, directory: str) -> None:
+        self._store = store
+        self.directory = directory
+
+    def write(self, attempt: str, files: Sequence[StagedFile]) -> tuple[Manifest, ...]:
+        """Store the list of `attempt`, in as many manifests as it takes; return what names them.
+
+        Doing it again with the same list is no error. Raises `AlreadyExists` if the attempt has another
+        list, and what the store raises.
+        """
+        starts = range(0, len(files), MANIFEST_FILES)
+        return tuple(
+            self._write(f"{attempt}-{index:05d}", files[start : start + MANIFEST_FILES])
+            for index, start in enumerate(starts)
+        )
+
+    def read(self, manifest: Manifest) -> Iterator[StagedFile]:
+        """Yield the files of `manifest`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        path = self.path(manifest)
+        data = self._store.get(path).data
+        if hashlib.sha256(data).hexdigest() != manifest.sha256:
+            raise CorruptRecord(f"{path!r} does not match the checksum in its record. {ADVICE}")
+        try:
+            lines = gzip.decompress(data).splitlines()
+            header = json.loads(lines[0])
+            found = header["format"]
+        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:
+            raise CorruptRecord(f"{path!r} is no manifest: {error}. {ADVICE}") from error
+        if type(found) is int and found > _FORMAT:
+            raise FormatTooNew(f"{path!r} has format {found}; this library reads up to {_FORMAT}")
+        for line in lines[1:]:
+            yield build(Document("manifest", {}, path), lambda line=line: _parse(line))  # type: ignore[misc]
+
+    def path(self, manifest: Manifest) -> str:
+        """Return the path of a manifest."""
+        return join(self.directory, manifest.name)
+
+    def _write(self, stem: str, files: Sequence[StagedFile]) -> Manifest:
+        items = (_HEADER, *map(staged_to_json, files))
+        lines = [json.dumps(item, ensure_ascii=False) for item in items]
+        data = gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0)
+        rows = [file.rows for file in files]
+        manifest = Manifest(
+            name=f"{stem}.jsonl.gz",
+            sha256=hashlib.sha256(data).hexdigest(),
+            files=len(files),
+            rows=None if None in rows else sum(row or 0 for row in rows),
+            bytes=sum(file.staged.size for file in files),
+        )
+        path = self.path(manifest)
+        try:
+            self._store.put_if_absent(path, data)
+        except AlreadyExists:
+            if self._store.get(path).data != data:
+                raise
+        return manifest
+
+
+def staged_to_json(file: StagedFile) -> dict[str, Any]:
+    """Return what is stored of a staged file."""
+    uploaded = {"upload": file.staged.upload_id, "parts": list(file.staged.parts)}
+    return {**DataFile.of(file).to_json(), **uploaded}
+
+
+def staged_from_json(item: object) -> StagedFile:
+    """Return the staged file that `item` describes; for use in `build`."""
+    data, fields = DataFile.from_json(item), mapping(item)
+    staged = Staged(
+        path=data.path,
+        upload_id=text(fields["upload"]),
+        size=data.size,
+        nonce=data.nonce,
+        parts=tuple(map(text, items(fields["parts"]))),
+    )
+    return StagedFile(staged=staged, rows=data.rows, partition=data.partition, stats=data.stats)
+
+
+def _parse(line: bytes) -> StagedFile:
+    try:
+        return staged_from_json(json.loads(line))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None

@@ -1,0 +1,92 @@
+"""What the records of an output's log add up to: the state of the output at one version.
+
+Imports the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import define, field
+
+from commitlog.errors import CorruptRecord
+from commitlog.outputs.job import Visibility, attempt_of
+from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
+
+__all__ = ["State"]
+
+
+@define(kw_only=True)
+class State:
+    """An output at one version; `apply` takes it to the next one.
+
+    Attributes:
+        version: number of the last record.
+        commit: number of the last commit; 0 if there is none.
+        files: the files that are part of it, by path, in order of commit.
+        replaced: files that only the log shows, and that are no part of it any more but have not
+            expired: by path, with the version that replaced them.
+        jobs: the jobs that were committed under an id of the caller's, with their versions.
+        batches: for each stream, the number and version of its last batch.
+        schema: schema of the last commit that told one.
+        visibility: that of the commits, or None if there is none.
+        expired: versions below this one cannot be read any more.
+    """
+
+    version: int = 0
+    commit: int = 0
+    files: dict[str, DataFile] = field(factory=dict, repr=lambda files: f"<{len(files)} files>")
+    replaced: dict[str, int] = field(factory=dict, repr=False)
+    jobs: dict[str, int] = field(factory=dict, repr=False)
+    batches: dict[str, tuple[int, int]] = field(factory=dict, repr=False)
+    schema: str | None = field(default=None, repr=False)
+    visibility: Visibility | None = None
+    expired: int = 0
+
+    @property
+    def attempts(self) -> set[str]:
+        """The attempts that committed the files."""
+        found = (attempt_of(path) for path in (*self.files, *self.replaced))
+        return {attempt for attempt in found if attempt is not None}
+
+    def apply(self, record: Record, files: Iterable[DataFile]) -> list[DataFile]:
+        """Add the next record, which adds `files`; return the files that it replaced.
+
+        Raises `CorruptRecord` if it commits what was committed before.
+        """
+        self.version = record.version
+        if isinstance(record, AbortRecord):
+            return []
+        if isinstance(record, ExpiryRecord):
+            self.expired = max(self.expired, record.before)
+            self.replaced = {p: by for p, by in self.replaced.items() if by > record.before}
+            return []
+        added = {file.path: file for file in files}
+        if record.job_id in self.jobs or not self.files.keys().isdisjoint(added):
+            raise CorruptRecord(
+                f"record {record.version} commits job {record.job_id!r}, which an earlier one does, too:"
+                " it is a copy. It was left as it is; remove it if it is the last one"
+            )
+        gone = self._replaced_by(record, added)
+        for file in gone:
+            del self.files[file.path]
+            if file.hidden:
+                self.replaced[file.path] = record.version
+        self.files.update(added)
+        self.commit = record.version
+        self.visibility = record.visibility
+        if record.schema is not None:
+            self.schema = record.schema
+        if record.batch is not None:
+            self.batches[record.batch.stream] = record.batch.number, record.version
+        elif record.job_id != record.attempt:
+            self.jobs[record.job_id] = record.version
+        return gone
+
+    def _replaced_by(self, record: CommitRecord, added: dict[str, DataFile]) -> list[DataFile]:
+        if record.mode == "overwrite":
+            return list(self.files.values())
+        if record.mode == "overwrite-partitions":
+            partitions = {tuple(file.partition.items()) for file in added.values()}
+            return [f for f in self.files.values() if tuple(f.partition.items()) in partitions]
+        return []

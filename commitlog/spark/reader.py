@@ -1,0 +1,81 @@
+"""Reading an output: whole files of one version, planned without listing anything.
+
+Imports outputs and the rest of this package; pyspark and pyarrow from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from commitlog.outputs import DataFile
+from commitlog.spark.formats import format_of
+from commitlog.spark.options import OpenOutput, ReadOptions
+from commitlog.spark.partitions import column_of
+from commitlog.spark.schema import arrow_schema, select
+
+__all__ = ["CommitlogReader"]
+
+#: Files are read together up to the first size, each counting as the second at least: that is a few
+#: seconds' work for a task. A larger file is a partition of its own.
+PARTITION_BYTES = 32 * 1024 * 1024
+FILE_BYTES = 1024 * 1024
+
+
+class CommitlogReader(DataSourceReader):
+    """Reads the files of one version. Never lists."""
+
+    def __init__(
+        self,
+        open_output: OpenOutput,
+        options: ReadOptions,
+        files: Sequence[DataFile],
+        stored: StructType,
+        schema: StructType,
+    ) -> None:
+        self._open_output = open_output
+        self._options = options
+        self._files = files
+        self._stored = arrow_schema(stored)
+        self._schema = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return partitions of whole files, in their order, so that each is worth a task."""
+        packed: list[list[DataFile]] = []
+        filled = PARTITION_BYTES
+        for file in self._files:
+            cost = max(file.size, FILE_BYTES)
+            if filled + cost > PARTITION_BYTES:
+                packed.append([])
+                filled = 0
+            packed[-1].append(file)
+            filled += cost
+        return [InputPartition(files) for files in packed]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files of `partition`."""
+        output = self._open_output(self._options)
+        names = set(self._schema.names)
+        with output.store:
+            # Spark makes a partition of None where there is none.
+            for file in partition.value or ():
+                stored = pa.schema([field for field in self._stored if field.name not in file.partition])
+                known, path = format_of(file.path), output.locate(file)
+                for batch in known.read(output.store, path, file.size, stored, names):
+                    yield _complete(batch, file, self._schema)
+
+
+def _complete(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
+    """Return `batch` with all of `schema`: what is in the file's path, and nulls for later columns."""
+    for field in schema:
+        if field.name not in batch.schema.names:
+            column = (
+                column_of(file.partition, field, batch.num_rows)
+                if field.name in file.partition
+                else pa.nulls(batch.num_rows, field.type)
+            )
+            batch = batch.append_column(field, column)
+    return select(batch, schema)

@@ -1,0 +1,124 @@
+"""`write`: a DataFrame into an output, with all that Spark's own `df.write` cannot say.
+
+Imports outputs and the rest of this package; pyspark from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from commitlog.errors import CommitError, ConfigurationError
+from commitlog.outputs import CommitRecord, Output
+from commitlog.spark.options import WriteOptions
+from commitlog.spark.source import open_output
+from commitlog.words import random_word
+
+__all__ = ["write"]
+
+_log = logging.getLogger(__name__)
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_MODES = ("append", "overwrite", "overwrite-partitions", "error", "ignore")
+
+
+def write(
+    df: DataFrame,
+    url: str,
+    *,
+    mode: str = "append",
+    job_id: str | None = None,
+    on_duplicate: str = "error",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    heartbeat: float = 60.0,
+) -> CommitRecord | None:
+    """Write `df` to the output at `url`, whole or not at all; return its commit record.
+
+    It is ``df.write.format("commitlog")`` with the right mode and options, and besides:
+
+    * Arrow batches are bounded by rows alone while it runs, since Spark's check of their size after each
+      row makes writing three times slower; the setting is restored afterwards;
+    * the job is kept alive: `recover` and `gc` do not take it for dead however long it computes.
+
+    Args:
+        df: the rows.
+        url: of the output.
+        mode: ``append``; ``overwrite`` everything that is there; ``overwrite-partitions``: what is there
+            in the partitions that the rows are in; ``error`` if there is data; ``ignore``: then do
+            nothing.
+        job_id: what is committed at most once, ever; None: a new job.
+        on_duplicate: what to do about a job that was committed before: ``error`` or ``skip``.
+        partition_by: columns that become directories.
+        options: further options of the data source; see docs/spark.md.
+        heartbeat: seconds between two signs of life.
+
+    Returns None if there was nothing to do (``ignore``, ``skip``).
+
+    Raises:
+        ConfigurationError: an argument is wrong; nothing was written.
+        Py4JJavaError, PySparkException: Spark's job failed; the text names the error of this library.
+
+    Threads that write at once should each have a session of their own (``spark.newSession()``): the
+    setting is the session's.
+    """
+    if mode not in _MODES:
+        raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
+    if heartbeat <= 0:
+        raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
+    word = random_word()
+    given = {
+        **(options or {}),
+        **({"jobId": job_id} if job_id is not None else {}),
+        **({"partitionBy": ",".join(partition_by)} if partition_by else {}),
+        **({"ifExists": mode} if mode in ("error", "ignore") else {}),
+        **({"partitionOverwriteMode": "dynamic"} if mode == "overwrite-partitions" else {}),
+        "onDuplicate": on_duplicate,
+        "attempt": word,
+    }
+    output = open_output(WriteOptions.parse({**given, "path": url}))
+    attempt = output.new_attempt(word)
+    with output.store:
+        before = output.state().version
+        with _unbounded_batches(df.sparkSession), _kept_alive(output, attempt, heartbeat):
+            spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
+            df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
+        return next((record for record in output.log(before) if record.attempt == attempt), None)
+
+
+@contextlib.contextmanager
+def _unbounded_batches(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get(_BATCH_BYTES)
+    spark.conf.set(_BATCH_BYTES, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_BATCH_BYTES)
+        else:
+            spark.conf.set(_BATCH_BYTES, before)
+
+
+@contextlib.contextmanager
+def _kept_alive(output: Output, attempt: str, seconds: float) -> Iterator[None]:
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(seconds):
+            try:
+                output.heartbeat(attempt)
+            except CommitError as error:
+                _log.warning("no sign of life of attempt %s could be given: %s", attempt, error)
+
+    thread = threading.Thread(target=beat, name="commitlog-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,118 @@
+"""Writing one job of a batch query. The writer is pickled to every process that takes part.
+
+Imports outputs and the rest of this package; pyspark and pyarrow from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from commitlog.errors import AlreadyExists, JobAlreadyCommitted
+from commitlog.outputs import Job, StagedFile
+from commitlog.spark.options import OpenOutput, WriteOptions
+from commitlog.spark.schema import arrow_schema, select
+from commitlog.spark.task import TaskFiles
+
+__all__ = ["PUBLISHERS", "CommitlogWriter", "NothingToWrite", "TaskCommitted", "files_of", "stage_rows"]
+
+#: Requests that a driver has under way when it publishes or drops uploads.
+PUBLISHERS = 16
+
+
+@frozen
+class TaskCommitted(WriterCommitMessage):
+    """What a task tells the driver: the files that it staged, and for which job."""
+
+    job: Job
+    files: tuple[StagedFile, ...]
+
+
+def stage_rows(
+    open_output: OpenOutput,
+    options: WriteOptions,
+    job: Job,
+    columns: StructType,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskCommitted:
+    """Stage the rows of one task attempt; if it fails, nothing of it stays behind.
+
+    An attempt that is killed, or that Spark drops for another one, leaves uploads that nobody ever sees
+    and that ``recover`` drops.
+    """
+    schema = arrow_schema(columns)
+    context = TaskContext.get()
+    assert context is not None
+    output = open_output(options)
+    files = TaskFiles(output, job, context.partitionId(), schema, options)
+    with output.store, files:
+        for batch in batches:
+            files.write(select(batch, schema))
+        return TaskCommitted(job, files.finish())
+
+
+def files_of(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
+    """Return the files that the tasks of a job told of."""
+    return [file for message in messages for file in cast(TaskCommitted, message).files]
+
+
+class CommitlogWriter(DataSourceArrowWriter):
+    """Writes one job; each process opens the output anew."""
+
+    def __init__(
+        self, open_output: OpenOutput, options: WriteOptions, job: Job, columns: StructType
+    ) -> None:
+        self._open_output = open_output
+        self._options = options
+        self._job = job
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitted:
+        """Stage the rows of one task attempt; see `stage_rows`."""
+        return stage_rows(self._open_output, self._options, self._job, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the files of the winning attempts; see `Output.commit`."""
+        # Every task has a message here. Were one skipped, its rows would be missing.
+        files = files_of(messages)
+        with ThreadPoolExecutor(PUBLISHERS) as executor:
+            output = self._open_output(self._options, executor)
+            with output.store:
+                try:
+                    output.commit(self._job, files)
+                except JobAlreadyCommitted:
+                    if self._options.on_duplicate != "skip":
+                        raise
+                    output.abort(self._job, files)
+                except AlreadyExists:
+                    if self._options.if_exists != "ignore":
+                        raise
+                    output.abort(self._job, files)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort the job, unless it was committed: Spark also calls this when `commit` has raised."""
+        with ThreadPoolExecutor(PUBLISHERS) as executor:
+            output = self._open_output(self._options, executor)
+            with output.store:
+                output.abort(self._job, files_of(m for m in messages if m is not None))
+
+
+class NothingToWrite(DataSourceArrowWriter):
+    """Writes nothing: what was asked for is there, and was to be left alone then."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Leave the rows where they are."""
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing."""

@@ -1,0 +1,324 @@
+"""Outputs that replace what was there, that only the log shows, and what becomes of old versions."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Mapping
+
+import pytest
+from outputs_kit import PLACES as ALL_PLACES
+from outputs_kit import Death, HookedStore, Once, Place, open_output, open_place, stage_some, visible
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotFound,
+    PublishIncomplete,
+    Unavailable,
+)
+from commitlog.outputs import Batch, CommitRecord, ExpiryRecord, Mode, Output, Visibility
+from commitlog.outputs.job import HIDDEN
+from commitlog.stores import ObjectStore
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+
+
+@pytest.fixture(params=ALL_PLACES)
+def place(request: pytest.FixtureRequest) -> Place:
+    return open_place(request)
+
+
+def add(
+    output: Output,
+    job_id: str,
+    *tasks: int,
+    mode: Mode = "append",
+    visibility: Visibility | None = None,
+) -> CommitRecord:
+    """Commit a job with a file in partition p=N for each of `tasks`."""
+    job = output.begin(job_id, mode=mode, visibility=visibility)
+    files = [
+        output.stage(
+            job,
+            f"p={task}/" + job.file_name(task, suffix=".txt"),
+            f"{job_id} {task}".encode(),
+            partition={"p": str(task)},
+        )
+        for task in tasks
+    ]
+    return output.commit(job, files)
+
+
+def content(output: Output, version: int | None = None) -> list[str]:
+    """Return what the files of a version hold."""
+    snapshot = output.snapshot(version)
+    return sorted(output.store.get(output.locate(file)).data.decode() for file in snapshot.files)
+
+
+def listed(store: ObjectStore) -> list[str]:
+    """Return what the files hold that a plain listing shows."""
+    return sorted(data.decode() for data in visible(store).values())
+
+
+# -- replacing ---------------------------------------------------------------------------------------
+
+
+def test_an_overwrite_replaces_everything(place: Place) -> None:
+    """After an overwrite, readers of the log and of the directory see the new files alone."""
+    with place() as store:
+        output = Output(store, "out")
+        add(output, "a", 0, 1)
+        add(output, "b", 2)
+        add(output, "c", 1, mode="overwrite")
+        assert content(output) == listed(store.store) == ["c 1"]
+        add(output, "d", 5)
+        assert content(output) == listed(store.store) == ["c 1", "d 5"]
+
+
+def test_an_overwrite_of_partitions_leaves_the_others_alone(place: Place) -> None:
+    """Replaced is what lies in the partitions that the job has files in, and nothing else."""
+    with place() as store:
+        output = Output(store, "out")
+        add(output, "a", 0, 1, 2)
+        add(output, "b", 1, 3, mode="overwrite-partitions")
+        assert content(output) == listed(store.store) == ["a 0", "a 2", "b 1", "b 3"]
+
+
+def test_an_overwrite_without_files_empties_the_output_or_no_partition() -> None:
+    """A job without files replaces everything, or, by partitions, nothing."""
+    store = MemoryStore()
+    output = open_output(store)
+    add(output, "a", 0)
+    add(output, "b", mode="overwrite-partitions")
+    assert listed(store) == ["a 0"]
+    add(output, "c", mode="overwrite")
+    assert content(output) == listed(store) == []
+
+
+def test_what_is_overwritten_stays_until_the_new_version_is_committed() -> None:
+    """While an overwriting job stages its files, and after it was aborted, the old ones are there."""
+    store = MemoryStore()
+    output = open_output(store)
+    add(output, "a", 0)
+    job = output.begin("b", mode="overwrite")
+    files = stage_some(output, job)
+    assert content(output) == listed(store) == ["a 0"]
+    output.abort(job, files)
+    assert content(output) == listed(store) == ["a 0"]
+    with pytest.raises(JobAborted):
+        output.commit(job, files)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "overwrite-partitions"])
+@pytest.mark.parametrize("what", ["before", "after"])
+def test_a_driver_that_dies_while_overwriting_leaves_the_old_or_the_new(what: str, mode: Mode) -> None:
+    """Wherever it dies, recovery shows one whole version, to both kinds of reader."""
+    seen = set()
+    for at in itertools.count(1):
+        store = MemoryStore()
+        add(open_output(store), "a", 0, 1)
+        once = Once(at, what)
+        with contextlib.suppress(Death):
+            add(open_output(HookedStore(store, once)), "b", 0, 1, mode=mode)
+        output = open_output(store)
+        assert {*content(output)} in ({"a 0", "a 1"}, {"b 0", "b 1"})
+        output.recover(older_than=0)
+        assert content(output) == listed(store)
+        assert list(store.list_staged()) == []
+        assert list(store.list("out/_commitlog/pending/")) == []
+        seen.add(content(output)[0])
+        if not once.happened:
+            break
+    assert seen == {"a 0", "b 0"}
+
+
+def test_a_late_publisher_brings_nothing_back_that_was_replaced() -> None:
+    """A driver that stalls before it publishes finds its job committed, and replaced meanwhile."""
+    for at in itertools.count(1):
+        store = MemoryStore()
+
+        def rival(perform: object, store: MemoryStore = store) -> object:
+            add(open_output(store), "b", 7, mode="overwrite")
+            return perform()  # type: ignore[operator]
+
+        once = Once(at, rival)
+        add(open_output(HookedStore(store, once)), "a", 0, 1)
+        open_output(store).recover(older_than=0)
+        assert content(open_output(store)) == listed(store)
+        assert list(store.list_staged()) == []
+        if not once.happened:
+            break
+
+
+def test_what_cannot_be_removed_is_reported_and_removed_later() -> None:
+    """A committed overwrite whose old files stay listed says so; the next recovery removes them."""
+    store = MemoryStore()
+    add(open_output(store), "a", 0)
+
+    output = open_output(_Stubborn(store))
+    with pytest.raises(PublishIncomplete, match="still listed"):
+        add(output, "b", 1, mode="overwrite")
+    assert listed(store) == ["a 0", "b 1"]
+    assert content(open_output(store)) == ["b 1"]
+    open_output(store).recover(older_than=0)
+    assert listed(store) == ["b 1"]
+
+
+class _Stubborn(HookedStore):
+    """A store that removes nothing in bulk."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, lambda _name, _path, mutation: mutation())
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        return {path: Unavailable("not now") for path in paths}
+
+
+# -- logged outputs ------------------------------------------------------------------------------------
+
+
+def test_a_logged_output_shows_nothing_to_a_plain_listing(place: Place) -> None:
+    """Only the log tells of the files; old versions stay readable, whatever replaced them."""
+    with place() as store:
+        output = Output(store, "out")
+        add(output, "a", 0, visibility="logged")
+        add(output, "b", 1)
+        add(output, "c", 2, mode="overwrite")
+        assert listed(store.store) == []
+        assert [content(output, version) for version in (1, 2, 3)] == [["a 0"], ["a 0", "b 1"], ["c 2"]]
+        assert output.snapshot().files[0].path.startswith(f"{HIDDEN}/p=2/")
+
+
+def test_an_output_is_listed_or_logged_not_both() -> None:
+    """A job of the other visibility is refused, when it begins and at the commit point."""
+    output = open_output(MemoryStore())
+    logged = output.begin("early", visibility="logged")
+    add(output, "a", 0)
+    with pytest.raises(ConfigurationError, match="'listed'"):
+        output.begin("b", visibility="logged")
+    with pytest.raises(ConfigurationError, match="'listed'"):
+        output.commit(logged, ())
+    assert len(list(output.records())) == 1
+
+
+def test_gc_removes_what_was_replaced_long_ago_and_says_so() -> None:
+    """A version that expired is refused by name; younger ones stay."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    add(output, "a", 0, visibility="logged")
+    add(output, "b", 1, mode="overwrite")
+    clock.advance(100)
+    add(output, "c", 2, mode="overwrite")
+    clock.advance(10)
+    report = output.gc(older_than=50)
+    assert (report.expired, report.removed) == (2, 1)
+    with pytest.raises(NotFound, match="expired"):
+        output.snapshot(1)
+    assert content(output, 2) == ["b 1"]
+    assert isinstance(list(output.records())[-1], ExpiryRecord)
+    again = output.gc(older_than=50)
+    assert (again.expired, again.removed, len(list(output.records()))) == (2, 0, 4)
+    clock.advance(100)
+    assert output.gc(older_than=50).removed == 1
+    assert content(output) == ["c 2"]
+
+
+def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
+    """What a dead driver wrote under hidden names goes; a heartbeat keeps what a slow one wrote."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    dead = output.begin("dead", visibility="logged")
+    stage_some(output, dead)
+    slow = output.begin("slow", visibility="logged")
+    files = stage_some(output, slow)
+    clock.advance(100)
+    output.heartbeat(slow.attempt)
+    clock.advance(10)
+    assert output.gc(older_than=50).removed == 2
+    assert len(output.commit(slow, files).files) == 2
+    with pytest.raises(JobAborted):
+        output.commit(dead, ())
+    clock.advance(100)
+    report = output.gc(older_than=50)
+    assert (report.removed, len(output.snapshot().files)) == (0, 2)
+    assert list(store.list("out/_commitlog/alive/")) == []
+
+
+def test_an_abort_removes_files_under_hidden_names() -> None:
+    """Aborted logged jobs leave nothing that the driver was told of."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("a", visibility="logged")
+    files = stage_some(output, job)
+    assert len(list(store.list(f"out/{HIDDEN}/"))) == 2
+    assert output.abort(job, files) is None
+    assert list(store.list(f"out/{HIDDEN}/")) == []
+
+
+@pytest.mark.parametrize("what", ["before", "after"])
+def test_a_logged_commit_is_one_record_however_many_files(what: str) -> None:
+    """A driver that dies anywhere leaves all or nothing, and gc leaves no file that no version has."""
+    seen = set()
+    for at in itertools.count(1):
+        store = MemoryStore()
+        once = Once(at, what)
+        with contextlib.suppress(Death):
+            add(open_output(HookedStore(store, once)), "a", 0, 1, visibility="logged")
+        output = open_output(store)
+        found = content(output)
+        assert found in ([], ["a 0", "a 1"])
+        seen.add(len(found))
+        output.gc(older_than=0)
+        assert content(output) == found
+        assert len(list(store.list(f"out/{HIDDEN}/"))) == len(found)
+        if not once.happened:
+            break
+    assert seen == {0, 2}
+
+
+# -- heartbeats and batches --------------------------------------------------------------------------
+
+
+def test_a_heartbeat_keeps_recovery_away() -> None:
+    """A job that stages nothing for long, but gives heartbeats, is left alone."""
+    clock = ManualClock()
+    output = open_output(MemoryStore(clock=clock), clock)
+    slow, dead = output.begin("slow"), output.begin("dead")
+    files = stage_some(output, slow)
+    stage_some(output, dead)
+    clock.advance(1000)
+    output.heartbeat(slow.attempt)
+    report = output.recover(older_than=500)
+    assert (list(report.aborted), report.live) == ([dead.attempt], (slow.attempt,))
+    assert len(output.commit(slow, files).files) == 2
+
+
+def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
+    """A batch that was committed, or that comes after a later one, is recognised; streams differ."""
+    output = open_output(MemoryStore())
+    late = output.begin(batch=Batch("q", 1))
+    for number in (0, 1, 2):
+        job = output.begin(batch=Batch("q", number))
+        output.commit(job, stage_some(output, job))
+    with pytest.raises(JobAlreadyCommitted) as error:
+        output.begin(batch=Batch("q", 1))
+    assert error.value.version == 3
+    with pytest.raises(JobAlreadyCommitted):
+        output.commit(late, ())
+    other = output.begin(batch=Batch("p", 0))
+    assert output.commit(other, ()).batch == Batch("p", 0)
+
+
+def test_errors_of_mode_error_hold_at_the_commit_point() -> None:
+    """Data that came after the job had begun stops it as well."""
+    output = open_output(MemoryStore())
+    job = output.begin("b", mode="error")
+    add(output, "a", 0)
+    with pytest.raises(AlreadyExists):
+        output.commit(job, ())
