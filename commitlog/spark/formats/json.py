@@ -208,7 +208,7 @@ class _Parser:
         parse_float: Any = decimal.Decimal if self._exact else float
         rows = json.loads(b"[%b]" % lines.rstrip().replace(b"\n", b","), parse_float=parse_float)
         columns = [
-            pa.array([_value(row.get(field.name), field.type) for row in rows], field.type)
+            pa.array([_value(_members(row).get(field.name), field.type) for row in rows], field.type)
             for field in self._schema
         ]
         return pa.table(columns, schema=self._schema)
@@ -231,18 +231,25 @@ def _wire(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_date(kind) else kind
 
 
+def _members(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is no object")
+    return value
+
+
 def _value(value: Any, kind: pa.DataType) -> Any:
     """Return what pyarrow makes a value of type `kind` of."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {field.name: _value(value.get(field.name), field.type) for field in kind}
+        members = _members(value)
+        return {field.name: _value(members.get(field.name), field.type) for field in kind}
     if pa.types.is_map(kind):
-        return [(key, _value(item, kind.item_type)) for key, item in value.items()]
+        return [(key, _value(item, kind.item_type)) for key, item in _members(value).items()]
     if pa.types.is_list(kind):
         return [_value(item, kind.value_type) for item in value]
     if pa.types.is_binary(kind):
-        return base64.b64decode(value)
+        return base64.b64decode(value, validate=True)
     if pa.types.is_floating(kind):
         return float(value)
     if pa.types.is_decimal(kind):

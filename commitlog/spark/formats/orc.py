@@ -80,6 +80,7 @@ class Orc(Format):
             kept = wanted or names[:1]
             asked = None if any("." in name for name in names) else kept
             target = pa.schema([schema.field(name) for name in kept])
+            _check_zones(path, file.schema, target)
             for stripe in range(file.nstripes):
                 rows = file.read_stripe(stripe, columns=asked).select(kept)
                 for batch in pa.Table.from_batches([rows]).cast(target).to_batches(BATCH_ROWS):
@@ -139,6 +140,18 @@ def _check_moments(table: pa.Table) -> None:
 
 
 _ADVICE = "which ORC readers would not get back as it is: choose fileFormat parquet"
+
+
+def _check_zones(path: str, stored: pa.Schema, target: pa.Schema) -> None:
+    for field in target:
+        pairs = zip(leaf_types(stored.field(field.name).type), leaf_types(field.type), strict=True)
+        if any(
+            pa.types.is_timestamp(one) and one.tz is None and is_instant(other) for one, other in pairs
+        ):
+            raise NotSupported(
+                f"column {field.name!r} of {path!r} is in local time, as Spark's own ORC writer stores"
+                " it, and pyarrow does not tell of which zone: read the file with Spark's own reader"
+            )
 
 
 def _has_fraction(values: pa.Array) -> bool:
