@@ -172,9 +172,7 @@ class Publisher:
             errors = [error]
         # A later version may have replaced files of this one, after it had seen to it that all of them
         # were published.
-        if errors and _lost(errors) == errors and not self._pending.exists(record.attempt):
-            return
-        if errors:
+        if errors and not self._is_settled(record):
             raise _incomplete(record, errors) from errors[0]
 
     def replace(self, record: CommitRecord) -> None:
@@ -258,7 +256,10 @@ class Publisher:
     def clear(self, attempt: str) -> None:
         """Remove what the log's directory holds of an attempt that was ruled out."""
         manifests = join(self._log.manifests.directory, attempt)
-        self.remove(info.path for info in self._store.list(manifests))
+        lists = [info.path for info in self._store.list(manifests)]
+        # It may have been committed long before it was ruled out, and what a record names stays.
+        if lists and not self._log.verdicts([attempt]).committed:
+            self.remove(lists)
         self.still(attempt)
         self.forget(attempt)
 
@@ -289,6 +290,12 @@ class Publisher:
         return len(distinct)
 
     # inside
+
+    def _is_settled(self, record: CommitRecord) -> bool:
+        try:
+            return not self._pending.exists(record.attempt)
+        except CommitError:
+            return False
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
         def check(file: DataFile) -> None:

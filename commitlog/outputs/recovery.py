@@ -74,12 +74,19 @@ def recover(
     # decided before may be ruled out once more; the first verdict is the one that counts.)
     complete = publisher.checked_watermark()
     found = log.verdicts(newest, after=complete)
-    settled = found.open & log.state(until=complete).attempts if found.open else set()
-    found.open -= settled
+    earlier = {}
+    if found.open:
+        state = log.state(until=complete)
+        earlier = {attempt: state.committed(attempt) for attempt in sorted(found.open)}
+    settled = {attempt for attempt, committed in earlier.items() if committed}
+    found.aborted |= {attempt for attempt, committed in earlier.items() if committed is False}
+    found.open -= settled | found.aborted
     deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
+    # Of what only gave signs of life, nothing is left but the last one, be it committed or not.
+    silent = dead - entries.keys() - uploads.keys()
     suspects: dict[str, str | None] = {}
-    for attempt in sorted(dead):
+    for attempt in sorted(dead - silent):
         try:
             suspects[attempt] = _job_id(pending, attempt)
         except FormatTooNew as error:
@@ -113,7 +120,7 @@ def recover(
     done = settled | published
     for attempt in sorted(settled & entries.keys()):
         publisher.forget(attempt)
-    for attempt in sorted(done & alive.keys()):
+    for attempt in sorted((done & alive.keys()) | silent):
         publisher.still(attempt)
     if done & uploads.keys():
         dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in done)
@@ -166,8 +173,8 @@ def collect(
         if stray[attempt]
         and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= deadline
     }
-    unknown = sorted(dead - state.attempts)
-    fenced = log.fence(dict.fromkeys(unknown), after=publisher.watermark())
+    unknown = sorted(attempt for attempt in dead if state.committed(attempt) is None)
+    fenced = log.fence(dict.fromkeys(unknown), after=state.version)
     removed += publisher.remove(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )

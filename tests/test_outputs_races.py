@@ -1,0 +1,142 @@
+"""What the simulator found in outputs, each at the one moment at which it went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from outputs_kit import HookedStore, open_output, stage_some
+
+from commitlog.errors import CommitError, PublishIncomplete, Unavailable
+from commitlog.outputs import AbortRecord, Output, RecoveryReport
+from commitlog.stores import ObjectData, ObjectStore, PutResult, Staged
+from commitlog.stores.memory import MemoryStore
+
+
+class Meddled(HookedStore):
+    """`inner`, where somebody comes by before the n-th GET of a path."""
+
+    def __init__(self, inner: ObjectStore, path: str, nth: int, meddle: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.path = path
+        self.left = nth
+        self.meddle = meddle
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        if path == self.path:
+            self.left -= 1
+            if not self.left:
+                self.meddle()
+        return super().get(path, start=start, end=end)
+
+
+def is_there(store: ObjectStore, output: Output) -> bool:
+    """Tell whether every file of the output's last version is there."""
+    paths = [output.locate(file) for file in output.snapshot().files]
+    return bool(paths) and all(store.begin_head(path)().info is not None for path in paths)
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_gc_never_removes_files_of_a_job_that_is_committed_meanwhile(nth: int) -> None:
+    """A job that seems dead is ruled out where the log was read to, not where it is complete by then."""
+    store = MemoryStore()
+    driver = open_output(store)
+    job = driver.begin("slow", visibility="logged")
+    files = stage_some(driver, job)
+
+    def commit() -> None:
+        driver.commit(job, files)
+
+    meddled = Meddled(store, "out/_SUCCESS", nth, commit)
+    open_output(meddled).gc(older_than=0)
+    if meddled.left <= 0:
+        assert is_there(store, driver)
+    else:
+        with pytest.raises(CommitError):
+            commit()
+
+
+def test_a_sign_of_life_of_a_job_that_was_replaced_is_no_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its heartbeat left rules no committed job out, and removes no list of its files."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    store = MemoryStore()
+    output = open_output(store)
+    long = output.begin("long")
+    output.heartbeat(long.attempt)
+    output.commit(long, stage_some(output, long))
+    after = output.begin("after", mode="overwrite")
+    output.commit(after, stage_some(output, after))
+    assert output.recover(older_than=0) == RecoveryReport()
+    assert output.recover(older_than=0) == RecoveryReport()
+    assert not list(store.list("out/_commitlog/alive/"))
+    assert output.snapshot(1).jobs == ("long",)
+    assert is_there(store, output)
+
+
+def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of a job that was replaced rules it out once more; what its record names stays."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    store = MemoryStore()
+    output = open_output(store)
+    early = output.begin("early")
+    output.commit(early, stage_some(output, early))
+    after = output.begin("after", mode="overwrite")
+    output.commit(after, stage_some(output, after))
+    output.stage(early, early.file_name(7), b"of a task that lost its race, and went on")
+    assert output.recover(older_than=0).uploads == 1
+    assert [type(record) is AbortRecord for record in output.records()] == [False, False, True]
+    assert output.snapshot(1).jobs == ("early",)
+    assert output.abort(early) is not None
+
+
+def test_a_slow_publisher_that_was_replaced_has_not_lost_anything() -> None:
+    """Who publishes files that another one published and a third one replaced is told of no loss.
+
+    One of its requests was refused for another reason, and so none of them was seen for what it was.
+    """
+    store = MemoryStore()
+
+    class Overtaken(HookedStore):
+        published = 0
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            self.published += 1
+            if self.published == 1:
+                other = open_output(store)
+                other.recover(older_than=0)
+                job = other.begin("after", mode="overwrite")
+                other.commit(job, stage_some(other, job))
+            elif self.published < 5:
+                raise Unavailable("slow down")
+            return super().publish(staged, **options)
+
+    slow = open_output(Overtaken(store))
+    job = slow.begin("before")
+    assert slow.commit(job, stage_some(slow, job)).version == 1
+
+
+def test_a_publisher_that_cannot_ask_says_what_it_knows() -> None:
+    """While it is not known whether all was published meanwhile, publishing is incomplete."""
+    store = MemoryStore()
+
+    class Down(HookedStore):
+        down = False
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            self.down = True
+            raise Unavailable("down")
+
+        def begin_head(self, path: str) -> Any:
+            if self.down:
+                raise Unavailable("down")
+            return super().begin_head(path)
+
+    output = open_output(Down(store))
+    job = output.begin("job")
+    with pytest.raises(PublishIncomplete, match="not visible yet"):
+        output.commit(job, stage_some(output, job))
