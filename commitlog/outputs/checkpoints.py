@@ -20,7 +20,7 @@ from commitlog.oplog.fields import build, count, items, mapping, maybe_text, tex
 from commitlog.outputs.job import Visibility
 from commitlog.outputs.records import DataFile, one_of
 from commitlog.outputs.state import State
-from commitlog.paths import join
+from commitlog.paths import check_path, join
 
 __all__ = ["Checkpoints"]
 
@@ -98,6 +98,7 @@ def _dump(state: State) -> bytes:
     header = {
         "format": _FORMAT,
         "kind": "checkpoint",
+        "version": state.version,
         "commit": state.commit,
         "files": len(state.files),
         "replaced": state.replaced,
@@ -106,6 +107,7 @@ def _dump(state: State) -> bytes:
         "schema": state.schema,
         "visibility": state.visibility,
         "expired": state.expired,
+        "decided": state.decided,
     }
     lines = [header, *(file.to_json() for file in state.files.values())]
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
@@ -120,20 +122,23 @@ def _parse(data: bytes, version: int, path: str) -> State:
 
     def make() -> State:
         fields = mapping(header)
-        if fields["format"] != _FORMAT or fields["files"] != len(lines):
-            raise ValueError("it has another format, or lacks files")
-        files = map(DataFile.from_json, lines)
-        batches = {stream: items(last) for stream, last in mapping(fields["batches"]).items()}
+        files = {file.path: file for file in map(DataFile.from_json, lines)}
+        if fields["format"] != _FORMAT or fields["version"] != version:
+            raise ValueError("it is of another format or version")
+        if fields["files"] != len(lines) or len(files) != len(lines):
+            raise ValueError("it lacks files")
+        batches = {text(stream): items(last) for stream, last in mapping(fields["batches"]).items()}
         return State(
             version=version,
             commit=count(fields["commit"]),
-            files={file.path: file for file in files},
-            replaced={path: count(by) for path, by in mapping(fields["replaced"]).items()},
+            files=files,
+            replaced={check_path(gone): count(by) for gone, by in mapping(fields["replaced"]).items()},
             jobs={text(job): count(at) for job, at in mapping(fields["jobs"]).items()},
             batches={stream: (count(n), count(at)) for stream, (n, at) in batches.items()},
             schema=maybe_text(fields["schema"]),
             visibility=_visibility(fields["visibility"]),
             expired=count(fields["expired"]),
+            decided={text(a): bool(done) for a, done in mapping(fields["decided"]).items()},
         )
 
     return build(Document("checkpoint", {}, path), make)

@@ -15,6 +15,11 @@ from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Expir
 
 __all__ = ["State"]
 
+#: Attempts that a state knows the verdict on. What a driver leaves behind is found by the next
+#: recovery; were it so late that this many others came first, it would be ruled out once more, which
+#: changes nothing.
+REMEMBERED = 1_000
+
 
 @define(kw_only=True)
 class State:
@@ -31,6 +36,7 @@ class State:
         schema: schema of the last commit that told one.
         visibility: that of the commits, or None if there is none.
         expired: versions below this one cannot be read any more.
+        decided: the last `REMEMBERED` attempts that were decided, with whether they were committed.
     """
 
     version: int = 0
@@ -42,12 +48,19 @@ class State:
     schema: str | None = field(default=None, repr=False)
     visibility: Visibility | None = None
     expired: int = 0
+    decided: dict[str, bool] = field(factory=dict, repr=False)
+    _known: set[str] | None = field(default=None, init=False, repr=False, eq=False)
 
-    @property
-    def attempts(self) -> set[str]:
-        """The attempts that committed the files."""
-        found = (attempt_of(path) for path in (*self.files, *self.replaced))
-        return {attempt for attempt in found if attempt is not None}
+    def committed(self, attempt: str) -> bool | None:
+        """Tell whether an attempt was committed; None if it was not decided, or too long ago to tell."""
+        return self.decided.get(attempt, True if attempt in self._authors() else None)
+
+    def _authors(self) -> set[str]:
+        """Return the attempts that committed the files."""
+        if self._known is None:
+            found = (attempt_of(path) for path in (*self.files, *self.replaced))
+            self._known = {attempt for attempt in found if attempt is not None}
+        return self._known
 
     def apply(self, record: Record, files: Iterable[DataFile]) -> list[DataFile]:
         """Add the next record, which adds `files`; return the files that it replaced.
@@ -55,7 +68,9 @@ class State:
         Raises `CorruptRecord` if it commits what was committed before.
         """
         self.version = record.version
+        self._known = None
         if isinstance(record, AbortRecord):
+            self._decide(record.attempts, committed=False)
             return []
         if isinstance(record, ExpiryRecord):
             self.expired = max(self.expired, record.before)
@@ -72,6 +87,7 @@ class State:
             del self.files[file.path]
             if file.hidden:
                 self.replaced[file.path] = record.version
+        self._decide([record.attempt], committed=True)
         self.files.update(added)
         self.commit = record.version
         self.visibility = record.visibility
@@ -82,6 +98,12 @@ class State:
         elif record.job_id != record.attempt:
             self.jobs[record.job_id] = record.version
         return gone
+
+    def _decide(self, attempts: Iterable[str], *, committed: bool) -> None:
+        for attempt in attempts:
+            self.decided.setdefault(attempt, committed)  # the first verdict is the one that counts
+        for attempt in list(self.decided)[:-REMEMBERED]:
+            del self.decided[attempt]
 
     def _replaced_by(self, record: CommitRecord, added: dict[str, DataFile]) -> list[DataFile]:
         if record.mode == "overwrite":
