@@ -81,6 +81,7 @@ def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
 ) -> None:
     """What is left of a job that was replaced rules it out once more; what its record names stays."""
     monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    monkeypatch.setattr("commitlog.outputs.state.REMEMBERED", 1)
     store = MemoryStore()
     output = open_output(store)
     early = output.begin("early")
@@ -140,3 +141,20 @@ def test_a_publisher_that_cannot_ask_says_what_it_knows() -> None:
     job = output.begin("job")
     with pytest.raises(PublishIncomplete, match="not visible yet"):
         output.commit(job, stage_some(output, job))
+
+
+def test_a_task_that_lost_its_race_does_not_overwrite_a_file_that_only_the_log_shows() -> None:
+    """Files under hidden names are there as soon as they are written, so each has a name of its own."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("job", visibility="logged")
+    name = job.file_name(0)
+    early, won = (output.stage(job, name, data) for data in (b"lost, early", b"won"))
+    output.commit(job, [won])
+    output.stage(job, name, b"lost, and late")
+    (file,) = output.snapshot().files
+    found = store.get(output.locate(file))
+    assert (found.data, found.nonce) == (b"won", file.nonce)
+    assert early.staged.path != won.staged.path
+    assert output.gc(older_than=0).removed == 2
+    assert store.get(output.locate(file)).data == b"won"

@@ -410,8 +410,11 @@ class Output:
 
     def _place(self, job: Job, name: str) -> str:
         """Return the path of a file of `job`, relative to the store's root."""
-        hidden = HIDDEN if job.visibility == "logged" else ""
-        return join(self.path, join(hidden, job.check_name(name)))
+        job.check_name(name)
+        if job.visibility == "logged":
+            # It is there as soon as it is written, so not even two attempts at one task may share it.
+            name = join(HIDDEN, join(self._ids()[:16], name))
+        return join(self.path, name)
 
     def _checked(self, job: Job, files: Iterable[StagedFile]) -> list[StagedFile]:
         """Return `files` with paths relative to the output; raise if one cannot be this job's."""
