@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from outputs_kit import HookedStore, open_output, stage_some
 
-from commitlog.errors import CommitError, PublishIncomplete, Unavailable
+from commitlog.errors import CommitError, NotFound, OutcomeUnknown, PublishIncomplete, Unavailable
 from commitlog.outputs import AbortRecord, Output, RecoveryReport
 from commitlog.stores import ObjectData, ObjectStore, PutResult, Staged
 from commitlog.stores.memory import MemoryStore
@@ -158,3 +158,25 @@ def test_a_task_that_lost_its_race_does_not_overwrite_a_file_that_only_the_log_s
     assert early.staged.path != won.staged.path
     assert output.gc(older_than=0).removed == 2
     assert store.get(output.locate(file)).data == b"won"
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("no answer"), NotFound("no such upload")])
+def test_a_lost_answer_does_not_fail_a_task_whose_file_is_there(error: CommitError) -> None:
+    """A file that only the log shows is recognised after a lost answer, or a repeated request."""
+
+    class Lossy(HookedStore):
+        applied = True
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            if self.applied:
+                super().publish(staged, **options)
+            raise error
+
+    store = Lossy(MemoryStore())
+    output = open_output(store)
+    job = output.begin("job", visibility="logged")
+    assert output.commit(job, stage_some(output, job)).file_count == 2
+    assert is_there(store, output)
+    store.applied = False
+    with pytest.raises(type(error)):
+        stage_some(output, output.begin("other"))

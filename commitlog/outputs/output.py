@@ -483,7 +483,13 @@ class _AtOnce(StageWriter):
 
     def finish(self) -> Staged:
         staged = self._inner.finish()
-        self._store.publish(staged)
+        try:
+            self._store.publish(staged)
+        except (NotFound, OutcomeUnknown):
+            # An answer was lost, or the request repeated on its way. Nobody else writes to this name.
+            found = self._store.begin_head(staged.path)().info
+            if found is None or found.nonce != staged.nonce:
+                raise
         return staged
 
     def abort(self) -> None:
