@@ -185,7 +185,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
             try {
                 Path left = new Path(directory);
                 left.getFileSystem(context.getConfiguration()).delete(left, true);
-            } catch (IOException e) {
+            } catch (Exception e) {
                 LoggerFactory.getLogger(getClass()).warn(directory + " is left for gc", e);
             }
         }
