@@ -390,7 +390,7 @@ def test_one_line_configures_a_session(tmp_path: Path) -> None:
 
 
 def test_a_session_without_the_jar_is_refused(tmp_path: Path) -> None:
-    """A session that runs already cannot be configured, which is said at once."""
+    """A JVM that runs already cannot be configured, which is said at once."""
     run = [sys.executable, "-c", SCRIPT, str(tmp_path / "out"), "plain"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0

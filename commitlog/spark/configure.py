@@ -2,12 +2,7 @@
 
 The jar is built from the Java source in this package, by the compiler that every Spark brings
 (Janino): no JDK is needed. It is kept in the user's cache directory, under a name that is made of the
-source, and runs on every Spark 4. By hand::
-
-    spark-submit --jars $(python -m commitlog.spark.configure) \\
-        --conf spark.sql.sources.commitProtocolClass=io.commitlog.CommitlogCommitProtocol …
-
-and in the program `attach(spark)`.
+source, and runs on every Spark 4.
 
 Imports the committer and errors; pyspark from outside.
 """
@@ -24,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
@@ -49,12 +45,12 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         spark = commitlog.spark.configure(SparkSession.builder.appName("daily")).getOrCreate()
 
     Args:
-        builder: of a session that does not run yet: a Spark application takes a jar only when it starts.
-            Settings that name other jars (``spark.jars``) come first.
+        builder: of the first session of the process: Spark takes a jar only when its JVM starts. Name
+            other jars (``spark.jars``) before.
 
     Raises:
-        ConfigurationError: the jar could not be built. ``getOrCreate`` raises it if there is a session
-            without the jar already, and `NotSupported` for Spark Connect.
+        ConfigurationError: the jar could not be built. ``getOrCreate`` raises it if the JVM runs
+            already, without the jar, and `NotSupported` for Spark Connect.
     """
     given: dict[str, Any] = builder._options
     jars = [jar for jar in given.get("spark.jars", "").split(",") if jar]
@@ -63,6 +59,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     get_or_create = builder.getOrCreate
 
     def attached() -> SparkSession:
+        if SparkContext._active_spark_context is not None:
+            _driver(SparkContext._active_spark_context)  # or it would be given settings to no purpose
         spark = get_or_create()
         attach(spark)
         return spark
@@ -85,16 +83,22 @@ def attach(spark: SparkSession) -> None:
             "the committer runs in the driver's process, and Spark Connect has none here: write with"
             " format('commitlog') instead"
         )
-    context = spark.sparkContext
+    driver = _driver(spark.sparkContext)
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    driver.attach(Committer())
+
+
+def _driver(context: SparkContext) -> Any:
+    """Return the Java class that a committer is attached to."""
     gateway: Any = context._gateway
     driver = gateway.jvm.io.commitlog.Driver
     if not isinstance(driver, JavaClass):  # a name that leads to no class is taken for a package
         raise ConfigurationError(
-            "the session was started without the committer's jar: stop it, and start it with"
-            f" commitlog.spark.configure(builder), or with spark.jars={committer_jar()}"
+            "Spark's JVM was started without the committer's jar, and takes none later. In a new"
+            " process, start the first session with commitlog.spark.configure(builder), or name the jar in"
+            f" spark.jars: {committer_jar()}"
         )
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    driver.attach(Committer())
+    return driver
 
 
 def committer_jar() -> Path:
@@ -143,7 +147,3 @@ def _build(sources: list[Path], scratch: Path) -> Path:
         for file in found:
             archive.write(file, file.relative_to(classes))
     return jar
-
-
-if __name__ == "__main__":
-    print(committer_jar())
