@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from commitlog import connect
-from commitlog.errors import ConfigurationError, NotSupported, Unavailable
+from commitlog.errors import NotSupported, Unavailable
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
 from commitlog.spark import attach, configure
@@ -368,35 +369,52 @@ def test_connect_has_no_driver_here() -> None:
 
 
 SCRIPT = """
-import sys
+import os, signal, sys
 from pyspark.sql import SparkSession
 import commitlog.spark
+from commitlog.outputs import Output
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 if sys.argv[2] == "plain":
-    plain = builder.getOrCreate()
+    builder.getOrCreate()
+if sys.argv[2] == "killed":
+    Output.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 spark = commitlog.spark.configure(builder).getOrCreate()
-spark.range(3).write.parquet(sys.argv[1])
+spark.range(3).write.mode("append").parquet(sys.argv[1])
 """
+
+
+def drive(path: Path, how: str) -> subprocess.CompletedProcess[str]:
+    """Run a driver of its own that writes three rows to `path`."""
+    run = [sys.executable, "-c", SCRIPT, str(path), how]
+    return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
 
 
 def test_one_line_configures_a_session(tmp_path: Path) -> None:
     """A session of a configured builder commits its writes to an output."""
-    path = tmp_path / "out"
-    run = [sys.executable, "-c", SCRIPT, str(path), "configured"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = drive(tmp_path / "out", "configured")
     assert done.returncode == 0, done.stderr
-    assert [record.version for record in output_at(path).log()] == [1]
+    assert [record.version for record in output_at(tmp_path / "out").log()] == [1]
 
 
-def test_a_session_without_the_jar_is_refused(tmp_path: Path) -> None:
-    """A JVM that runs already cannot be configured, which is said at once."""
-    run = [sys.executable, "-c", SCRIPT, str(tmp_path / "out"), "plain"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert ConfigurationError.__name__ in done.stderr
-    assert "started without the committer's jar" in done.stderr
+def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
+    """A session that runs already cannot be configured, which is said at once."""
+    done = drive(tmp_path / "out", "plain")
+    assert "ConfigurationError: Spark's JVM was started without the committer's jar" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
+    """Its files, adopted and about to be committed, are dropped, and a rerun writes each row once."""
+    path = tmp_path / "out"
+    session.range(10, 12).write.parquet(str(path))
+    assert drive(path, "killed").returncode == -signal.SIGKILL
+    assert ids(session, path) == [10, 11]
+    assert len(hidden(path)) > 0
+    output_at(path).gc(older_than=0)
+    assert hidden(path) == []
+    session.range(3).write.mode("append").parquet(str(path))
+    assert ids(session, path) == [0, 1, 2, 10, 11]
 
 
 def test_jars_that_were_named_before_stay() -> None:

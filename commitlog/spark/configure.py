@@ -95,8 +95,8 @@ def _driver(context: SparkContext) -> Any:
     if not isinstance(driver, JavaClass):  # a name that leads to no class is taken for a package
         raise ConfigurationError(
             "Spark's JVM was started without the committer's jar, and takes none later. In a new"
-            " process, start the first session with commitlog.spark.configure(builder), or name the jar in"
-            f" spark.jars: {committer_jar()}"
+            " process, start the first session with commitlog.spark.configure(builder), or name the"
+            f" jar in spark.jars: {committer_jar()}"
         )
     return driver
 
