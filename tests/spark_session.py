@@ -38,12 +38,15 @@ def spark_logs(tmp_path_factory: pytest.TempPathFactory) -> SparkLogs:
 def spark(spark_logs: SparkLogs) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail three times."""
     from commitlog.demo.quiet import quiet_session
+    from commitlog.spark import committer_jar
 
     conf = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(spark_logs.events),
         "spark.local.dir": str(spark_logs.log.parent),
+        # Only there: what uses it turns it on (tests/test_spark_configured.py).
+        "spark.jars": str(committer_jar()),
         # Far from UTC, and with a summer time: instants must not depend on it.
         "spark.sql.session.timeZone": "America/St_Johns",
     }

@@ -8,8 +8,9 @@
 Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
 """
 
+from commitlog.spark.configure import attach, committer_jar, configure
 from commitlog.spark.source import CommitlogDataSource
 from commitlog.spark.start import session
 from commitlog.spark.write import write
 
-__all__ = ["CommitlogDataSource", "session", "write"]
+__all__ = ["CommitlogDataSource", "attach", "committer_jar", "configure", "session", "write"]

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
 
-__all__ = ["check_partitioning", "column_of", "directory_of", "partition_of", "split_batch"]
+__all__ = [
+    "check_partitioning",
+    "column_of",
+    "directory_of",
+    "partition_in",
+    "partition_of",
+    "split_batch",
+]
 
 #: The directory of rows that have no value, as Hive calls it.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -87,6 +95,16 @@ def directory_of(partition: Mapping[str, str | None]) -> str:
     """
     pairs = ((name, NULL if value is None else value) for name, value in partition.items())
     return "".join(f"{_escape(name)}={_escape(value)}/" for name, value in pairs)
+
+
+def partition_in(path: str) -> dict[str, str | None]:
+    """Return the values that the directories of `path` tell, the reverse of `directory_of`.
+
+    >>> partition_in("year=2013/city=a%2Fb/part-0.parquet"), partition_in("city=%s/" % NULL)
+    ({'year': '2013', 'city': 'a/b'}, {'city': None})
+    """
+    pairs = (map(unquote, segment.split("=", 1)) for segment in path.split("/")[:-1])
+    return {name: None if value == NULL else value for name, value in pairs}
 
 
 def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -> pa.Array:

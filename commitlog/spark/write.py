@@ -6,21 +6,18 @@ Imports outputs and the rest of this package; pyspark from outside.
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlog.errors import CommitError, ConfigurationError
-from commitlog.outputs import CommitRecord, Output
+from commitlog.errors import ConfigurationError
+from commitlog.outputs import CommitRecord
+from commitlog.spark.alive import kept_alive
 from commitlog.spark.options import WriteOptions
 from commitlog.spark.source import open_output
 from commitlog.words import random_word
 
 __all__ = ["write"]
-
-_log = logging.getLogger(__name__)
 
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -85,7 +82,7 @@ def write(
     attempt = output.new_attempt(word)
     with output.store:
         before = output.state().version
-        with _unbounded_batches(df.sparkSession), _kept_alive(output, attempt, heartbeat):
+        with _unbounded_batches(df.sparkSession), kept_alive(output, attempt, heartbeat):
             spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
             df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
         return next((record for record in output.log(before) if record.attempt == attempt), None)
@@ -102,23 +99,3 @@ def _unbounded_batches(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(_BATCH_BYTES)
         else:
             spark.conf.set(_BATCH_BYTES, before)
-
-
-@contextlib.contextmanager
-def _kept_alive(output: Output, attempt: str, seconds: float) -> Iterator[None]:
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(seconds):
-            try:
-                output.heartbeat(attempt)
-            except CommitError as error:
-                _log.warning("no sign of life of attempt %s could be given: %s", attempt, error)
-
-    thread = threading.Thread(target=beat, name="commitlog-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -329,6 +329,44 @@ class LocalStore(ObjectStore):
         record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
         return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
 
+    def adopt(self, files: Mapping[str, str]) -> tuple[Staged, ...]:
+        """Make staged uploads of finished files that another program wrote below the root.
+
+        No byte is copied: a file loses its old name, and waits to be published under the new one.
+
+        Args:
+            files: for the path of each file, which nobody may write to any more, the path at which it is
+                to appear.
+
+        Returns the uploads, in the order of `files`; durable, if the store is.
+
+        Raises:
+            NotFound: one of them is no file. Nothing happened.
+            InvalidPath: a path cannot be one, leads through a symbolic link, or is on another file
+                system. As after any other error, files may have been dropped or may be staged.
+        """
+        parts = {_split(source): _split(target) for source, target in files.items()}
+        base = self._base()
+        for source in parts:
+            self._sync_file(base, source)
+        rest = iter(parts.items())
+        staged: list[Staged] = []
+        while batch := tuple(islice(rest, _BATCH)):
+            # In one transaction, so that a crash alone can part a body from its record.
+            with explained("adoption"), base.index.recording() as transaction:
+                change = Change(base, transaction)
+                for source, target in batch:
+                    upload_id, nonce = secrets.token_hex(16), secrets.token_hex(16)
+                    record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
+                    found = change.adopt(base.above + source, record)
+                    transaction.record(found, Row(secrets.token_hex(16), {NONCE: nonce}))
+                    path = "/".join(target)
+                    staged.append(
+                        Staged(path=path, upload_id=upload_id, size=found.st_size, nonce=nonce)
+                    )
+                base.sync_staged()
+        return tuple(staged)
+
     def publish(
         self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
     ) -> PutResult:
@@ -488,6 +526,18 @@ class LocalStore(ObjectStore):
             os.unlink(file)
         self._sync(base, whole[:-1])
         return PutResult(path=path, etag=row.token)
+
+    def _sync_file(self, base: Base, parts: tuple[str, ...]) -> None:
+        path = "/".join(parts)
+        with explained(repr(path)):
+            fd = base.tree.open_file(base.above + parts)
+            if fd is None:
+                raise self._not_found(path)
+            try:
+                if self._durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def _sync(self, base: Base, directory: tuple[str, ...]) -> None:
         try:

@@ -5,6 +5,7 @@ Imports `local_base`, `local_index`, `local_tree`, the port and errors.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -14,7 +15,7 @@ from attrs import frozen
 from commitlog.errors import AlreadyExists, InvalidPath, NotFound, PreconditionFailed
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
 from commitlog.stores.local_base import Base
-from commitlog.stores.local_index import Row, Transaction, etag_of
+from commitlog.stores.local_index import Row, Transaction, Upload, etag_of
 
 __all__ = ["Change", "changed", "no_upload"]
 
@@ -59,6 +60,16 @@ class Change:
                 os.replace(file, parts[-1], dst_dir_fd=parent)
         if old is not None and old.st_ino != body.st_ino:
             self.transaction.forget(old.st_ino)
+
+    def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
+        """Make a staged body of a file, and return what it is."""
+        file = self.base.staged_file(record.upload_id)
+        with self.base.tree.directory(parts[:-1]) as parent:
+            if parent is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
+            os.rename(parts[-1], file, src_dir_fd=parent)
+        self.transaction.stage(record)
+        return os.lstat(file)
 
     def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:
         """Remove an object, if the condition holds of it, and the directories that this leaves empty."""

@@ -1,0 +1,303 @@
+#!/usr/bin/env python
+"""How fast jobs are written and committed, beside Spark's own writer.
+
+    python benchmarks/committer.py [--quick] [--only spark|store] [--json FILE]
+
+All ways to write run in one Spark application, in rounds whose order is shuffled, so that what else the
+machine does strikes all of them alike; what each wrote is counted. A ratio is the median, over the
+rounds, of the ratio within a round. docs/benchmarks.md tells how to read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from measure import Cost, cost_of, median, ratio
+from store_commits import LATENCY, Sizes, measure_commits
+
+from commitlog.spark.writer import PUBLISHERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from spark_writers import Writer
+
+#: What is aimed at; printed beside what was measured, never asserted.
+AIMS = {
+    "flat_over_builtin": ">= 1.3",
+    "partitioned_over_builtin": ">= 1.5",
+    "configured_over_builtin": ">= 1.0",
+    "tiny_over_builtin": "<= 1.0",
+}
+
+BUILT_IN = "built-in v1"
+
+#: Whose figure a ratio is, and whether it tells rows per second (else time).
+_RATIOS = (
+    ("flat_over_builtin", "flat", "commitlog write", True),
+    ("partitioned_over_builtin", "partitioned", "commitlog write", True),
+    ("tiny_over_builtin", "tiny", "commitlog write", False),
+    ("flat_format_over_builtin", "flat", "commitlog format", True),
+    ("partitioned_format_over_builtin", "partitioned", "commitlog format", True),
+    ("tiny_format_over_builtin", "tiny", "commitlog format", False),
+    ("configured_over_builtin", "flat", "configured", True),
+    ("partitioned_configured_over_builtin", "partitioned", "configured", True),
+    ("tiny_configured_over_builtin", "tiny", "configured", False),
+    ("flat_builtin_v2_over_builtin", "flat", "built-in v2", True),
+    ("partitioned_builtin_v2_over_builtin", "partitioned", "built-in v2", True),
+    ("tiny_builtin_v2_over_builtin", "tiny", "built-in v2", False),
+)
+
+
+@frozen(kw_only=True)
+class Scale:
+    """How much to measure.
+
+    Attributes:
+        rows: of the large jobs; their source is a directory of Parquet files that are in the cache.
+        rounds: how often each way has its turn, after one turn that does not count.
+        tiny_rounds: the same for the job of a thousand rows.
+        store: what to measure on S3.
+    """
+
+    rows: int
+    rounds: int
+    tiny_rounds: int
+    store: Sizes
+
+
+FULL = Scale(
+    rows=8_000_000,
+    rounds=7,
+    tiny_rounds=20,
+    store=Sizes(
+        files=(10, 100, 1_000, 10_000),
+        threads=(1, 4, PUBLISHERS, 64),
+        rounds=5,
+        drivers=(1, 4, 16),
+        commits=160,
+        logs=(10, 100, 1_000, 10_000),
+    ),
+)
+QUICK = Scale(
+    rows=400_000,
+    rounds=2,
+    tiny_rounds=3,
+    store=Sizes(
+        files=(10, 100),
+        threads=(1, PUBLISHERS),
+        rounds=1,
+        drivers=(1, 4),
+        commits=8,
+        logs=(10, 50),
+    ),
+)
+
+FILES = 4
+TINY_ROWS = 1_000
+PARTITIONS = 7
+
+
+def _say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)
+
+
+def _measure_spark(scale: Scale, scratch: Path) -> dict[str, dict[str, list[Cost]]]:
+    # Spark is started for those who want it.
+    from spark_writers import start, writers
+
+    spark = start("local[2]", scratch)
+    try:
+        source = _source(spark, scale.rows, scratch)
+        ways = writers(spark)
+        bench = SparkBench(ways, scratch)
+        bench.run("tiny", scale.tiny_rounds, None, TINY_ROWS)
+        bench.run("flat", scale.rounds, source, scale.rows)
+        bench.run("partitioned", scale.rounds, source, scale.rows, partition_by=["part"])
+        return bench.costs
+    finally:
+        spark.stop()
+
+
+def _source(spark: SparkSession, rows: int, scratch: Path) -> Path:
+    """Store the rows that the large jobs copy: numbers, a text, an instant, and what to partition by."""
+    path = scratch / "source"
+    spark.range(0, rows, 1, FILES).selectExpr(
+        "id",
+        f"cast(id % {PARTITIONS} as int) as part",
+        "id * 0.37D as price",
+        "concat('customer-', cast(id % 100003 as string)) as customer",
+        "timestamp_seconds(1700000000 + id) as time",
+        "id % 3 = 0 as paid",
+    ).write.parquet(str(path))
+    return path
+
+
+class SparkBench:
+    """Collects what each way to write takes, by job."""
+
+    def __init__(self, ways: Sequence[Writer], scratch: Path) -> None:
+        self._ways = ways
+        self._scratch = scratch
+        self._random = random.Random(1)
+        self.costs: dict[str, dict[str, list[Cost]]] = {}
+
+    def run(
+        self, job: str, rounds: int, source: Path | None, rows: int, partition_by: Sequence[str] = ()
+    ) -> None:
+        """Let each way write `source` (None: a range of numbers) once in every round."""
+        order = list(self._ways)
+        costs = self.costs[job] = {way.name: [] for way in order}
+        for turn in range(rounds + 1):
+            _say(f"{job}: round {turn} of {rounds}" if turn else f"{job}: warming up")
+            self._random.shuffle(order)
+            for way in order:
+                cost = self._once(way, source, rows, partition_by)
+                if turn:
+                    costs[way.name].append(cost)
+
+    def _once(self, way: Writer, source: Path | None, rows: int, partition_by: Sequence[str]) -> Cost:
+        from spark_writers import count_rows
+
+        if source is None:
+            frame = way.session.range(0, rows, 1, 1)
+        else:
+            frame = way.session.read.parquet(str(source))
+        target = self._scratch / "out"
+        cost = cost_of(partial(way.write, frame, target, partition_by=partition_by))
+        found = count_rows(target)
+        assert found == rows, f"{way.name} wrote {found} of {rows} rows"
+        shutil.rmtree(target)
+        return cost
+
+
+def _spark_figures(costs: dict[str, dict[str, list[Cost]]], scale: Scale) -> list[dict[str, Any]]:
+    figures = []
+    for job, ways in costs.items():
+        rows = TINY_ROWS if job == "tiny" else scale.rows
+        for way, row in ways.items():
+            wall = median(cost.wall for cost in row)
+            figures.append(
+                {
+                    "job": job,
+                    "way": way,
+                    "rows": rows,
+                    "rounds": len(row),
+                    "wall_seconds": round(wall, 4),
+                    "cpu_seconds": round(median(cost.cpu for cost in row), 3),
+                    "rows_per_second": round(rows / wall),
+                }
+            )
+    return figures
+
+
+def _spark_ratios(costs: dict[str, dict[str, list[Cost]]]) -> dict[str, float]:
+    ratios = {}
+    for name, job, way, of_speed in _RATIOS:
+        if way not in costs[job]:
+            continue
+        mine, built_in = costs[job][way], costs[job][BUILT_IN]
+        mine_over = ratio([cost.wall for cost in mine], [cost.wall for cost in built_in])
+        ratios[name] = round(1 / mine_over if of_speed else mine_over, 3)
+        if job != "tiny":
+            # Processor time is measured in ticks of 10 ms, too coarse for a job that is over in no time.
+            cpu = ratio([cost.cpu for cost in built_in], [cost.cpu for cost in mine])
+            ratios[name.replace("_over_builtin", "_cpu_over_builtin")] = round(cpu, 3)
+    return ratios
+
+
+def _store_ratios(figures: dict[str, Any]) -> dict[str, float]:
+    return {
+        f"commit_seconds_per_file_{row['files']}": row["seconds_per_file"]
+        for row in figures["commits"]
+        if row["visibility"] == "listed" and row["threads"] == PUBLISHERS
+    }
+
+
+def main() -> None:
+    """Measure, print, and write the file that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
+    parser.add_argument("--only", choices=("spark", "store"), help="measure one half")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
+    arguments = parser.parse_args()
+    scale = QUICK if arguments.quick else FULL
+    report: dict[str, Any] = {"ratios": {}}
+    started = datetime.datetime.now(datetime.UTC)
+    if arguments.only != "store":
+        with tempfile.TemporaryDirectory(prefix="committer-") as scratch:
+            costs = _measure_spark(scale, Path(scratch))
+        report["ratios"].update(_spark_ratios(costs))
+        report["spark"] = _spark_figures(costs, scale)
+    if arguments.only != "spark":
+        figures = measure_commits(scale.store, _say)
+        report["ratios"].update(_store_ratios(figures))
+        report["store"] = {"latency_seconds": LATENCY, **figures}
+    report |= {
+        "date": started.date().isoformat(),
+        "quick": arguments.quick,
+        "versions": _versions(),
+    }
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    _show(report)
+
+
+def _versions() -> dict[str, str]:
+    packages = ("commitlog-store", "pyspark", "pyarrow", "ministack")
+    return {name: importlib.metadata.version(name) for name in packages} | {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _show(report: dict[str, Any]) -> None:
+    if "spark" in report:
+        print(f"\n{'job':14}{'way':20}{'rows':>10}{'wall s':>10}{'CPU s':>10}{'rows/s':>12}")
+        for row in report["spark"]:
+            numbers = f"{row['wall_seconds']:10.3f}{row['cpu_seconds']:10.2f}{row['rows_per_second']:12}"
+            print(f"{row['job']:14}{row['way']:20}{row['rows']:10}{numbers}")
+    if "store" in report:
+        _show_store(report["store"])
+    print("\nratios (rows per second; tiny: time; commit: seconds per file)")
+    for name, value in report["ratios"].items():
+        aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
+        print(f"  {name:40}{value:10.4f}{aim}")
+
+
+def _show_store(figures: dict[str, Any]) -> None:
+    print(f"\ncommit of one job, {figures['latency_seconds'] * 1000:.0f} ms added to each request")
+    print(f"{'files':>7} {'visibility':12}{'threads':>8}{'s':>9}{'ms/file':>10}  requests")
+    for row in figures["commits"]:
+        head = f"{row['files']:7} {row['visibility']:12}{row['threads']:8}{row['seconds']:9.2f}"
+        print(f"{head}{row['seconds_per_file'] * 1000:10.2f}  {_requests(row['requests'])}")
+    print("\njobs of one file on one output, begin to committed")
+    print(f"{'at once':>8}{'commits/s':>11}  requests per commit")
+    for row in figures["concurrency"]:
+        print(f"{row['drivers']:8}{row['per_second']:11.1f}  {_requests(row['requests_per_commit'])}")
+    print("\nreading the log")
+    print(f"{'commits':>8}{'begin s':>9}{'snapshot s':>12}  requests of a snapshot")
+    for row in figures["log"]:
+        times = f"{row['begin_seconds']:9.3f}{row['snapshot_seconds']:12.3f}"
+        print(f"{row['commits']:8}{times}  {_requests(row['snapshot_requests'])}")
+
+
+def _requests(counts: dict[str, float]) -> str:
+    return ", ".join(f"{kind} {count:g}" for kind, count in counts.items())
+
+
+if __name__ == "__main__":
+    main()

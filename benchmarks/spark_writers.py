@@ -1,0 +1,177 @@
+"""Ways to write a DataFrame as Parquet files into a directory, all offering the same call.
+
+Each has a session of its own within the one Spark application, so that settings of one are none of the
+others'. What they write, plain readers that list the directory can read.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+import commitlog.spark
+
+__all__ = ["BuiltIn", "CommitlogFormat", "CommitlogWrite", "Configured", "Writer", "start", "writers"]
+
+_PROTOCOL = "spark.sql.sources.commitProtocolClass"
+_SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+
+#: What sets Spark's own writers up to commit here, once the package has it.
+_configure: Any = getattr(commitlog.spark, "configure", None)
+
+
+def start(master: str, scratch: Path, conf: dict[str, str] | None = None) -> SparkSession:
+    """Start Spark in this process; its files go to `scratch`, and what it says nowhere."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["SPARK_LOCAL_DIRS"] = str(scratch)
+    builder = SparkSession.builder.master(master)
+    places = {
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
+    }
+    for name, value in {**_QUIET, **places, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    if _configure is not None:
+        builder = _configure(builder)
+    # The log level comes too late for what Spark says of itself while it starts.
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        builder.getOrCreate()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+    # Adds what this package wants of a session to the one that there is.
+    return commitlog.spark.session(master)
+
+
+class Writer(abc.ABC):
+    """One way to write.
+
+    Attributes:
+        name: what tables call it.
+        session: the session that what it writes has to come from.
+        logged: whether the output has a log that tells what belongs to it.
+        opens_first: whether a task has a file open before it has seen a row, as Spark's own tasks do.
+    """
+
+    name: str
+    logged = True
+    opens_first = False
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.session = spark.newSession()
+
+    @abc.abstractmethod
+    def write(
+        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+    ) -> None:
+        """Write `rows`, of this writer's session; `mode` is ``append`` or ``overwrite``."""
+
+
+class BuiltIn(Writer):
+    """Spark's own writer with Hadoop's FileOutputCommitter, by algorithm 1 (Spark's default) or 2."""
+
+    logged = False
+    opens_first = True
+
+    def __init__(self, spark: SparkSession, algorithm: int) -> None:
+        super().__init__(spark)
+        self.name = f"built-in v{algorithm}"
+        self._algorithm = str(algorithm)
+        self.session.conf.set(_PROTOCOL, _SPARKS_OWN)
+
+    def write(
+        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+    ) -> None:
+        """Write with ``df.write.parquet``."""
+        writer = rows.write.mode(mode).partitionBy(*partition_by)
+        writer.option("mapreduce.fileoutputcommitter.algorithm.version", self._algorithm).parquet(
+            str(path)
+        )
+
+
+class Configured(Writer):
+    """Spark's own writer, committing here: `commitlog.spark.configure`."""
+
+    name = "configured"
+    opens_first = True
+
+    def write(
+        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+    ) -> None:
+        """Write with ``df.write.parquet``."""
+        rows.write.mode(mode).partitionBy(*partition_by).parquet(str(path))
+
+
+class CommitlogFormat(Writer):
+    """The data source, as a plain format."""
+
+    name = "commitlog format"
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self.session.dataSource.register(commitlog.spark.CommitlogDataSource)
+        # As `commitlog.spark.session` has it; `commitlog.spark.write` sees to it itself.
+        self.session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+
+    def write(
+        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+    ) -> None:
+        """Write with ``df.write.format("commitlog")``."""
+        writer = rows.write.format("commitlog").mode(mode)
+        if partition_by:
+            writer = writer.option("partitionBy", ",".join(partition_by))
+        writer.save(str(path))
+
+
+class CommitlogWrite(Writer):
+    """The data source, through `commitlog.spark.write`."""
+
+    name = "commitlog write"
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark)
+        self.session.dataSource.register(commitlog.spark.CommitlogDataSource)
+
+    def write(
+        self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()
+    ) -> None:
+        """Write with `commitlog.spark.write`."""
+        commitlog.spark.write(rows, str(path), mode=mode, partition_by=partition_by)
+
+
+def writers(spark: SparkSession) -> list[Writer]:
+    """Return all ways there are; the built-in ones first."""
+    found: list[Writer] = [BuiltIn(spark, 1), BuiltIn(spark, 2), CommitlogWrite(spark)]
+    found.append(CommitlogFormat(spark))
+    if _configure is not None:
+        found.append(Configured(spark))
+    return found
+
+
+def listed_files(path: Path) -> list[Path]:
+    """Return the data files that a reader finds which lists the directory and skips hidden names."""
+    return [
+        file
+        for file in path.rglob("*.parquet")
+        if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+    ]
+
+
+def count_rows(path: Path) -> int:
+    """Return how many rows such a reader finds."""
+    return sum(pq.read_metadata(file).num_rows for file in listed_files(path))

@@ -1,0 +1,254 @@
+"""What it takes to commit on S3: by number of files, by number of jobs at once, by length of the log.
+
+A proxy makes a server on loopback as slow as a network would, and sees every request. What is only
+there to be measured against is sent past it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from attrs import evolve, frozen
+from measure import median
+
+import commitlog
+from commitlog.commit.probe import RACERS, probe
+from commitlog.outputs import Job, Output, StagedFile, Visibility
+from commitlog.testing.proxy import Proxy
+from commitlog.testing.servers import Ministack
+
+__all__ = ["LATENCY", "Sizes", "measure_commits"]
+
+#: Seconds that each request to S3 takes longer than on loopback.
+LATENCY = 0.020
+
+BODY = b"x" * 256
+STAGERS = 16
+
+
+@frozen(kw_only=True)
+class Sizes:
+    """How much to measure.
+
+    Attributes:
+        files: numbers of files of a job.
+        threads: numbers of threads that a driver publishes with.
+        rounds: how often each number of files up to a thousand is measured; larger ones once.
+        drivers: numbers of jobs at once.
+        commits: how many commits they make together.
+        logs: lengths of the log, in commits, at which reading it is measured.
+    """
+
+    files: Sequence[int]
+    threads: Sequence[int]
+    rounds: int
+    drivers: Sequence[int]
+    commits: int
+    logs: Sequence[int]
+
+
+class _Site:
+    """One server, and a proxy before it that is slow."""
+
+    def __init__(self, server: Ministack, proxy: Proxy) -> None:
+        self._server = server
+        self._proxy = proxy
+        self._bucket = server.new_bucket()
+        with (
+            commitlog.connect(f"s3://{self._bucket}", **server.options) as store,
+            ThreadPoolExecutor(RACERS) as pool,
+        ):
+            # Once for all, as a table of leases would keep it: it is not what is measured here.
+            self._verdict = probe(store.store, executor=pool)
+
+    def clear(self) -> None:
+        """Go on in a new bucket: the more there is in one, the slower this server lists it."""
+        self._bucket = self._server.new_bucket()
+
+    def output(self, *, slow: bool = True, executor: ThreadPoolExecutor | None = None) -> Output:
+        """Open the output, as a driver of its own would."""
+        options = self._server.options
+        if slow:
+            options = options | {"endpoint_url": self._proxy.endpoint_url}
+        url = f"s3://{self._bucket}?endpoint_url={options['endpoint_url']}&region={options['region']}"
+        # The buckets of a server all honour the same, and the proxy changes nothing.
+        verdict = evolve(self._verdict, url=url)
+        store = commitlog.connect(f"s3://{self._bucket}", verdict=verdict, **options)
+        return Output(store, "out", executor=executor)
+
+    def watch(self, work: Callable[[], object]) -> tuple[float, Counter[str]]:
+        """Do `work`; return the seconds that it took, and the requests by kind."""
+        seen: Counter[str] = Counter()
+        over = threading.Event()
+
+        def drain() -> None:
+            # The proxy remembers the last ten thousand.
+            while not over.wait(0.5):
+                seen.update(map(_kind, self._proxy.requests()))
+
+        self._proxy.requests()
+        drainer = threading.Thread(target=drain)
+        drainer.start()
+        try:
+            start = time.perf_counter()
+            work()
+            seconds = time.perf_counter() - start
+        finally:
+            over.set()
+            drainer.join()
+        seen.update(map(_kind, self._proxy.requests()))
+        return seconds, seen
+
+
+def _kind(request: str) -> str:
+    """Return the kind of a request as the proxy tells it, with listings told apart from reading.
+
+    >>> _kind("GET /bucket?list-type=2&prefix=a"), _kind("GET /bucket/a"), _kind("PUT /bucket/a")
+    ('LIST', 'GET', 'PUT')
+    """
+    method, target = request.split(" ", 1)
+    query = parse_qs(urlsplit(target).query, keep_blank_values=True)
+    if method == "GET" and "list-type" in query:
+        return "LIST"
+    if method == "GET" and "uploads" in query:
+        return "LIST uploads"
+    if method == "DELETE" and "uploadId" in query:
+        return "ABORT"
+    return method
+
+
+def _stage(site: _Site, visibility: Visibility, files: int) -> tuple[Job, list[StagedFile]]:
+    output = site.output(slow=False)
+    with output.store, ThreadPoolExecutor(STAGERS) as pool:
+        job = output.begin(visibility=visibility)
+
+        def stage(task: int) -> StagedFile:
+            return output.stage(job, job.file_name(task, suffix=".bin"), BODY, rows=1)
+
+        return job, list(pool.map(stage, range(files)))
+
+
+def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure `Output.commit` for jobs of so many files, published by so many threads."""
+    cells = [(files, "listed", threads) for files in sizes.files for threads in sizes.threads]
+    # Nothing is published that only the log shows, be it by one thread or by many.
+    cells += [(files, "logged", sizes.threads[-1]) for files in sizes.files]
+    figures = []
+    for files, visibility, threads in cells:
+        say(f"commit of {files} files, {visibility}, {threads} threads")
+        times = []
+        for _ in range(sizes.rounds if files <= 1000 else 1):
+            site.clear()
+            job, staged = _stage(site, visibility, files)
+            with ThreadPoolExecutor(threads) as pool:
+                # As in Spark, another process commits than began.
+                output = site.output(executor=pool)
+                with output.store:
+                    seconds, requests = site.watch(partial(output.commit, job, staged))
+            times.append(seconds)
+            _check_files(site, files, listed=visibility == "listed")
+        figures.append(
+            {
+                "visibility": visibility,
+                "files": files,
+                "threads": threads,
+                "seconds": round(median(times), 4),
+                "seconds_per_file": round(median(times) / files, 6),
+                "requests": dict(sorted(requests.items())),
+            }
+        )
+    return figures
+
+
+def _check_files(site: _Site, files: int, *, listed: bool) -> None:
+    output = site.output(slow=False)
+    with output.store:
+        assert output.snapshot(roll_forward=False).rows == files
+        paths = [info.path.removeprefix("out/") for info in output.store.list("out/")]
+        shown = [path for path in paths if not path.startswith("_")]
+        assert len(shown) == (files if listed else 0)
+
+
+def _by_drivers(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure how many jobs of one file are committed per second, by so many drivers at once."""
+    figures = []
+    for drivers in sizes.drivers:
+        say(f"commits by {drivers} drivers at once")
+        site.clear()
+        commits = max(1, sizes.commits // drivers) * drivers
+        seconds, requests = site.watch(partial(_drive_all, site, drivers, commits // drivers))
+        _check_files(site, commits, listed=True)
+        figures.append(
+            {
+                "drivers": drivers,
+                "commits": commits,
+                "per_second": round(commits / seconds, 2),
+                "requests_per_commit": {k: round(n / commits, 2) for k, n in sorted(requests.items())},
+            }
+        )
+    return figures
+
+
+def _drive_all(site: _Site, drivers: int, commits: int) -> None:
+    def drive(driver: int) -> None:
+        output = site.output()
+        with output.store:
+            for number in range(commits):
+                _commit_one(output, f"{driver}-{number}")
+
+    with ThreadPoolExecutor(drivers) as pool:
+        list(pool.map(drive, range(drivers)))
+
+
+def _commit_one(output: Output, job_id: str) -> None:
+    job = output.begin(job_id)
+    output.commit(job, [output.stage(job, job.file_name(0, suffix=".bin"), BODY, rows=1)])
+
+
+def _by_log(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure what it takes to begin a job and to read the output, when so much has been committed."""
+    figures: list[dict[str, Any]] = []
+    site.clear()
+    writer = site.output(slow=False)
+    with writer.store:
+        done = 0
+        for commits in sizes.logs:
+            say(f"reading after {commits} commits")
+            for number in range(done, commits):
+                _commit_one(writer, f"job-{number}")
+            done = commits
+            begin, snapshot = _read(site, "begin"), _read(site, "snapshot")
+            _check_files(site, commits, listed=True)
+            figures.append({"commits": commits, **begin, **snapshot})
+    return figures
+
+
+def _read(site: _Site, what: str) -> dict[str, Any]:
+    times = []
+    for _ in range(3):
+        output = site.output()
+        with output.store:
+            seconds, requests = site.watch(getattr(output, what))
+        times.append(seconds)
+    return {
+        f"{what}_seconds": round(median(times), 4),
+        f"{what}_requests": dict(sorted(requests.items())),
+    }
+
+
+def measure_commits(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure all of it; `say` is told what is being done."""
+    with Ministack() as server, Proxy(server.endpoint_url, latency={"S3": LATENCY}) as proxy:
+        site = _Site(server, proxy)
+        return {
+            "commits": _by_files(site, sizes, say),
+            "concurrency": _by_drivers(site, sizes, say),
+            "log": _by_log(site, sizes, say),
+        }

@@ -1,0 +1,295 @@
+"""The Python half of the configured committer: Spark's job commits, handed on to an output.
+
+The Java half (``java/``) asks, by py4j's callback server, as ``foreachBatch`` does. Tasks have written
+their files below a hidden directory of the output by then. If readers list the output, the files
+become staged uploads of its store, which takes a rename each, and are published as ever; if readers go
+by the log, they stay where they are.
+
+Imports outputs, the local store, and the rest of this package; pyspark from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from attrs import evolve, field, frozen
+from pyspark.sql.types import StringType, StructField, StructType
+
+from commitlog.errors import ConfigurationError, CorruptRecord, JobAlreadyCommitted, NotSupported
+from commitlog.outputs import Job, Mode, Output, StagedFile, State
+from commitlog.outputs.job import HIDDEN, attempt_of
+from commitlog.paths import join
+from commitlog.spark.alive import kept_alive
+from commitlog.spark.options import WriteOptions
+from commitlog.spark.partitions import partition_in
+from commitlog.spark.schema import dump_schema, load_schema, merge_schemas, nullable
+from commitlog.spark.source import open_output
+from commitlog.spark.writer import PUBLISHERS
+from commitlog.stores.api import Staged
+from commitlog.stores.local import LocalStore
+from commitlog.words import random_word
+
+__all__ = ["Committer"]
+
+_log = logging.getLogger(__name__)
+
+#: What can be set, as ``spark.commitlog.…``.
+OPTIONS = ("jobId", "onDuplicate", "table", "visibility")
+
+#: Seconds between two signs of life of a running job.
+HEARTBEAT = 60.0
+
+
+@frozen(kw_only=True)
+class _Running:
+    """A job between its begin and its end.
+
+    Attributes:
+        options: of its output.
+        job: the job.
+        staging: where its files are written, relative to the output.
+        replaced: the partitions that it is to replace as a whole, by directory; of some columns only
+            perhaps.
+        foreign: files that are to be replaced and that no job of the output wrote.
+        duplicate: True if the job was committed before, and is to be skipped.
+        alive: ends the signs of life.
+    """
+
+    options: WriteOptions
+    job: Job
+    staging: str
+    replaced: Sequence[str]
+    foreign: Sequence[str]
+    duplicate: bool
+    alive: ExitStack = field(repr=False)
+
+
+class Committer:
+    """Answers what the Java half asks. Thread-safe: jobs run side by side."""
+
+    class Java:
+        """What py4j has to know."""
+
+        implements = ("io.commitlog.Handler",)
+
+    def __init__(self) -> None:
+        self._running: dict[str, _Running] = {}
+
+    def call(self, request: str) -> str:
+        """Do what the JSON text `request` asks for, and return the answer; errors are in it."""
+        try:
+            asked = json.loads(request)
+            calls: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
+            calls = {"begin": self._begin, "commit": self._commit, "abort": self._abort}
+            answer = calls[asked["call"]](asked)
+        except Exception as error:
+            kind = type(error)
+            answer = {"error": f"{kind.__module__}.{kind.__qualname__}: {error}"}
+        return json.dumps(answer)
+
+    def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        options = _options(asked["options"], asked["path"])
+        replaced: list[str] = asked["replaced"]
+        output = open_output(options)
+        with output.store:
+            attempt, duplicate = output.new_attempt(), False
+            mode = _mode(replaced, asked["dynamic"])
+            columns = _columns(asked["schema"])
+
+            def merge(state: State) -> str:
+                assert columns is not None
+                return _merged(columns, State() if mode == "overwrite" else state)
+
+            begin = partial(
+                output.begin,
+                mode=mode,
+                schema=None if columns is None else merge,
+                visibility=options.visibility,
+                attempt=attempt,
+            )
+            try:
+                job = begin(options.job_id)
+            except JobAlreadyCommitted:
+                if options.on_duplicate == "error":
+                    raise
+                # The tasks cannot be kept from running: what they write is dropped.
+                job, duplicate = begin(None), True
+            listed = job.visibility == "listed"
+            if listed and not isinstance(output.store.store, LocalStore):
+                raise NotSupported(
+                    f"{options.url}: the committer publishes files in local directories only. Write"
+                    " with format('commitlog'), or set spark.commitlog.visibility=logged"
+                )
+            foreign = list(_foreign(output, replaced)) if listed else []
+        alive = ExitStack()
+        alive.enter_context(_heartbeat(options, attempt))
+        running = _Running(
+            options=options,
+            job=job,
+            staging=join(HIDDEN, attempt) if listed else HIDDEN,
+            replaced=[prefix for prefix in replaced if prefix],
+            foreign=foreign,
+            duplicate=duplicate,
+            alive=alive,
+        )
+        self._running[asked["job"]] = running
+        return {"attempt": attempt, "directory": running.staging, "temporary": listed}
+
+    def _commit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        running = self._running[asked["job"]]
+        if not running.duplicate:
+            with _opened(running.options) as output:
+                _check_replaced(output, running, asked["files"])
+                files = _staged(output, running, asked["files"])
+                try:
+                    output.commit(_with_partitions(running.job, files), files)
+                except JobAlreadyCommitted:
+                    if running.options.on_duplicate == "error":
+                        raise
+                    output.abort(running.job)
+                else:
+                    _remove(output, running.foreign)
+        self._end(asked["job"])
+        return {}
+
+    def _abort(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        running = self._running[asked["job"]]
+        self._end(asked["job"])  # whatever comes of it: nobody will ask again
+        with _opened(running.options) as output:
+            logged = running.job.visibility == "logged"
+            known = _in_place(output, running, asked["files"]) if logged else []
+            output.abort(running.job, known)
+        return {}
+
+    def _end(self, job: str) -> None:
+        self._running.pop(job).alive.close()
+
+
+def _options(given: Mapping[str, str], path: str) -> WriteOptions:
+    unknown = sorted(set(given) - set(OPTIONS))
+    if unknown:
+        known = ", ".join(f"spark.commitlog.{name}" for name in OPTIONS)
+        raise ConfigurationError(f"unknown setting spark.commitlog.{unknown[0]}; known: {known}")
+    return WriteOptions.parse({**given, "path": path})
+
+
+def _mode(replaced: Sequence[str], dynamic: bool) -> Mode:
+    if "" in replaced:
+        return "overwrite"
+    return "overwrite-partitions" if replaced or dynamic else "append"
+
+
+def _columns(told: str | None) -> StructType | None:
+    """Return the columns of the files, if Spark tells them and a commit record can."""
+    if told is None:
+        return None
+    try:
+        return nullable(load_schema(told))
+    except (CorruptRecord, NotSupported):
+        return None  # intervals and the like: only Spark itself reads them
+
+
+def _merged(columns: StructType, state: State) -> str:
+    """Return the schema that the output has with rows of `columns`."""
+    if state.schema is None:
+        return dump_schema(columns)
+    there = load_schema(state.schema)
+    merged = merge_schemas(there, columns)
+    if merged is None:
+        raise ConfigurationError(
+            f"the output has the columns {there.simpleString()}, the rows to append"
+            f" {columns.simpleString()}, and no reader can read both: cast them, or overwrite it"
+        )
+    # The same text for the same columns, so that jobs which run side by side do not stop each other.
+    return state.schema if merged == there else dump_schema(merged)
+
+
+def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
+    """Return `job` with the columns that are in paths, of which nothing tells the type."""
+    if job.schema is None or not files:
+        return job
+    columns = load_schema(job.schema)
+    added = [StructField(name, StringType()) for name in files[0].partition if name not in columns.names]
+    return evolve(job, schema=dump_schema(StructType([*columns, *added]))) if added else job
+
+
+@contextmanager
+def _opened(options: WriteOptions) -> Iterator[Output]:
+    with ThreadPoolExecutor(PUBLISHERS) as executor:
+        output = open_output(options, executor)
+        with output.store:
+            yield output
+
+
+@contextmanager
+def _heartbeat(options: WriteOptions, attempt: str) -> Iterator[None]:
+    output = open_output(options)
+    with output.store, kept_alive(output, attempt, HEARTBEAT):
+        yield
+
+
+def _staged(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
+    """Return the files of a job, ready to be committed."""
+    placed = _in_place(output, running, files)
+    store = output.store.store
+    if running.job.visibility == "logged" or not isinstance(store, LocalStore):
+        return placed
+    top = join(output.path, join(running.staging, ""))
+    targets = {
+        file.staged.path: join(output.path, file.staged.path.removeprefix(top)) for file in placed
+    }
+    uploads = store.adopt(targets)
+    return [evolve(file, staged=staged) for file, staged in zip(placed, uploads, strict=True)]
+
+
+def _in_place(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
+    """Return the files of a job as they were written."""
+    top = join(output.path, running.staging)
+    return [
+        StagedFile(
+            staged=Staged(
+                path=join(top, file["name"]), upload_id="", size=file["size"], nonce=random_word()
+            ),
+            partition=partition_in(file["name"]),
+        )
+        for file in files
+    ]
+
+
+def _check_replaced(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> None:
+    """Raise unless replacing the partitions that have new files is all that is to be replaced."""
+    if not running.replaced:
+        return
+    # The slash keeps day=1 apart from day=10.
+    wanted = [partition_in(prefix + "/").items() for prefix in running.replaced]
+    new = [partition_in(file["name"]) for file in files]
+    for file in output.state().files.values():
+        if file.partition not in new and any(some <= file.partition.items() for some in wanted):
+            raise NotSupported(
+                f"{file.path} is to be overwritten, but the job has no rows for its partition: only the"
+                " partitions that have new rows can be replaced together. Nothing was changed. Set"
+                " spark.sql.sources.partitionOverwriteMode=dynamic to keep the others"
+            )
+
+
+def _foreign(output: Output, replaced: Sequence[str]) -> Iterator[str]:
+    """Yield the visible files that are to be replaced, and that the output does not know."""
+    known = output.state().files if replaced else {}
+    for prefix in replaced:
+        for info in output.store.list(join(output.path, join(prefix, "") if prefix else "")):
+            path = info.path.removeprefix(join(output.path, ""))
+            hidden = any(s.startswith((".", "_")) and "=" not in s for s in path.split("/"))
+            if not hidden and path not in known and attempt_of(path) is None:
+                yield info.path
+
+
+def _remove(output: Output, paths: Sequence[str]) -> None:
+    # The job is committed: this is no reason to fail.
+    for error in output.store.store.delete_many(paths).values():
+        _log.warning("a file that was there before the output could not be removed: %s", error)

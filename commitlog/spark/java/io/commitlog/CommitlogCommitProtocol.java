@@ -1,0 +1,200 @@
+package io.commitlog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.spark.SparkContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.internal.io.FileNameSpec;
+import org.slf4j.LoggerFactory;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * Spark's file writers write below a hidden directory; Python commits what they wrote.
+ *
+ * On the driver, setupJob asks Python to begin a job, and commitJob hands it the list of all files, which
+ * comes with the tasks' messages: only those of the attempts that Spark took. Nothing is deleted
+ * beforehand: what is to be overwritten is only noted, and replaced by the commit.
+ *
+ * Compiled by Janino against one version of Spark 4, and run on all: no lambdas, and no use of generics.
+ */
+public final class CommitlogCommitProtocol extends FileCommitProtocol implements Serializable {
+    private static final String OPTIONS = "spark.commitlog.";
+    // Where Spark's Parquet writer keeps the columns of the files.
+    private static final String SCHEMA = "org.apache.spark.sql.parquet.row.attributes";
+
+    private final String jobId;
+    private final String path;
+    private final boolean dynamic;
+
+    // What setupJob heard of Python; goes to the tasks.
+    private String attempt;
+    private String directory;
+    private boolean temporary;
+
+    // Driver only.
+    private final transient List replaced = new ArrayList();
+    private transient List staged;
+
+    // Tasks only.
+    private transient TaskFiles files;
+
+    public CommitlogCommitProtocol(String jobId, String path, boolean dynamicPartitionOverwrite) {
+        this.jobId = jobId;
+        this.path = path;
+        this.dynamic = dynamicPartitionOverwrite;
+    }
+
+    // driver
+
+    public boolean deleteWithJob(FileSystem fs, Path victim, boolean recursive) {
+        String top = fs.makeQualified(new Path(path)).toUri().getPath();
+        String name = fs.makeQualified(victim).toUri().getPath();
+        if (!name.equals(top) && !name.startsWith(top + "/")) {
+            throw elsewhere(name);
+        }
+        replaced.add(name.equals(top) ? "" : name.substring(top.length() + 1));
+        return true;
+    }
+
+    public void setupJob(JobContext context) {
+        Configuration conf = context.getConfiguration();
+        Path root = qualified(conf);
+        Map options = new HashMap(conf.getPropsWithPrefix(OPTIONS));
+        String ofThread = SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId");
+        if (ofThread != null && !options.containsKey("jobId")) {
+            options.put("jobId", ofThread);
+        }
+        Map request = request("begin");
+        boolean local = "file".equals(root.toUri().getScheme());
+        request.put("path", local ? root.toUri().getPath() : root.toString());
+        request.put("options", options);
+        request.put("schema", conf.get(SCHEMA));
+        request.put("replaced", replaced);
+        request.put("dynamic", Boolean.valueOf(dynamic));
+        JsonNode job = Driver.ask(request);
+        attempt = job.get("attempt").asText();
+        directory = new Path(root, job.get("directory").asText()).toString();
+        temporary = job.get("temporary").asBoolean();
+        staged = new ArrayList();
+    }
+
+    public void onTaskCommit(FileCommitProtocol.TaskCommitMessage message) {
+        staged.addAll((List) message.obj());
+    }
+
+    public void commitJob(JobContext context, Seq messages) {
+        List all = new ArrayList();
+        for (Iterator i = messages.iterator(); i.hasNext();) {
+            all.addAll((List) ((FileCommitProtocol.TaskCommitMessage) i.next()).obj());
+        }
+        Map request = request("commit");
+        request.put("files", all);
+        Driver.ask(request);
+        clean(context);
+    }
+
+    public void abortJob(JobContext context) {
+        // Whatever is thrown here would hide why the job failed.
+        try {
+            Map request = request("abort");
+            request.put("files", staged);
+            Driver.ask(request);
+            clean(context);
+        } catch (RuntimeException e) {
+            LoggerFactory.getLogger(getClass()).warn("job " + jobId + " could not be aborted", e);
+        }
+    }
+
+    // tasks
+
+    public void setupTask(TaskAttemptContext context) {
+        files = new TaskFiles(directory);
+    }
+
+    public String newTaskTempFile(TaskAttemptContext context, Option dir, FileNameSpec spec) {
+        // Attempts at one task may run side by side, and one may go on after it was given up.
+        int task = context.getTaskAttemptID().getTaskID().getId();
+        int number = context.getTaskAttemptID().getId();
+        String name = String.format("part-%05d-%s-%d", new Object[] {
+            Integer.valueOf(task), attempt, Integer.valueOf(number)});
+        String below = dir.isDefined() ? dir.get() + "/" : "";
+        return files.add(below + spec.prefix() + name + spec.suffix());
+    }
+
+    public String newTaskTempFile(TaskAttemptContext context, Option dir, String ext) {
+        return newTaskTempFile(context, dir, new FileNameSpec("", ext));
+    }
+
+    public String newTaskTempFileAbsPath(TaskAttemptContext context, String absoluteDir, FileNameSpec spec) {
+        throw elsewhere(absoluteDir);
+    }
+
+    public String newTaskTempFileAbsPath(TaskAttemptContext context, String absoluteDir, String ext) {
+        throw elsewhere(absoluteDir);
+    }
+
+    public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext context) {
+        try {
+            return new FileCommitProtocol.TaskCommitMessage(files.finish(context.getConfiguration()));
+        } catch (IOException e) {
+            throw new CommitException("the task's files could not be completed: " + e.getMessage(), e);
+        }
+    }
+
+    public void abortTask(TaskAttemptContext context) {
+        try {
+            files.drop(context.getConfiguration());
+        } catch (IOException e) {
+            LoggerFactory.getLogger(getClass()).warn("files of a failed task are left for gc", e);
+        }
+    }
+
+    // inside
+
+    private Map request(String call) {
+        Map request = new HashMap();
+        request.put("call", call);
+        request.put("job", jobId);
+        return request;
+    }
+
+    private Path qualified(Configuration conf) {
+        try {
+            Path root = new Path(path);
+            return root.getFileSystem(conf).makeQualified(root);
+        } catch (IOException e) {
+            throw new CommitException("no access to " + path + ": " + e.getMessage(), e);
+        }
+    }
+
+    /** Removes what attempts left that lost: nobody needs it, and if this fails, gc finds it. */
+    private void clean(JobContext context) {
+        if (temporary) {
+            try {
+                Path left = new Path(directory);
+                left.getFileSystem(context.getConfiguration()).delete(left, true);
+            } catch (Exception e) {
+                LoggerFactory.getLogger(getClass()).warn(directory + " is left for gc", e);
+            }
+        }
+    }
+
+    private static CommitException elsewhere(String where) {
+        return new CommitException(
+            "commitlog.errors.NotSupported: " + where + " is not below the output: partitions with a"
+            + " location of their own cannot be committed with it. Nothing was changed; write them as an"
+            + " output of their own", null);
+    }
+}
