@@ -22,7 +22,8 @@ DECIDING: tuple[Mutant, ...] = (
             "outputs.output",
             (
                 "            record = self._log.commit(job, pending, after=end)\n",
-                "            record = CommitRecord(version=0, job_id='', attempt='', mode='append', time=0)\n"
+                "            record = CommitRecord("
+                "version=0, job_id='', attempt='', mode='append', time=0)\n"
                 "            self._publisher.publish(record, pending)\n"
                 "            record = self._log.commit(job, pending, after=end)\n",
             ),

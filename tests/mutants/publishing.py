@@ -123,7 +123,8 @@ PUBLISHING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            self._publisher.roll_forward(until=state.version, strict=False)\n        return",
+                "            self._publisher.roll_forward(until=state.version, strict=False)\n"
+                "        return",
                 "            pass\n        return",
             ),
         ),
