@@ -153,7 +153,7 @@ def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: boo
         keys = tuple(f"k{number}" for number in range(draw.of("keys", counts[1])))
         repeats = faults.rates[Fault.REPEATED] > 0 and Fault.REPEATED not in spared
         fine = _TRUE if settings.max_wait is None else (*_TRUE, LeaseTimeout)
-        workload = _Workload(world, draw, keys, until, fine=fine, publishes=not repeats)
+        workload = _Workload(world, draw, keys, until, length=timeout, fine=fine, publishes=not repeats)
         for name in names:
             left = [draw.of(f"{name}'s calls", counts[2])]
             world.start(
@@ -260,7 +260,7 @@ class _World(CommitWorld):
 
 
 class _Workload:
-    """What the nodes do: one call after the other on keys that all of them want."""
+    """What the nodes do: one call after the other on keys that all of them want, often at once."""
 
     def __init__(
         self,
@@ -269,6 +269,7 @@ class _Workload:
         keys: tuple[str, ...],
         until: float,
         *,
+        length: float,
         fine: tuple[type[CommitError], ...],
         publishes: bool,
     ) -> None:
@@ -276,9 +277,10 @@ class _Workload:
         self._draw = draw
         self._keys = keys
         self._until = until
+        self._round = length
         self._fine = fine
         self._calls: tuple[Callable[[Client, str], object], ...] = (
-            *(self._create, self._edit, self._remove) * 2,
+            *(self._create, self._change, self._remove) * 2,
             self._copy,
             self._rename,
             *((self._publish,) if publishes else ()),
@@ -292,19 +294,23 @@ class _Workload:
             left[0] -= 1
             call = self._draw.of(f"{client.name}'s call", self._calls)
             self._attempt(client, call, self._draw.of(f"{client.name}'s key", self._keys))
-            self._pause(client, self._draw.of(f"{client.name} thinks", (0.0, 0.1, 1.0, 10.0)))
-        now = self._world.simulation.now
-        if now < self._until:
-            self._pause(client, (self._until - now) * client.world.nodes[client.name].clock.rate + 0.01)
+            # Those that wait for the next round meet there.
+            next_round = self._round - self._now % self._round
+            self._rest(client, self._draw.of(f"{client.name} rests", (next_round, 0.0, 0.1, 1.0)))
+        self._rest(client, max(0.0, self._until - self._now))
         for key in self._keys:
-            self._attempt(client, self._create, key)
-            self._attempt(client, self._edit, key)
+            self._attempt(client, self._change, key)
 
-    def _pause(self, client: Client, seconds: float) -> None:
-        client.world.nodes[client.name].clock.sleep(seconds)
+    @property
+    def _now(self) -> float:
+        return self._world.simulation.now
+
+    def _rest(self, client: Client, seconds: float) -> None:
+        clock = client.world.nodes[client.name].clock
+        clock.sleep(seconds * clock.rate)
 
     def _attempt(self, client: Client, call: Callable[[Client, str], object], key: str) -> None:
-        calm = self._world.simulation.now >= self._until
+        calm = self._now >= self._until
         try:
             call(client, key)
         except self._fine:
@@ -318,8 +324,13 @@ class _Workload:
     def _create(self, client: Client, key: str) -> None:
         client.store.put_if_absent(key, client.word())
 
-    def _edit(self, client: Client, key: str) -> None:
-        client.store.put_if_match(key, client.word(), etag=client.store.get(key).etag)
+    def _change(self, client: Client, key: str) -> None:
+        try:
+            etag = client.store.get(key).etag
+        except NotFound:
+            self._create(client, key)
+        else:
+            client.store.put_if_match(key, client.word(), etag=etag)
 
     def _remove(self, client: Client, key: str) -> None:
         client.store.delete_if_match(key, etag=client.store.get(key).etag)
