@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from attrs import evolve
 from fuzz_kit import (
     Properties,
     damaged_bytes,
@@ -28,16 +29,16 @@ from hypothesis import strategies as st
 
 from commitlog.errors import CorruptRecord, FormatTooNew, InvalidPath
 from commitlog.oplog.codec import FORMAT, Document, decode, encode
-from commitlog.outputs import AbortRecord, CommitRecord, DataFile, Job, StagedFile
+from commitlog.outputs import AbortRecord, Batch, CommitRecord, DataFile, Job, StagedFile
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.records import Success, record_of
+from commitlog.outputs.records import ExpiryRecord, Manifest, Success, record_of
 from commitlog.paths import check_path
 from commitlog.stores import Staged
 
 fuzz = Properties()
 
-KINDS = frozenset({"commit", "abort", "pending", "success", "operation", "decision"})
+KINDS = frozenset({"commit", "abort", "expiry", "pending", "success", "operation", "decision"})
 ATTEMPT = "0123456789abcdef" * 2
 
 FILE = DataFile(
@@ -46,6 +47,7 @@ FILE = DataFile(
     nonce="n" * 32,
     rows=2,
     partition={"day": "1", "city": None},
+    stats={"id": (1, 7, 0), "at": ("2026-11-21", None, 3)},
 )
 COMMIT = CommitRecord(
     version=1,
@@ -70,6 +72,18 @@ PENDING = PendingJob(
         ),
     ),
 )
+MANIFEST = Manifest(
+    name=f"{ATTEMPT}-00000.jsonl.gz", sha256="0" * 64, files=10_000, rows=None, bytes=2**40
+)
+MANY = evolve(
+    COMMIT,
+    files=(),
+    manifests=(MANIFEST, evolve(MANIFEST, rows=7)),
+    mode="overwrite-partitions",
+    visibility="logged",
+    batch=Batch("stream", 7),
+)
+EXPIRY = ExpiryRecord(version=1, before=17, time=1_800_000_000.0)
 SUCCESS = Success.of(COMMIT)
 
 
@@ -78,8 +92,16 @@ def read(data: bytes) -> Document:
 
 
 RECORDS: dict[str, Document] = {
-    record.to_document().kind: read(encode(record.to_document()))
-    for record in (COMMIT, ABORT, PENDING, SUCCESS)
+    name: read(encode(record.to_document()))
+    for name, record in {
+        "commit": COMMIT,
+        "commit of many": MANY,
+        "abort": ABORT,
+        "expiry": EXPIRY,
+        "pending": PENDING,
+        "pending of many": evolve(PENDING, files=(), manifests=(MANIFEST,)),
+        "success": SUCCESS,
+    }.items()
 }
 
 
@@ -98,7 +120,7 @@ def check_sound(record: Any, stored: Mapping[str, Any]) -> None:
     again = read(encode(record.to_document()))
     assert parse(again) == record
     assert says(stored, again.body)
-    if isinstance(record, (CommitRecord, AbortRecord)):
+    if isinstance(record, (CommitRecord, AbortRecord, ExpiryRecord)):
         assert type(record.time) is float and math.isfinite(record.time)
     if isinstance(record, CommitRecord):
         assert attempt_of(record.attempt) == record.attempt
@@ -196,7 +218,7 @@ def test_a_cycle_is_refused() -> None:
 def check_body(kind: str, body: Any) -> None:
     """Check that a record of this body, with a right checksum, is corrupt, or says the same."""
     if isinstance(body, dict):
-        found = outcome(lambda: parse(read(sealed(kind, body))), CorruptRecord)
+        found = outcome(lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord)
         if not isinstance(found, Exception):
             check_sound(found, json.loads(dumps(body)))
 
@@ -223,7 +245,7 @@ def test_a_damaged_body_is_a_sound_record_or_corrupt(data: tuple[str, Any]) -> N
 def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any) -> None:
     """What a later release adds within a format changes nothing for this one."""
     body = {**RECORDS[kind].body, f"later {name}": value}
-    found = outcome(lambda: parse(read(sealed(kind, body))), CorruptRecord)
+    found = outcome(lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord)
     if isinstance(found, Exception):
         assert "checksum" in str(found) or "JSON" in str(found)
     else:
@@ -239,6 +261,11 @@ def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any)
         ("abort", {"attempts": {"../../x": None}}),
         ("commit", {"files": {}}),
         ("commit", {"files": ""}),
+        ("commit", {"manifests": {}}),
+        ("commit", {"mode": "merge"}),
+        ("commit", {"visibility": None}),
+        ("commit", {"batch": ["stream"]}),
+        ("expiry", {"before": "17"}),
         ("commit", {"attempt": "../pending/x"}),
         ("success", {"version": 10**400}),
         ("pending", {"attempt": ""}),
@@ -262,6 +289,9 @@ def test_the_record_that_is_corrupt_is_named(kind: str, fields: dict[str, Any]) 
         {"partition": {"ab": 1}},
         {"partition": ["ab"]},
         {"partition": [["day", "1"], ["day", "2"]]},
+        {"stats": {"id": [1, 2]}},
+        {"stats": {"id": [[1], 2, 0]}},
+        {"stats": {"id": [1, 2, -1]}},
     ],
 )
 def test_a_file_that_cannot_be_is_corrupt(fields: dict[str, Any]) -> None:

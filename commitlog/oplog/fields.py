@@ -17,6 +17,7 @@ from commitlog.paths import check_path
 __all__ = [
     "build",
     "count",
+    "flag",
     "items",
     "mapping",
     "maybe_count",
@@ -48,9 +49,11 @@ def build(document: Document, make: Callable[[], T]) -> T:
 
 
 def text(value: object) -> str:
-    """Return `value`, which must be a text."""
+    """Return `value`, which must be a text. (JSON can tell of half a character, which is none.)"""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    if not value.isascii():
+        value.encode()
     return value
 
 
@@ -87,6 +90,13 @@ def moment(value: object) -> float:
     if type(value) is float and math.isfinite(value):
         return value
     raise TypeError(f"{value!r} is no time")
+
+
+def flag(value: object) -> bool:
+    """Return `value`, which must be true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ import zlib
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, BucketNotFound, CorruptRecord, NotFound
 from commitlog.oplog.codec import Document
-from commitlog.oplog.fields import build, count, items, mapping, maybe_text, text
+from commitlog.oplog.fields import build, count, flag, items, mapping, maybe_text, text
 from commitlog.outputs.job import Visibility
 from commitlog.outputs.records import DataFile, one_of
 from commitlog.outputs.state import State
@@ -138,7 +138,7 @@ def _parse(data: bytes, version: int, path: str) -> State:
             schema=maybe_text(fields["schema"]),
             visibility=_visibility(fields["visibility"]),
             expired=count(fields["expired"]),
-            decided={text(a): bool(done) for a, done in mapping(fields["decided"]).items()},
+            decided={text(a): flag(done) for a, done in mapping(fields["decided"]).items()},
         )
 
     return build(Document("checkpoint", {}, path), make)

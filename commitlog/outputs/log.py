@@ -22,6 +22,7 @@ from commitlog.errors import (
     CommitError,
     ConfigurationError,
     Conflict,
+    CorruptRecord,
     JobAborted,
     JobAlreadyCommitted,
     NotFound,
@@ -111,9 +112,27 @@ class CommitLog:
         That takes as many requests as there are records since the last checkpoint, and a few more.
         """
         state = self.checkpoints.load(until)
-        for record in self.read(state.version, until):
+        begun = state.version
+        for record in self.read(begun, until):
             state.apply(record, self.files(record))
+        if begun and state.version == begun:
+            self._check_end(begun)
         return state
+
+    def _check_end(self, version: int) -> None:
+        """Raise `CorruptRecord` unless there is a record `version`, of which there is a checkpoint.
+
+        What is committed behind a gap in the numbers is never read.
+        """
+        try:
+            self.get(version)
+        except BucketNotFound:
+            raise
+        except NotFound:
+            raise CorruptRecord(
+                f"{self.directory!r} has a checkpoint of version {version}, but no such record: records"
+                " were lost, or it is another output's. Restore them, or remove it"
+            ) from None
 
     def look(self, job: Job) -> tuple[CommitRecord | None, int]:
         """Return the record that commits `job`, if there is one, and the number of the last record.

@@ -66,12 +66,24 @@ class Manifests:
             raise CorruptRecord(f"{path!r} does not match the checksum in its record. {ADVICE}")
         try:
             lines = gzip.decompress(data).splitlines()
-            header = json.loads(lines[0])
-            found = header["format"]
-        except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:
+            found = json.loads(lines[0])["format"]
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            ValueError,
+            LookupError,
+            TypeError,
+            RecursionError,
+        ) as error:
             raise CorruptRecord(f"{path!r} is no manifest: {error}. {ADVICE}") from error
         if type(found) is int and found > _FORMAT:
             raise FormatTooNew(f"{path!r} has format {found}; this library reads up to {_FORMAT}")
+        if type(found) is not int or found < 1 or len(lines) - 1 != manifest.files:
+            raise CorruptRecord(
+                f"{path!r} has format {found!r} and {len(lines) - 1} files, of which its record tells"
+                f" {manifest.files}. {ADVICE}"
+            )
         for line in lines[1:]:
             yield build(Document("manifest", {}, path), lambda line=line: _parse(line))  # type: ignore[misc]
 

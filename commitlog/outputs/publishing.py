@@ -270,7 +270,8 @@ class Publisher:
     def heartbeats(self) -> dict[str, float]:
         """Return when attempts gave their last heartbeat, by the store's clock."""
         top = join(self._root, join(ALIVE, ""))
-        return {i.path.removeprefix(top): i.last_modified for i in self._store.list(top)}
+        found = {i.path.removeprefix(top): i.last_modified for i in self._store.list(top)}
+        return {name: last for name, last in found.items() if attempt_of(name) == name}
 
     def hidden(self) -> Iterator[ObjectInfo]:
         """Yield the files that only the log shows, and those that it does not show either."""

@@ -7,6 +7,7 @@ machine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
 
@@ -111,13 +112,19 @@ class DataFile:
             nonce=text(fields["nonce"]),
             rows=maybe_count(fields["rows"]),
             partition=pairs(fields["partition"]),
-            stats={name: _stats(each) for name, each in mapping(fields.get("stats", {})).items()},
+            stats={text(name): _stats(each) for name, each in mapping(fields.get("stats", {})).items()},
         )
 
 
 def _stats(value: object) -> Stats:
     least, most, nulls = items(value)
-    return least, most, maybe_count(nulls)
+    return _bound(least), _bound(most), maybe_count(nulls)
+
+
+def _bound(value: object) -> object:
+    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+        return value
+    return text(value)
 
 
 @frozen(kw_only=True)
