@@ -180,3 +180,40 @@ def test_a_lost_answer_does_not_fail_a_task_whose_file_is_there(error: CommitErr
     store.applied = False
     with pytest.raises(type(error)):
         stage_some(output, output.begin("other"))
+
+
+def test_a_commit_that_was_read_back_is_not_reported_as_failed() -> None:
+    """After a lost answer the record is looked at once, and then it is known whose it is.
+
+    It was read to see whether the number is taken, and once more to see by whom; if that failed, its own
+    driver was told that nothing was added.
+    """
+    store = MemoryStore()
+    record = "out/_commitlog/00000000000000000001.json"
+
+    class Lossy(HookedStore):
+        lost = False
+        gets = 0
+
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            result = super().put(path, body, **options)
+            if path == record:
+                self.lost = True
+                raise OutcomeUnknown("no answer")
+            return result
+
+        def begin_head(self, path: str) -> Any:
+            if self.lost:
+                raise Unavailable("down")
+            return super().begin_head(path)
+
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if self.lost and path == record:
+                self.gets += 1
+                if self.gets > 1:
+                    raise Unavailable("down again")
+            return super().get(path, start=start, end=end)
+
+    output = open_output(Lossy(store))
+    job = output.begin("job")
+    assert output.commit(job, stage_some(output, job)).version == 1

@@ -28,7 +28,7 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
 )
-from commitlog.oplog.codec import Document
+from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.checkpoints import Checkpoints
 from commitlog.outputs.job import Job, Visibility
@@ -256,18 +256,19 @@ class CommitLog:
         return None, after
 
     def _claim(self, version: int, document: Document) -> bool:
-        """Store record `version`; return False if the number is taken, be it by this very document."""
+        """Store record `version`; return False if the number is taken by another one."""
         try:
             self._entries.add(_name(version), document)
         except AlreadyExists:
             return False
         except OutcomeUnknown as unknown:
-            # What can be read under the number now is there for good, and settles the matter.
+            # What can be read under the number now is there for good, and settles the matter. It may be
+            # this one, and must not have to be read again: an error would be taken for "nothing added".
             try:
-                self.get(version)
+                found = self._entries.get(_name(version))
             except CommitError:
                 raise unknown from None
-            return False
+            return encode(found) == encode(document)
         return True
 
 
