@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def numbers(writer: Writer, first: int, gate: Gate | None = None) -> DataFrame:
     path, task = gate.path, gate.task
 
     # Workers cannot import this module, so it is pickled whole, and must not refer to its names.
-    def held(index: int, rows: Iterator[int]) -> Iterator[tuple[int]]:
+    def held(index: int, rows: Iterable[int]) -> Iterable[tuple[int]]:
         if index == task:
             Path(path + ".reached").touch()
             with open(path) as pipe:
