@@ -48,12 +48,12 @@ BUILT_IN = "built-in v1"
 
 #: Whose figure a ratio is, and whether it tells rows per second (else time).
 _RATIOS = (
-    ("flat_over_builtin", "flat", "commitlog write", True),
-    ("partitioned_over_builtin", "partitioned", "commitlog write", True),
-    ("tiny_over_builtin", "tiny", "commitlog write", False),
-    ("flat_format_over_builtin", "flat", "commitlog format", True),
-    ("partitioned_format_over_builtin", "partitioned", "commitlog format", True),
-    ("tiny_format_over_builtin", "tiny", "commitlog format", False),
+    ("flat_over_builtin", "flat", "data source", True),
+    ("partitioned_over_builtin", "partitioned", "data source", True),
+    ("tiny_over_builtin", "tiny", "data source", False),
+    ("flat_format_over_builtin", "flat", "plain data source", True),
+    ("partitioned_format_over_builtin", "partitioned", "plain data source", True),
+    ("tiny_format_over_builtin", "tiny", "plain data source", False),
     ("configured_over_builtin", "flat", "configured", True),
     ("partitioned_configured_over_builtin", "partitioned", "configured", True),
     ("tiny_configured_over_builtin", "tiny", "configured", False),

@@ -299,7 +299,7 @@ def main() -> None:
         outcomes = _run(Path(scratch), 1 if arguments.quick else 3, say)
     if arguments.json:
         report = {
-            "outcomes": _table(outcomes),
+            "outcomes": table_of(outcomes),
             "date": started.date().isoformat(),
             "quick": arguments.quick,
             "versions": {
@@ -311,7 +311,7 @@ def main() -> None:
     _show(outcomes)
 
 
-def _table(outcomes: list[Outcome]) -> list[dict[str, Any]]:
+def table_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Return one row for each scenario and writer, with what came of its rounds."""
     cells: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
@@ -331,7 +331,7 @@ def _table(outcomes: list[Outcome]) -> list[dict[str, Any]]:
 
 def _show(outcomes: list[Outcome]) -> None:
     """Print a table in Markdown; what is wrong is marked."""
-    table = _table(outcomes)
+    table = table_of(outcomes)
     ways = list(dict.fromkeys(row["writer"] for row in table))
     cells = {(row["scenario"], row["writer"]): row for row in table}
     print("| " + " | ".join(["scenario", *ways]) + " |")

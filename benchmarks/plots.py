@@ -16,8 +16,9 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-#: So that the same figures give the same file.
+# The same figures give the same file, and its text is text.
 mpl.rcParams["svg.hashsalt"] = "commitlog"
+mpl.rcParams["svg.fonttype"] = "none"
 
 _JOBS = ("flat", "partitioned", "tiny")
 

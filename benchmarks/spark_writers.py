@@ -130,7 +130,7 @@ class Configured(Writer):
 class CommitlogFormat(Writer):
     """The data source, as a plain format."""
 
-    name = "commitlog format"
+    name = "plain data source"
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
@@ -151,7 +151,7 @@ class CommitlogFormat(Writer):
 class CommitlogWrite(Writer):
     """The data source, through `commitlog.spark.write`."""
 
-    name = "commitlog write"
+    name = "data source"
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)

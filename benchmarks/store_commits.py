@@ -24,7 +24,7 @@ from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.testing.proxy import Proxy
 from commitlog.testing.servers import Ministack
 
-__all__ = ["LATENCY", "Sizes", "measure_commits"]
+__all__ = ["LATENCY", "Sizes", "kind_of", "measure_commits"]
 
 #: Seconds that each request to S3 takes longer than on loopback.
 LATENCY = 0.020
@@ -92,7 +92,7 @@ class _Site:
         def drain() -> None:
             # The proxy remembers the last ten thousand.
             while not over.wait(0.5):
-                seen.update(map(_kind, self._proxy.requests()))
+                seen.update(map(kind_of, self._proxy.requests()))
 
         self._proxy.requests()
         drainer = threading.Thread(target=drain)
@@ -104,14 +104,14 @@ class _Site:
         finally:
             over.set()
             drainer.join()
-        seen.update(map(_kind, self._proxy.requests()))
+        seen.update(map(kind_of, self._proxy.requests()))
         return seconds, seen
 
 
-def _kind(request: str) -> str:
+def kind_of(request: str) -> str:
     """Return the kind of a request as the proxy tells it, with listings told apart from reading.
 
-    >>> _kind("GET /bucket?list-type=2&prefix=a"), _kind("GET /bucket/a"), _kind("PUT /bucket/a")
+    >>> kind_of("GET /bucket?list-type=2&prefix=a"), kind_of("GET /bucket/a"), kind_of("PUT /bucket/a")
     ('LIST', 'GET', 'PUT')
     """
     method, target = request.split(" ", 1)
