@@ -17,6 +17,7 @@ import json
 import platform
 import random
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from measure import Cost, cost_of, median, ratio
+from measure import Cost, cost_of, ratio
 from store_commits import LATENCY, Sizes, measure_commits
 
 from commitlog.spark.writer import PUBLISHERS
@@ -47,12 +48,12 @@ BUILT_IN = "built-in v1"
 
 #: Whose figure a ratio is, and whether it tells rows per second (else time).
 _RATIOS = (
-    ("flat_over_builtin", "flat", "commitlog write", True),
-    ("partitioned_over_builtin", "partitioned", "commitlog write", True),
-    ("tiny_over_builtin", "tiny", "commitlog write", False),
-    ("flat_format_over_builtin", "flat", "commitlog format", True),
-    ("partitioned_format_over_builtin", "partitioned", "commitlog format", True),
-    ("tiny_format_over_builtin", "tiny", "commitlog format", False),
+    ("flat_over_builtin", "flat", "data source", True),
+    ("partitioned_over_builtin", "partitioned", "data source", True),
+    ("tiny_over_builtin", "tiny", "data source", False),
+    ("flat_format_over_builtin", "flat", "plain data source", True),
+    ("partitioned_format_over_builtin", "partitioned", "plain data source", True),
+    ("tiny_format_over_builtin", "tiny", "plain data source", False),
     ("configured_over_builtin", "flat", "configured", True),
     ("partitioned_configured_over_builtin", "partitioned", "configured", True),
     ("tiny_configured_over_builtin", "tiny", "configured", False),
@@ -189,7 +190,7 @@ def _spark_figures(costs: dict[str, dict[str, list[Cost]]], scale: Scale) -> lis
     for job, ways in costs.items():
         rows = TINY_ROWS if job == "tiny" else scale.rows
         for way, row in ways.items():
-            wall = median(cost.wall for cost in row)
+            wall = statistics.median(cost.wall for cost in row)
             figures.append(
                 {
                     "job": job,
@@ -197,7 +198,7 @@ def _spark_figures(costs: dict[str, dict[str, list[Cost]]], scale: Scale) -> lis
                     "rows": rows,
                     "rounds": len(row),
                     "wall_seconds": round(wall, 4),
-                    "cpu_seconds": round(median(cost.cpu for cost in row), 3),
+                    "cpu_seconds": round(statistics.median(cost.cpu for cost in row), 3),
                     "rows_per_second": round(rows / wall),
                 }
             )

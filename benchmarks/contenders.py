@@ -15,7 +15,7 @@ from typing import Any
 
 import boto3
 import obstore
-from attrs import frozen
+from attrs import evolve, frozen
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from obstore.store import S3Store as ObstoreS3
@@ -233,7 +233,9 @@ _KNOWN = commitlog.Verdict(
 def ours(place: Place) -> Iterator[dict[str, Calls]]:
     """`commitlog.connect`: the store's own conditions, and leases where there is a table for them."""
     url = f"s3://{place.bucket}"
-    stores = {"native": commitlog.connect(url, commit="native", verdict=_KNOWN, **place.options)}
+    probed = f"{url}?endpoint_url={place.endpoint_url}&region={place.server.region}"
+    known = evolve(_KNOWN, url=probed)
+    stores = {"native": commitlog.connect(url, commit="native", verdict=known, **place.options)}
     if place.table:
         commit = commitlog.DynamoCommit(place.table, timeout=TIMEOUT_MS / 1000, **place.options)
         stores["lease"] = commitlog.connect(url, commit=commit, **place.options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import psutil
 from attrs import frozen
 
-__all__ = ["Cost", "cost_of", "median", "ratio"]
+__all__ = ["Cost", "cost_of", "ratio"]
 
 
 @frozen
@@ -46,11 +46,6 @@ def _cpu_seconds() -> dict[int, float]:
             continue
         spent[process.pid] = sum(times[:4])  # own and waited-for children's, user and system
     return spent
-
-
-def median(values: Iterable[float]) -> float:
-    """Return the middle one of `values`."""
-    return statistics.median(values)
 
 
 def ratio(mine: Iterable[float], others: Iterable[float]) -> float:

@@ -18,7 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 import commitlog.spark
 
-__all__ = ["BuiltIn", "CommitlogFormat", "CommitlogWrite", "Configured", "Writer", "start", "writers"]
+__all__ = [
+    "BuiltIn",
+    "CommitlogFormat",
+    "CommitlogWrite",
+    "Configured",
+    "Writer",
+    "count_rows",
+    "listed_files",
+    "start",
+    "writers",
+]
 
 _PROTOCOL = "spark.sql.sources.commitProtocolClass"
 _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
@@ -120,7 +130,7 @@ class Configured(Writer):
 class CommitlogFormat(Writer):
     """The data source, as a plain format."""
 
-    name = "commitlog format"
+    name = "plain data source"
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
@@ -141,7 +151,7 @@ class CommitlogFormat(Writer):
 class CommitlogWrite(Writer):
     """The data source, through `commitlog.spark.write`."""
 
-    name = "commitlog write"
+    name = "data source"
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
@@ -164,12 +174,15 @@ def writers(spark: SparkSession) -> list[Writer]:
 
 
 def listed_files(path: Path) -> list[Path]:
-    """Return the data files that a reader finds which lists the directory and skips hidden names."""
-    return [
-        file
-        for file in path.rglob("*.parquet")
-        if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
-    ]
+    """Return the data files that a reader finds which lists the directory and skips hidden names.
+
+    Directories that come or go meanwhile are no error.
+    """
+    found = []
+    for directory, below, files in os.walk(path):
+        below[:] = [name for name in below if not name.startswith(("_", "."))]
+        found += [Path(directory, name) for name in files if not name.startswith(("_", "."))]
+    return found
 
 
 def count_rows(path: Path) -> int:

@@ -6,6 +6,7 @@ there to be measured against is sent past it.
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from attrs import evolve, frozen
-from measure import median
 
 import commitlog
 from commitlog.commit.probe import RACERS, probe
@@ -24,7 +24,7 @@ from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.testing.proxy import Proxy
 from commitlog.testing.servers import Ministack
 
-__all__ = ["LATENCY", "Sizes", "measure_commits"]
+__all__ = ["LATENCY", "Sizes", "kind_of", "measure_commits"]
 
 #: Seconds that each request to S3 takes longer than on loopback.
 LATENCY = 0.020
@@ -61,8 +61,9 @@ class _Site:
         self._server = server
         self._proxy = proxy
         self._bucket = server.new_bucket()
+        options: dict[str, Any] = server.options
         with (
-            commitlog.connect(f"s3://{self._bucket}", **server.options) as store,
+            commitlog.connect(f"s3://{self._bucket}", **options) as store,
             ThreadPoolExecutor(RACERS) as pool,
         ):
             # Once for all, as a table of leases would keep it: it is not what is measured here.
@@ -74,7 +75,7 @@ class _Site:
 
     def output(self, *, slow: bool = True, executor: ThreadPoolExecutor | None = None) -> Output:
         """Open the output, as a driver of its own would."""
-        options = self._server.options
+        options: dict[str, Any] = self._server.options
         if slow:
             options = options | {"endpoint_url": self._proxy.endpoint_url}
         url = f"s3://{self._bucket}?endpoint_url={options['endpoint_url']}&region={options['region']}"
@@ -91,7 +92,7 @@ class _Site:
         def drain() -> None:
             # The proxy remembers the last ten thousand.
             while not over.wait(0.5):
-                seen.update(map(_kind, self._proxy.requests()))
+                seen.update(map(kind_of, self._proxy.requests()))
 
         self._proxy.requests()
         drainer = threading.Thread(target=drain)
@@ -103,14 +104,14 @@ class _Site:
         finally:
             over.set()
             drainer.join()
-        seen.update(map(_kind, self._proxy.requests()))
+        seen.update(map(kind_of, self._proxy.requests()))
         return seconds, seen
 
 
-def _kind(request: str) -> str:
+def kind_of(request: str) -> str:
     """Return the kind of a request as the proxy tells it, with listings told apart from reading.
 
-    >>> _kind("GET /bucket?list-type=2&prefix=a"), _kind("GET /bucket/a"), _kind("PUT /bucket/a")
+    >>> kind_of("GET /bucket?list-type=2&prefix=a"), kind_of("GET /bucket/a"), kind_of("PUT /bucket/a")
     ('LIST', 'GET', 'PUT')
     """
     method, target = request.split(" ", 1)
@@ -137,6 +138,7 @@ def _stage(site: _Site, visibility: Visibility, files: int) -> tuple[Job, list[S
 
 def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Measure `Output.commit` for jobs of so many files, published by so many threads."""
+    cells: list[tuple[int, Visibility, int]]
     cells = [(files, "listed", threads) for files in sizes.files for threads in sizes.threads]
     # Nothing is published that only the log shows, be it by one thread or by many.
     cells += [(files, "logged", sizes.threads[-1]) for files in sizes.files]
@@ -159,8 +161,8 @@ def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dic
                 "visibility": visibility,
                 "files": files,
                 "threads": threads,
-                "seconds": round(median(times), 4),
-                "seconds_per_file": round(median(times) / files, 6),
+                "seconds": round(statistics.median(times), 4),
+                "seconds_per_file": round(statistics.median(times) / files, 6),
                 "requests": dict(sorted(requests.items())),
             }
         )
@@ -238,7 +240,7 @@ def _read(site: _Site, what: str) -> dict[str, Any]:
             seconds, requests = site.watch(getattr(output, what))
         times.append(seconds)
     return {
-        f"{what}_seconds": round(median(times), 4),
+        f"{what}_seconds": round(statistics.median(times), 4),
         f"{what}_requests": dict(sorted(requests.items())),
     }
 

@@ -1,0 +1,84 @@
+"""What the benchmarks conclude from what they saw, which their figures rest on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the programs' modules be imported, which are no package."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+def write(path: Path, numbers: list[int]) -> None:
+    """Store `numbers` as a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": numbers}), path)
+
+
+def test_books_tell_lost_rows_from_surplus_ones(tmp_path: Path) -> None:
+    """A number that is there twice makes up for none that is missing."""
+    from fault_jobs import books
+
+    write(tmp_path / "a.parquet", [0, 1, 1])
+    write(tmp_path / "part=1" / "b.parquet", [2, 7])
+    found = books(tmp_path, range(4))
+    assert (found.rows, found.lost, found.surplus) == (5, 1, 2)
+    assert str(found) == "5 rows (1 lost, 2 too many)"
+
+
+def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
+    """What is staged in a directory that listings skip is not there, nor is a directory that is not."""
+    from spark_writers import count_rows
+
+    write(tmp_path / "a.parquet", [0])
+    write(tmp_path / "_temporary" / "0" / "b.parquet", [1])
+    write(tmp_path / ".hidden.parquet", [2])
+    assert count_rows(tmp_path) == 1
+    assert count_rows(tmp_path / "missing") == 0
+
+
+def test_requests_are_told_apart() -> None:
+    """Listings are told from reading, and the end of an upload from that of an object."""
+    from store_commits import kind_of
+
+    requests = {
+        "GET /b?list-type=2&prefix=a": "LIST",
+        "GET /b?uploads&prefix=a": "LIST uploads",
+        "GET /b/a": "GET",
+        "DELETE /b/a?uploadId=1": "ABORT",
+        "DELETE /b/a": "DELETE",
+        "PUBLISH /b/a?uploadId=1": "PUBLISH",
+    }
+    assert {request: kind_of(request) for request in requests} == requests
+
+
+def test_a_table_tells_the_worst_of_several_rounds() -> None:
+    """One wrong round in two is told, with how often it came."""
+    from faults import Outcome, table_of
+
+    def outcome(found: str, *, right: bool) -> Any:
+        return Outcome(scenario="s", writer="w", found=found, right=right)
+
+    assert table_of([outcome("fine", right=True), outcome("bad", right=False)]) == [
+        {"scenario": "s", "writer": "w", "rounds": 2, "wrong": 1, "found": "bad"}
+    ]
+
+
+def test_a_gate_holds_until_it_is_told(tmp_path: Path) -> None:
+    """A word for a task that never came is not waited for."""
+    from fault_jobs import Gate
+
+    gate = Gate.new(tmp_path / "gate", task=0)
+    gate.open("fail", wait=False)
+    assert not gate.reached.exists()
