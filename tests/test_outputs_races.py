@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 from outputs_kit import HookedStore, open_output, stage_some
 
-from commitlog.errors import CommitError, NotFound, OutcomeUnknown, PublishIncomplete, Unavailable
-from commitlog.outputs import AbortRecord, Output, RecoveryReport
+from commitlog.errors import (
+    CommitError,
+    NotFound,
+    OutcomeUnknown,
+    PublishIncomplete,
+    Unavailable,
+)
+from commitlog.outputs import AbortRecord, Output, RecoveryReport, Visibility
 from commitlog.stores import ObjectData, ObjectStore, PutResult, Staged
 from commitlog.stores.memory import MemoryStore
 
@@ -217,3 +223,36 @@ def test_a_commit_that_was_read_back_is_not_reported_as_failed() -> None:
     output = open_output(Lossy(store))
     job = output.begin("job")
     assert output.commit(job, stage_some(output, job)).version == 1
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_gc_removes_lists_of_jobs_that_were_ruled_out(
+    monkeypatch: pytest.MonkeyPatch, visibility: Visibility
+) -> None:
+    """A list of files that came late, or that nothing but its job's files tells of, does not stay."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    store = MemoryStore()
+    late: list[Callable[[], object]] = []
+
+    class Slow(HookedStore):
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if "manifests" in path:
+                late.append(lambda: super(Slow, self).put(path, body, **options))
+                raise Unavailable("slow down")
+            return super().put(path, body, **options)
+
+    output = open_output(store)
+    slow = open_output(Slow(store))
+    job = slow.begin("slow", visibility=visibility)
+    files = stage_some(slow, job)
+    with pytest.raises(Unavailable):
+        slow.commit(job, files)
+    if visibility == "listed":
+        output.abort(job, files)
+    late[0]()
+    kept = output.begin("kept", visibility=visibility)
+    output.commit(kept, stage_some(output, kept))
+    assert len(list(store.list("out/_commitlog/manifests/"))) == 2
+    output.gc(older_than=0)
+    assert len(list(store.list("out/_commitlog/manifests/"))) == 1
+    assert is_there(store, output)

@@ -255,8 +255,7 @@ class Publisher:
 
     def clear(self, attempt: str) -> None:
         """Remove what the log's directory holds of an attempt that was ruled out."""
-        manifests = join(self._log.manifests.directory, attempt)
-        lists = [info.path for info in self._store.list(manifests)]
+        lists = [info.path for info in self.lists(attempt)]
         # It may have been committed long before it was ruled out, and what a record names stays.
         if lists and not self._log.verdicts([attempt]).committed:
             self.remove(lists)
@@ -276,6 +275,10 @@ class Publisher:
     def hidden(self) -> Iterator[ObjectInfo]:
         """Yield the files that only the log shows, and those that it does not show either."""
         return self._store.list(self.place(join(HIDDEN, "")))
+
+    def lists(self, attempt: str = "") -> list[ObjectInfo]:
+        """Return the lists of files that are objects of their own, or those of one attempt alone."""
+        return list(self._store.list(join(self._log.manifests.directory, "") + attempt))
 
     def place(self, path: str) -> str:
         """Return `path`, which is relative to the output, relative to the store's root."""

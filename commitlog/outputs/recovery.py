@@ -178,6 +178,10 @@ def collect(
     removed += publisher.remove(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )
+    # A driver may have listed its files after a recovery had ruled its attempt out.
+    lists = [(attempt_of(info.path), info.path) for info in publisher.lists()]
+    aborted = fenced.aborted | {a for a, _ in lists if a and state.committed(a) is False}
+    removed += publisher.remove(path for a, path in lists if a in aborted)
     return GcReport(recovery=recovery, expired=state.expired, removed=removed)
 
 
