@@ -35,7 +35,7 @@ from commitlog.errors import (
     PublishIncomplete,
     Unavailable,
 )
-from commitlog.outputs import Job, Mode, Output, RecoveryReport, StagedFile
+from commitlog.outputs import Job, Mode, Output, RecoveryReport, StagedFile, Visibility
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -64,6 +64,7 @@ class OutputWorld:
         simulation: where it all happens.
         nodes: the clock of each node, by name.
         leases: whether the store ignores conditions, so that all is done under leases.
+        logged: whether only the log shows the files.
         staged: whether records are so large that they are uploads before they are records, which a
             recovery may drop.
         before: jobs that were committed before the beginning, each with one file.
@@ -84,6 +85,7 @@ class OutputWorld:
         *,
         nodes: Mapping[str, Ticks],
         leases: bool = False,
+        logged: bool = False,
         staged: bool = False,
         before: tuple[str, ...] = (),
         store: Ticks = _RIGHT,
@@ -93,6 +95,7 @@ class OutputWorld:
     ) -> None:
         self.simulation = simulation
         self.outcomes: Counter[str] = Counter()
+        self.visibility: Visibility = "logged" if logged else "listed"
         #: What any call may raise: nothing happened, and nothing follows from it.
         self.trouble: tuple[type[CommitError], ...] = (Unavailable, Conflict, LeaseTimeout)
         if staged:
@@ -115,7 +118,7 @@ class OutputWorld:
             simulation.add_sweeper(something_expired(items, clock), items.sweep)
         for number, job_id in enumerate(before):
             output = self._past_misfortune(f"before {number}")
-            job = output.begin(job_id)
+            job = output.begin(job_id, visibility=self.visibility)
             path = job.file_name(0)
             output.commit(job, [output.stage(job, path, content(job_id, path))])
         self.nodes: dict[str, Node] = {
@@ -154,7 +157,8 @@ class OutputWorld:
         """Raise `AssertionError` if something is wrong in a run that has ended; return `outcomes`.
 
         Every program is over, unless its node died for good. One recovery without faults leaves all
-        committed files visible and nothing else, and another one finds nothing to do.
+        committed files visible and nothing else, and another one finds nothing to do. What no version
+        needs is collected then.
         """
         stuck = [name for name, node in self.nodes.items() if node.running]
         assert not stuck, f"the programs of {stuck} wait for nothing"
@@ -167,10 +171,11 @@ class OutputWorld:
         before = store_state(self._server)()
         assert output.recover(older_than=0) == RecoveryReport()
         assert store_state(self._server)() == before, "a second recovery changes something"
-        for roll_forward in (True, False):
-            snapshot = output.snapshot(roll_forward=roll_forward)
-            assert snapshot.version == self.truth.last
-            self.truth.check_snapshot(snapshot)
+        self._check_readers(output)
+        output.gc(older_than=0)
+        self.truth.check_collected()
+        assert output.gc(older_than=0).removed == 0
+        self._check_readers(output)
         return self.outcomes
 
     # inside
@@ -191,6 +196,13 @@ class OutputWorld:
             store, "out", clock=node.clock, backoff=self._backoff(name), ids=_words(node.word)
         )
         return Client(world=self, node=node, output=output)
+
+    def _check_readers(self, output: Output) -> None:
+        for roll_forward in (True, False):
+            snapshot = output.snapshot(roll_forward=roll_forward)
+            assert snapshot.version == self.truth.last
+            self.truth.check_snapshot(snapshot)
+        assert output.state().files.keys() == self.truth.files(self.truth.last).keys()
 
     def _past_misfortune(self, name: str) -> Output:
         """Return the output as somebody sees it whose requests are performed at once."""
@@ -258,7 +270,14 @@ Program: TypeAlias = Callable[[Client], object]
 
 
 def drive(
-    job_id: str, *, files: int = 1, mode: Mode = "append", lost: bool = False, abort: bool = True
+    job_id: str,
+    *,
+    files: int = 1,
+    mode: Mode = "append",
+    partition: str | None = None,
+    lost: bool = False,
+    beats: bool = False,
+    abort: bool = True,
 ) -> Program:
     """Begin a job, stage its files, commit, and abort as Spark does if that fails.
 
@@ -266,7 +285,9 @@ def drive(
         job_id: the job.
         files: how many.
         mode: see `Output.begin`.
+        partition: the one that all files are in.
         lost: whether the first file is staged by another task attempt, too, which lost its race.
+        beats: whether to give a sign of life before the commit, and one after it, since it was late.
         abort: whether to abort after an error.
     """
 
@@ -277,7 +298,7 @@ def drive(
         job: Job | None = None
         with client.trouble("begin"):
             try:
-                job = output.begin(job_id, mode=mode)
+                job = output.begin(job_id, mode=mode, visibility=client.world.visibility)
             except JobAlreadyCommitted as error:
                 commit = truth.check_committed(error)
                 assert truth.is_whole(commit), "begin says that all files are visible"
@@ -289,10 +310,14 @@ def drive(
             return
         assert not committed, "a job was begun that was committed before"
         client.world.handed_out[job.attempt] = job, None
-        staged = _stage(client, job, files, lost=lost)
+        if beats:
+            _beat(client, job)
+        staged = _stage(client, job, files, partition, lost=lost)
         if staged is not None:
             client.world.handed_out[job.attempt] = job, staged
             if _commit(client, job, staged):
+                if beats:
+                    _beat(client, job)
                 return
         if abort:
             _abort(client, job, staged or ())
@@ -300,12 +325,25 @@ def drive(
     return program
 
 
-def _stage(client: Client, job: Job, count: int, *, lost: bool) -> tuple[StagedFile, ...] | None:
-    paths = [job.file_name(task) for task in range(count)]
+def _beat(client: Client, job: Job) -> None:
+    with client.trouble("beat"):
+        client.output.heartbeat(job.attempt)
+
+
+def _stage(
+    client: Client, job: Job, count: int, partition: str | None = None, *, lost: bool = False
+) -> tuple[StagedFile, ...] | None:
+    where = "" if partition is None else f"p={partition}/"
+    paths = [where + job.file_name(task) for task in range(count)]
+    values = {} if partition is None else {"p": partition}
+
+    def stage(path: str, data: bytes) -> StagedFile:
+        return client.output.stage(job, path, data, partition=values)
+
     with client.trouble("stage", NotFound):  # a recovery may have dropped an upload before its end
         if lost and paths:
-            client.output.stage(job, paths[0], b"of a task that lost its race")
-        return tuple(client.output.stage(job, path, content(job.job_id, path)) for path in paths)
+            stage(paths[0], b"of a task that lost its race")
+        return tuple(stage(path, content(job.job_id, path)) for path in paths)
     return None
 
 
@@ -369,6 +407,22 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
     return program
 
 
+def gc(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:
+    """Collect garbage, `times` times, `every` so many seconds."""
+
+    def program(client: Client) -> None:
+        for number in range(times):
+            if number:
+                client.node.clock.sleep(every)
+            with client.trouble("gc"):
+                report = client.output.gc(older_than=older_than)
+                assert report.recovery.aborted.keys() <= client.truth.aborted
+                assert report.expired <= client.truth.expired
+                client.tell("gc", "removes" if report.removed else "done")
+
+    return program
+
+
 def read(*, times: int = 1, every: float = 1.0, roll_forward: bool = True) -> Program:
     """Take snapshots, `times` times, `every` so many seconds, and read the log along."""
 
@@ -412,7 +466,7 @@ def commit_again(*, others: bool = False) -> Program:
 
 def stage_late() -> Program:
     """Stage a file, as a task that is not known to run any more, for the job that was begun last."""
-    return _with_job_of_another(lambda client, job, _: _stage(client, job, 1, lost=False))
+    return _with_job_of_another(lambda client, job, _: _stage(client, job, 1))
 
 
 def _with_job_of_another(

@@ -16,12 +16,14 @@ from sim_outputs_kit import (
     abort_one,
     commit_again,
     drive,
+    gc,
     in_turn,
     read,
     recover,
     stage_late,
 )
 
+from commitlog.outputs import Mode
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
 
 T = TypeVar("T")
@@ -38,6 +40,11 @@ _RATES: Mapping[Fault, tuple[float, ...]] = {
 _EXCLUDED_BY_LEASE = frozenset({Fault.DUPLICATED})
 
 
+#: What jobs do to the data that is there.
+_ADDING: tuple[Mode, ...] = ("append", "append", "append", "append", "error")
+_REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
+
+
 def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
     """Return what builds a world of 3 to 5 nodes that work on one output, with all faults."""
 
@@ -52,8 +59,10 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
                         drive(
                             draw("job", ("first", "second", "third")),
                             files=draw("files", (1, 2, 3, 0)),
-                            mode=draw("mode", ("append", "append", "append", "append", "error")),
+                            mode=draw("mode", modes),
+                            partition=draw("partition", partitions),
                             lost=draw("lost task", (False, True)),
+                            beats=draw("beats", (False, True)),
                             abort=draw("abort", (True, False)),
                         )
                         for _ in range(draw("jobs", (1, 2)))
@@ -67,6 +76,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
                 "role",
                 (
                     recover(older_than=older_than, times=times, every=every),
+                    gc(older_than=older_than, times=times, every=every),
                     read(times=times, every=every, roll_forward=forward),
                     abort_one(),
                     commit_again(),
@@ -75,6 +85,8 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
                 ),
             )
 
+        modes = draw("modes", (_ADDING, _ADDING, _REPLACING))
+        partitions = draw("partitions", ((None,), ("x", "y")))
         rates = {
             fault: draw(f"rate of {fault.value}", rates)
             for fault, rates in _RATES.items()
@@ -97,6 +109,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
             nodes=nodes,
             leases=leases,
             staged=staged,
+            logged=draw("logged", (False, True)),
             before=draw("before", ((), ("before",))),
         )
         for number, name in enumerate(nodes):

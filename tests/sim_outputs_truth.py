@@ -7,6 +7,7 @@ library's, since it is there to judge that.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -28,8 +29,11 @@ from commitlog.stores.memory import MemoryStore
 
 __all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]
 
-#: Where the output is.
+#: Where the output is, and where in it are the files that only its log shows, and notes beside the log.
 TOP = "out/"
+_HIDDEN = "_commitlog/data/"
+_LISTS = "_commitlog/manifests/"
+_NOTES = ("_commitlog/alive/", "_commitlog/checkpoints/")
 
 _RECORD = re.compile(r"_commitlog/(\d{20})\.json")
 _PENDING = re.compile(r"_commitlog/pending/([0-9a-f]{32})\.json")
@@ -41,15 +45,33 @@ def content(job_id: str, path: str) -> bytes:
     return f"{job_id} {path}".encode()
 
 
+def _attempt_of(name: str) -> str:
+    return _ATTEMPT.findall(name)[-1]
+
+
 @frozen(kw_only=True)
 class Commit:
-    """A commit record: the nonces of its files by path, and the uploads that they were to come from."""
+    """A commit record.
+
+    Attributes:
+        version: its number.
+        job_id: the job.
+        attempt: the attempt at it.
+        logged: whether only the log shows its files.
+        nonces: those of its files, by path.
+        partitions: those of its files, by path.
+        uploads: what its files were to come from, by path.
+        replaced: files of earlier versions that are no part of this one.
+    """
 
     version: int
     job_id: str
     attempt: str
+    logged: bool
     nonces: Mapping[str, str] = field(hash=False)
+    partitions: Mapping[str, object] = field(hash=False)
     uploads: Mapping[str, str] = field(hash=False)
+    replaced: frozenset[str]
 
 
 @define
@@ -61,8 +83,11 @@ class Truth:
         records: how many log records there are.
         commits: those of them that commit, by attempt, in order.
         aborted: attempts that are ruled out.
+        replaced: files that are no part of the output any more, with the version that replaced them.
+        expired: versions below this one cannot be read any more.
         success: version that ``_SUCCESS`` names.
-        visible: files that are visible, relative to the output.
+        visible: files that are visible, or hidden and there, relative to the output.
+        seen: files that were so once.
         denied: attempts of which some caller was told that they are not committed, and what it was told.
         shared: attempts that are committed by several callers.
     """
@@ -71,8 +96,11 @@ class Truth:
     records: int = 0
     commits: dict[str, Commit] = field(factory=dict)
     aborted: set[str] = field(factory=set)
+    replaced: dict[str, int] = field(factory=dict)
+    expired: int = 0
     success: int = 0
     visible: set[str] = field(factory=set)
+    seen: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
 
@@ -84,6 +112,16 @@ class Truth:
     def commit_of(self, job_id: str) -> Commit | None:
         """Return the commit of that job."""
         return next((commit for commit in self.commits.values() if commit.job_id == job_id), None)
+
+    def files(self, version: int) -> dict[str, str]:
+        """Return the files of the output at a version, with their nonces."""
+        return {
+            path: nonce
+            for commit in self.commits.values()
+            if commit.version <= version
+            for path, nonce in commit.nonces.items()
+            if self.replaced.get(path, version + 1) > version
+        }
 
     def deny(self, attempt: str, error: CommitError) -> None:
         """Remember that a caller of `Output.commit` was told by `error` that nothing was added.
@@ -106,8 +144,12 @@ class Truth:
             self.denied.pop(attempt, None)
 
     def is_whole(self, commit: Commit) -> bool:
-        """Tell whether every file of a commit is visible."""
-        return commit.nonces.keys() <= self.visible
+        """Tell whether every file of a commit is visible, or was until a later version replaced it."""
+        return commit.nonces.keys() <= self.seen
+
+    def is_done(self, commit: Commit) -> bool:
+        """Tell whether that is so, and what it replaced is not visible any more."""
+        return self.is_whole(commit) and (commit.logged or commit.replaced.isdisjoint(self.visible))
 
     def check_committed(
         self, error: JobAlreadyCommitted | PublishIncomplete, attempt: str | None = None
@@ -121,44 +163,64 @@ class Truth:
         return commit
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
-        """Check that `snapshot` is whole jobs, and that all of their files are there to be read now."""
+        """Check that `snapshot` is whole jobs, and that all of their files are there to be read now.
+
+        Those are not of which the next version, which may be known to others alone, is known to be rid.
+        """
         commits = [commit for commit in self.commits.values() if commit.version <= snapshot.version]
         assert snapshot.jobs == tuple(commit.job_id for commit in commits)
         assert snapshot.version == max((commit.version for commit in commits), default=0)
         files = {file.path: file.nonce for file in snapshot.files}
         assert len(files) == len(snapshot.files), "a snapshot names a file twice"
-        assert files == {path: nonce for commit in commits for path, nonce in commit.nonces.items()}
-        assert files.keys() <= self.visible, "a snapshot names a file that is not visible"
+        assert files == self.files(snapshot.version)
+        gone = files.keys() - self.visible
+        assert all(self._may_be_gone(path) for path in gone), (
+            "a snapshot names a file that is not visible"
+        )
 
     def check_clean(self) -> None:
         """Check what holds when everybody is done and a recovery was made: all is there, and no more."""
         for commit in self.commits.values():
             assert self.is_whole(commit), f"files of {commit} are missing"
+            assert self.is_done(commit), f"{commit} replaced what is still visible"
+        shown = {path for path in self.visible if not path.startswith("_")}
+        assert shown == {path for path in self.files(self.last) if not path.startswith("_")}
         assert self.success == self.last, "_SUCCESS lags behind"
         assert not list(self.server.list_staged()), "an upload is left"
-        left = [info.path for info in self.server.list(f"{TOP}_commitlog/pending/")]
-        assert not left, f"pending entries are left: {left}"
+        for what in ("pending/", "alive/"):
+            left = [info.path for info in self.server.list(f"{TOP}_commitlog/{what}")]
+            assert not left, f"entries are left: {left}"
+
+    def check_collected(self) -> None:
+        """Check what holds after `Output.gc` besides: nothing is there that no version can need."""
+        hidden = {path for path in self.visible if path.startswith("_")}
+        needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
+        assert hidden == {path for path in needed if path.startswith("_")}
+        left = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)} - self.commits.keys()
+        assert not left, f"lists of files of {left} are left"
 
     def state(self) -> Hashable:
         """Return what does not follow from the content of the store."""
-        return frozenset(self.denied), frozenset(self.shared)
+        return frozenset(self.denied), frozenset(self.shared), frozenset(self.seen)
 
     # told by the store, after each mutation
 
     def stored(self, path: str, data: bytes) -> None:
         """An object was put."""
         name = path.removeprefix(TOP)
-        document = json.loads(data)
         if match := _RECORD.fullmatch(name):
-            self._recorded(int(match[1]), document)
+            self._recorded(int(match[1]), json.loads(data))
         elif name == "_SUCCESS":
-            self._advanced(document)
+            self._advanced(json.loads(data))
         else:
-            assert _PENDING.fullmatch(name), f"{path} was put"
+            assert _PENDING.fullmatch(name) or name.startswith((_LISTS, *_NOTES)), f"{path} was put"
 
     def published(self, staged: Staged, nonce: str | None, data: bytes) -> None:
         """An upload became visible."""
         name = staged.path.removeprefix(TOP)
+        if name.startswith(_HIDDEN):
+            self._appeared(name)
+            return
         if name.startswith("_"):  # a record that is too large for a single request
             self.stored(staged.path, data)
             return
@@ -166,17 +228,16 @@ class Truth:
         assert found, f"{staged.path} is visible, and no commit names it"
         assert nonce == found[0].nonces[name], f"{staged.path} is another upload than was committed"
         assert data == content(found[0].job_id, name), f"{staged.path} has another content"
-        assert name not in self.visible, f"{staged.path} was replaced"
-        self.visible.add(name)
+        self._appeared(name)
 
     def dropped(self, path: str, upload_id: str) -> None:
         """An upload that was there was aborted, other than by its own writer."""
         name = path.removeprefix(TOP)
-        if name.startswith("_"):
+        if name.startswith("_") and not name.startswith(_HIDDEN):
             return
-        attempt = _ATTEMPT.findall(name)[-1]
+        attempt = _attempt_of(name)
         if commit := self.commits.get(attempt):
-            assert name in self.visible or commit.uploads.get(name) != upload_id, (
+            assert name in self.seen or commit.uploads.get(name) != upload_id, (
                 f"the upload of {path} was dropped, and its attempt is committed"
             )
         else:
@@ -184,15 +245,44 @@ class Truth:
 
     def deleted(self, path: str) -> None:
         """An object that was there was deleted."""
-        match = _PENDING.fullmatch(path.removeprefix(TOP))
-        assert match, f"{path} was deleted"
-        commit = self.commits.get(match[1])
-        if commit is None:
-            assert match[1] in self.aborted, f"{path} was deleted before its attempt was decided"
+        name = path.removeprefix(TOP)
+        if name.startswith(_NOTES):
+            return
+        if name.startswith(_LISTS):
+            assert _attempt_of(name) not in self.commits, f"{path} was deleted, and a record names it"
+        elif match := _PENDING.fullmatch(name):
+            commit = self.commits.get(match[1])
+            if commit is None:
+                assert match[1] in self.aborted, f"{path} was deleted before its attempt was decided"
+            else:
+                assert self.is_whole(commit), f"{path} was deleted before all files were visible"
+                assert self.is_done(commit), f"{path} was deleted before all it replaced was removed"
         else:
-            assert self.is_whole(commit), f"{path} was deleted before all files were visible"
+            self._file_deleted(name)
 
     # inside
+
+    def _may_be_gone(self, path: str) -> bool:
+        by = self.replaced.get(path)
+        return by is not None and (by <= self.expired or not path.startswith("_"))
+
+    def _appeared(self, name: str) -> None:
+        assert name not in self.visible, f"{name} was replaced"
+        assert not self._may_be_gone(name) or name not in self.seen, f"{name} came back"
+        self.visible.add(name)
+        self.seen.add(name)
+
+    def _file_deleted(self, name: str) -> None:
+        assert name in self.visible, f"{name} was deleted"
+        attempt = _attempt_of(name)
+        commit = self.commits.get(attempt)
+        if name.startswith(_HIDDEN) and (commit is None or name not in commit.nonces):
+            assert commit or attempt in self.aborted, f"{name} was deleted before it was decided"
+        else:
+            assert self._may_be_gone(name), f"{name} was deleted"
+            by = next(c for c in self.commits.values() if c.version == self.replaced[name])
+            assert self.is_whole(by), f"{name} was deleted before what replaces it was visible"
+        self.visible.remove(name)
 
     def _recorded(self, number: int, document: Mapping[str, Any]) -> None:
         assert number > self.records, f"record {number} was replaced"
@@ -200,30 +290,74 @@ class Truth:
         self.records = number
         if document["kind"] == "abort":
             for attempt in document["attempts"]:
-                assert attempt not in self.commits, f"{attempt} is committed and then aborted"
-                assert attempt not in self.aborted, f"{attempt} is aborted twice"
-                self.aborted.add(attempt)
-            return
+                self._aborted(attempt)
+        elif document["kind"] == "expiry":
+            self.expired = max(self.expired, document["before"])
+        else:
+            self._committed(number, document)
+
+    def _aborted(self, attempt: str) -> None:
+        assert attempt not in self.commits, f"{attempt} is committed and then aborted"
+        assert attempt not in self.aborted, f"{attempt} is aborted twice"
+        self.aborted.add(attempt)
+
+    def _committed(self, number: int, document: Mapping[str, Any]) -> None:
         job_id, attempt = document["job"], document["attempt"]
+        assert attempt not in self.commits, f"{attempt} is committed twice"
         assert attempt not in self.aborted, f"{attempt} is aborted and then committed"
         assert self.commit_of(job_id) is None, f"job {job_id} is committed twice"
         told = self.denied.get(attempt)
         assert told is None, f"{attempt} is committed, and its driver was told: {told}"
-        assert document["mode"] == "append" or not self.commits, "there is data where none was wanted"
-        entry = f"{TOP}_commitlog/pending/{attempt}.json"
-        assert self.server.begin_head(entry)().info, f"{attempt} is committed without a pending entry"
-        pending = json.loads(self.server.get(entry).data)
+        assert document["mode"] != "error" or not self.commits, "there is data where none was wanted"
+        logged = document["visibility"] == "logged"
+        assert all(commit.logged == logged for commit in self.commits.values()), (
+            "it is listed and logged"
+        )
+        files = self._listed(document)
+        partitions = {file["path"]: tuple(map(tuple, file["partition"])) for file in files}
         commit = Commit(
             version=number,
             job_id=job_id,
             attempt=attempt,
-            nonces={file["path"]: file["nonce"] for file in document["files"]},
-            uploads={file["path"]: file["upload"] for file in pending["files"]},
+            logged=logged,
+            nonces={file["path"]: file["nonce"] for file in files},
+            partitions=partitions,
+            uploads={} if logged else self._uploads(attempt, files),
+            replaced=self._replaced_by(document["mode"], set(partitions.values())),
         )
-        assert {file["path"]: file["nonce"] for file in pending["files"]} == commit.nonces
-        there = {upload.upload_id for upload in self.server.list_staged(TOP)}
-        assert there >= set(commit.uploads.values()), f"uploads are gone that {attempt} commits"
+        if logged:
+            assert self.is_whole(commit), f"files are gone that {attempt} commits"
+        self.replaced.update(dict.fromkeys(commit.replaced, number))
         self.commits[attempt] = commit
+
+    def _listed(self, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the files that a record names, itself or by lists."""
+        files = list(document["files"])
+        for each in document["manifests"]:
+            data = self.server.get(f"{TOP}{_LISTS}{each['name']}").data
+            files += map(json.loads, gzip.decompress(data).splitlines()[1:])
+        return files
+
+    def _uploads(self, attempt: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the uploads that a pending entry names, which must be those of `files`, and there."""
+        entry = f"{TOP}_commitlog/pending/{attempt}.json"
+        assert self.server.begin_head(entry)().info, f"{attempt} is committed without a pending entry"
+        pending = self._listed(json.loads(self.server.get(entry).data))
+        assert [(f["path"], f["nonce"]) for f in pending] == [(f["path"], f["nonce"]) for f in files]
+        uploads = {file["path"]: file["upload"] for file in pending}
+        there = {upload.upload_id for upload in self.server.list_staged(TOP)}
+        assert there >= set(uploads.values()), f"uploads are gone that {attempt} commits"
+        return uploads
+
+    def _replaced_by(self, mode: str, partitions: set[object]) -> frozenset[str]:
+        current = self.files(self.last)
+        if mode == "overwrite":
+            return frozenset(current)
+        if mode == "overwrite-partitions":
+            commits = self.commits.values()
+            where = {path: each for commit in commits for path, each in commit.partitions.items()}
+            return frozenset(path for path in current if where[path] in partitions)
+        return frozenset()
 
     def _advanced(self, document: Mapping[str, Any]) -> None:
         version = document["version"]
@@ -232,7 +366,7 @@ class Truth:
         assert before and before[-1].version == version, f"_SUCCESS names {version}, which is no commit"
         assert before[-1].job_id == document["job"]
         for commit in before:
-            assert self.is_whole(commit), f"_SUCCESS names {version}, and {commit} is not all visible"
+            assert self.is_done(commit), f"_SUCCESS names {version}, and {commit} is not all visible"
         self.success = version
 
 
