@@ -247,7 +247,7 @@ MUTATIONS = [{"PUT", "S3"}, {"COPY", "PUT", "S3"}, {"PUBLISH", "POST", "S3"}, {"
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-@pytest.mark.parametrize("kinds", MUTATIONS, ids=str)
+@pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
 def test_what_nothing_guards_is_not_late(kinds: set[str], path: str, fenced: bool) -> None:
     """A mutation without a condition or an expiry that is enforced is held back for moments alone."""
@@ -258,7 +258,7 @@ def test_what_nothing_guards_is_not_late(kinds: set[str], path: str, fenced: boo
     assert {hazard.seconds for hazard in found if hazard.action == "duplicate"} == {(0.0, 0.0)}
 
 
-@pytest.mark.parametrize("kinds", MUTATIONS, ids=str)
+@pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("guard", ["fenced", "if-match", "if-absent"])
 def test_what_is_guarded_is_late(kinds: set[str], guard: str) -> None:
     """It is held back beyond a lease, and comes a second time after one."""
@@ -266,7 +266,7 @@ def test_what_is_guarded_is_late(kinds: set[str], guard: str) -> None:
     assert {hazard.action for hazard in late} == {"delay", "duplicate", "reset"}
 
 
-@pytest.mark.parametrize("kinds", MUTATIONS, ids=str)
+@pytest.mark.parametrize("kinds", MUTATIONS, ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("path", [KEPT, REMOVABLE, OWN])
 def test_no_second_copy_comes_between_release_and_expiry(kinds: set[str], path: str) -> None:
     """What is sent again under an expiry comes at once, or after it."""
@@ -274,7 +274,7 @@ def test_no_second_copy_comes_between_release_and_expiry(kinds: set[str], path: 
     assert all(hazard.seconds == (0.0, 0.0) or hazard.seconds[0] > TIMEOUT for hazard in doubles)
 
 
-@pytest.mark.parametrize("kinds", MUTATIONS[:3], ids=str)
+@pytest.mark.parametrize("kinds", MUTATIONS[:3], ids=lambda kinds: " ".join(sorted(kinds)))
 @pytest.mark.parametrize("guard", ["fenced", "if-absent"])
 def test_creations_of_what_may_be_removed_get_their_answers(kinds: set[str], guard: str) -> None:
     """Or they would be tried again, and could bring back what was removed meanwhile."""
