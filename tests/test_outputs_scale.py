@@ -183,7 +183,11 @@ def test_old_checkpoints_are_removed_but_landmarks() -> None:
     assert output.snapshot(3).version == 3
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b"[]"), gzip.compress(b'{"format": 9}')])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", gzip.compress(b"[]"), gzip.compress(b'{"format": 9}')],
+    ids=["empty", "not compressed", "no header", "newer"],
+)
 def test_a_checkpoint_that_cannot_be_read_is_passed_over(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
