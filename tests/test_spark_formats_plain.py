@@ -11,8 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from formats_kit import HOSTILE, rows_for
+from pyspark.sql.types import StructType
 
-from commitlog.errors import NotSupported
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.outputs import Output
+from commitlog.spark import CommitlogDataSource
 from commitlog.spark.formats import FORMATS, format_of
 from commitlog.spark.schema import arrow_schema
 from commitlog.stores.local import LocalStore
@@ -77,6 +81,30 @@ def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
     rows.write.format("commitlog").mode("append").option("fileFormat", "csv").save(str(tmp_path / "x"))
     read = spark.read.schema(rows.schema).csv(str(tmp_path / "x")).orderBy("id").collect()
     assert [row.t for row in read] == [None, *(text or None for text in texts)]
+
+
+def test_csv_keeps_its_columns(tmp_path: Path) -> None:
+    """Files without a header are told apart by nothing: their columns stay what and where they are."""
+    url = str(tmp_path / "x")
+
+    def write(columns: str, **options: str) -> None:
+        schema = StructType()
+        for name in columns:
+            schema = schema.add(name, "long")
+        writer = CommitlogDataSource({"path": url, **options}).writer(schema, False)
+        task = writer._job.file_name(0, suffix=".csv")
+        with contextlib.closing(LocalStore(url)) as store:
+            output = Output(ConditionalStore(store))
+            output.commit(writer._job, [output.stage(writer._job, task, b"1,2")])
+
+    write("ab", fileFormat="csv")
+    write("ab", fileFormat="csv")
+    write("ba", fileFormat="json")
+    with pytest.raises(ConfigurationError, match=r"order: select those of the rows .* a, b$"):
+        write("ba", fileFormat="csv")
+    with pytest.raises(ConfigurationError, match=r"has CSV files, .*: none can be added"):
+        write("abc", fileFormat="json", mergeSchema="true")
+    write("a", fileFormat="json", mergeSchema="true")
 
 
 def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:

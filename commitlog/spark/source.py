@@ -24,6 +24,7 @@ from commitlog.errors import (
     NotSupported,
 )
 from commitlog.outputs import Output, Snapshot, State
+from commitlog.spark.formats import FORMATS
 from commitlog.spark.options import ReadOptions, WriteOptions
 from commitlog.spark.reader import CommitlogReader
 from commitlog.spark.schema import (
@@ -39,6 +40,8 @@ from commitlog.spark.task import check_files
 from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
 __all__ = ["CommitlogDataSource", "open_output"]
+
+_CSV = tuple(FORMATS["csv"].compressions.values())
 
 
 def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
@@ -196,6 +199,10 @@ def _fit(state: State, columns: StructType, options: WriteOptions) -> str:
         raise ConfigurationError(
             "CSV files know their columns by their order: select those of the rows to append in the"
             f" output's, {', '.join(there.names)}"
+        )
+    if merged != there and any(path.endswith(_CSV) for path in state.files):
+        raise ConfigurationError(
+            "the output has CSV files, which know their columns by their order: none can be added"
         )
     # The same text for the same columns, so that jobs which run side by side do not stop each other.
     return state.schema if merged == there else dump_schema(merged)

@@ -20,10 +20,12 @@ from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
     SUFFIXES,
     TEXT_ROWS,
+    Text,
     check_years,
     compressed,
     content,
     decompressed,
+    join,
     plain,
 )
 
@@ -98,25 +100,27 @@ class _Encoder:
 
 
 def _lines(batch: pa.RecordBatch) -> pa.Array:
-    values = [_field(column) for column in batch.columns]
+    fields = [_field(column) for column in batch.columns]
     null = ""
-    if len(values) == 1:
+    if len(fields) == 1:
         # Readers skip empty lines.
         null = '""'
-        if pc.any(pc.equal(values[0], null)).as_py():
+        if pc.any(pc.equal(fields[0].values, "")).as_py():
             raise NotSupported(
                 f"column {batch.schema.names[0]!r} has an empty string, which CSV of one column cannot"
                 " tell from null: choose another fileFormat"
             )
-    lines = pc.binary_join_element_wise(*values, ",", null_handling="replace", null_replacement=null)
-    lines = pc.binary_join_element_wise(lines, "\n", "")
+    parts: list[str | Text] = []
+    for field in fields:
+        parts += [",", field]
+    lines = join(*parts[1:], "\n", null=null)
     if pc.max(pc.binary_length(lines)).as_py() > ROW_BYTES:
         raise NotSupported(f"a row is longer than {ROW_BYTES} bytes of CSV: choose another fileFormat")
     return lines
 
 
-def _field(column: pa.Array) -> pa.Array:
+def _field(column: pa.Array) -> Text:
     if not pa.types.is_string(column.type):
         return plain(column)
     text = pc.replace_substring(column, "\\", "\\\\")
-    return pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '\\"'), '"', "")
+    return Text('"', pc.replace_substring(text, '"', '\\"'), '"')

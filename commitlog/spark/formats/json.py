@@ -30,10 +30,12 @@ from commitlog.spark.formats.text import (
     READ_BLOCK,
     SUFFIXES,
     TEXT_ROWS,
+    Text,
     check_years,
     compressed,
     content,
     decompressed,
+    join,
     plain,
 )
 
@@ -80,8 +82,7 @@ class _Encoder:
     def write(self, table: pa.Table) -> None:
         check_years(table)
         for batch in table.to_batches(max_chunksize=TEXT_ROWS):
-            objects = _objects(batch.schema.names, batch.columns)
-            self._stream.write(content(pc.binary_join_element_wise(objects, "\n", "")))
+            self._stream.write(content(_objects(batch.schema.names, batch.columns, end="}\n")))
 
     def close(self, statistics: Statistics) -> None:
         self._stream.close()
@@ -101,68 +102,74 @@ def _check(name: str, kind: pa.DataType) -> None:
 # -- to text -------------------------------------------------------------------------------------------
 
 
-def _objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+def _objects(names: Sequence[str], columns: Sequence[pa.Array], end: str = "}") -> pa.Array:
     """Return an object for each row, in which nulls are left out."""
-    members = [
-        pc.binary_join_element_wise(f",{json.dumps(name, ensure_ascii=False)}:", _text(column), "")
-        for name, column in zip(names, columns, strict=True)
-    ]
-    # To skip nulls would be the obvious way, but pyarrow then skips rows in which all are null.
-    inside = pc.binary_join_element_wise(*members, "", null_handling="replace", null_replacement="")
-    inside = pc.binary_replace_slice(inside, start=0, stop=1, replacement="{")
-    return pc.binary_join_element_wise(inside, "}", "")
+    texts = [_text(column) for column in columns]
+    # The first member that no row lacks has no comma. Those before it bring one, and so do those after.
+    sure = next((number for number, text in enumerate(texts) if not text.values.null_count), None)
+    members = []
+    for number, (name, text) in enumerate(zip(names, texts, strict=True)):
+        before, after = f"{json.dumps(name, ensure_ascii=False)}:{text.before}", text.after
+        if sure is None or number > sure:
+            before = "," + before
+        elif number < sure:
+            after += ","
+        members.append(Text(before, text.values, after))
+    if sure is not None:
+        return join("{", *members, end, null="")
+    return join(Text("{", pc.binary_replace_slice(join(*members, null=""), 0, 1, ""), end))
 
 
-def _text(array: pa.Array) -> pa.Array:
-    """Return the JSON of each value; null stays null."""
+def _text(array: pa.Array) -> Text:
+    """Return the JSON of each value."""
     kind = array.type
     if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
-        return _with_nulls_of(array, _objects(names, array.flatten()))
+        objects = _objects([field.name for field in kind], array.flatten())
+        return Text("", _with_nulls_of(array, objects), "")
     if pa.types.is_nested(kind):
-        return _with_nulls_of(array, _lists(array))
+        return Text("", _with_nulls_of(array, _lists(array)), "")
     if pa.types.is_string(kind):
         return _strings(array)
     if pa.types.is_binary(kind):
         encoded = [value and base64.b64encode(value).decode() for value in array.to_pylist()]
-        return _quoted(pa.array(encoded, pa.string()))
+        return _quoted(Text("", pa.array(encoded, pa.string()), ""))
     text = plain(array)
     if pa.types.is_temporal(kind):
         return _quoted(text)
-    if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_finite(array), text, _quoted(text))
+    if pa.types.is_floating(kind) and pc.all(pc.is_finite(array)).as_py() is False:
+        return Text("", pc.if_else(pc.is_finite(array), text.values, join(_quoted(text))), "")
     return text
 
 
 def _lists(array: pa.Array) -> pa.Array:
     lists = as_list(array)
     values = pc.list_flatten(lists)
+    left, right = "[]"
+    keys: list[str | Text] = []
     if pa.types.is_map(array.type):
-        keys, values = values.flatten()
-        texts = pc.binary_join_element_wise(_strings(keys), pc.fill_null(_text(values), "null"), ":")
         left, right = "{}"
-    else:
-        texts = pc.fill_null(_text(values), "null")
-        left, right = "[]"
+        names, values = values.flatten()
+        keys = [_strings(names), ":"]
+    texts = join(*keys, _text(values), null="null")
     ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     inside = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
-    return pc.binary_join_element_wise(left, inside, right, "")
+    return join(Text(left, inside, right))
 
 
 def _with_nulls_of(array: pa.Array, text: pa.Array) -> pa.Array:
     return pc.if_else(array.is_valid(), text, None) if array.null_count else text
 
 
-def _strings(array: pa.Array) -> pa.Array:
+def _strings(array: pa.Array) -> Text:
     if pc.any(pc.match_substring_regex(array, r'[\x00-\x1f"\\]')).as_py():
         escaped = [None if value is None else encode_basestring(value) for value in array.to_pylist()]
-        return pa.array(escaped, pa.string())
-    return _quoted(array)
+        return Text("", pa.array(escaped, pa.string()), "")
+    return _quoted(Text("", array, ""))
 
 
-def _quoted(text: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', text, '"', "")
+def _quoted(text: Text) -> Text:
+    return Text('"' + text.before, text.values, text.after + '"')
 
 
 # -- from text -----------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import frozen
 
 from commitlog.errors import NotSupported
 from commitlog.spark.formats.files import Reads, SinkFile, stored_file
 from commitlog.spark.formats.nested import moments
-from commitlog.spark.formats.statistics import FIRST_DAY, LAST_DAY, iso
+from commitlog.spark.formats.statistics import FIRST_DAY, LAST_DAY, is_instant, iso
 
-__all__ = ["SUFFIXES", "check_years", "compressed", "content", "decompressed", "plain"]
+__all__ = ["SUFFIXES", "Text", "check_years", "compressed", "content", "decompressed", "join", "plain"]
 
 #: What is added to a file's name, by compression. The first is the default, which is Spark's.
 SUFFIXES = MappingProxyType({"none": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"})
@@ -77,16 +78,50 @@ def check_years(table: pa.Table) -> None:
             )
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """Return the text of values of a simple type, neither quoted nor escaped; null stays null."""
+@frozen
+class Text:
+    """The text of a column: what is before and after each value, and what is between; null for null.
+
+    To put them together costs a copy, which `join` spares where it can.
+    """
+
+    before: str
+    values: pa.Array
+    after: str
+
+
+def plain(array: pa.Array) -> Text:
+    """Return the text of values of a simple type, neither quoted nor escaped."""
     if pa.types.is_temporal(array.type):
-        return iso(array)
+        return Text("", iso(array), "Z" if is_instant(array.type) else "")
     text = array.cast(pa.string())
     if pa.types.is_floating(array.type):
         text = _respell(text, _ZERO)
         if pc.all(pc.is_finite(array)).as_py() is False:
             text = _respell(text, _SPECIAL)
-    return text
+    return Text("", text, "")
+
+
+def join(*parts: str | Text, null: str | None = None) -> pa.Array:
+    """Return `parts` one after the other, row by row.
+
+    A `Text` that is null is `null` as a whole; if that is None, a row with one is null.
+    """
+    pieces: list[str | pa.Array] = []
+    for part in parts:
+        if isinstance(part, str):
+            more = [part]
+        elif null is not None and part.values.null_count:
+            more = [join(part)]
+        else:
+            more = [part.before, part.values, part.after]
+        for piece in more:
+            if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+                pieces[-1] += piece
+            else:
+                pieces.append(piece)
+    handling = "emit_null" if null is None else "replace"
+    return pc.binary_join_element_wise(*pieces, "", null_handling=handling, null_replacement=null or "")
 
 
 def content(lines: pa.Array) -> pa.Buffer:
