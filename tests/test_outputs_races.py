@@ -101,15 +101,23 @@ def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
     assert output.abort(early) is not None
 
 
-def test_a_slow_publisher_that_was_replaced_has_not_lost_anything() -> None:
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_slow_publisher_that_was_replaced_has_not_lost_anything(comes_back: bool) -> None:
     """Who publishes files that another one published and a third one replaced is told of no loss.
 
-    One of its requests was refused for another reason, and so none of them was seen for what it was.
+    Either one of its requests was refused for another reason, and so none of them was seen for what it
+    was; or its pending entry came back, since a request to write it had been repeated.
     """
     store = MemoryStore()
 
     class Overtaken(HookedStore):
+        entry: tuple[str, bytes] | None = None
         published = 0
+
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if "pending" in path:
+                self.entry = path, body
+            return super().put(path, body, **options)
 
         def publish(self, staged: Staged, **options: Any) -> PutResult:
             self.published += 1
@@ -118,13 +126,16 @@ def test_a_slow_publisher_that_was_replaced_has_not_lost_anything() -> None:
                 other.recover(older_than=0)
                 job = other.begin("after", mode="overwrite")
                 other.commit(job, stage_some(other, job))
-            elif self.published < 5:
+                if comes_back and self.entry:
+                    store.put(*self.entry)
+            elif self.published < 5 and not comes_back:
                 raise Unavailable("slow down")
             return super().publish(staged, **options)
 
     slow = open_output(Overtaken(store))
     job = slow.begin("before")
     assert slow.commit(job, stage_some(slow, job)).version == 1
+    assert open_output(store).recover(older_than=0) == RecoveryReport()
 
 
 def test_a_publisher_that_cannot_ask_says_what_it_knows() -> None:
@@ -138,10 +149,10 @@ def test_a_publisher_that_cannot_ask_says_what_it_knows() -> None:
             self.down = True
             raise Unavailable("down")
 
-        def begin_head(self, path: str) -> Any:
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
             if self.down:
                 raise Unavailable("down")
-            return super().begin_head(path)
+            return super().get(path, start=start, end=end)
 
     output = open_output(Down(store))
     job = output.begin("job")

@@ -170,9 +170,9 @@ class Publisher:
             errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
         except CommitError as error:  # of the list of files, not of one of them
             errors = [error]
-        # A later version may have replaced files of this one, after it had seen to it that all of them
-        # were published.
-        if errors and not self._is_settled(record):
+        # A later version may have replaced files of this one. Before it removed any, it saw to it that
+        # all of them were published, and that _SUCCESS says so.
+        if errors and not self._is_complete(record):
             raise _incomplete(record, errors) from errors[0]
 
     def replace(self, record: CommitRecord) -> None:
@@ -295,9 +295,9 @@ class Publisher:
 
     # inside
 
-    def _is_settled(self, record: CommitRecord) -> bool:
+    def _is_complete(self, record: CommitRecord) -> bool:
         try:
-            return not self._pending.exists(record.attempt)
+            return self.watermark() >= record.version
         except CommitError:
             return False
 
