@@ -181,8 +181,8 @@ class Truth:
     def check_clean(self) -> None:
         """Check what holds when everybody is done and a recovery was made: all is there, and no more."""
         for commit in self.commits.values():
-            assert self.is_whole(commit), f"files of {commit} are missing"
-            assert self.is_done(commit), f"{commit} replaced what is still visible"
+            assert self.is_whole(commit), f"files of version {commit.version} are missing"
+            assert self.is_done(commit), f"version {commit.version} replaced what is still visible"
         shown = {path for path in self.visible if not path.startswith("_")}
         assert shown == {path for path in self.files(self.last) if not path.startswith("_")}
         assert self.success == self.last, "_SUCCESS lags behind"
@@ -366,7 +366,7 @@ class Truth:
         assert before and before[-1].version == version, f"_SUCCESS names {version}, which is no commit"
         assert before[-1].job_id == document["job"]
         for commit in before:
-            assert self.is_done(commit), f"_SUCCESS names {version}, and {commit} is not all visible"
+            assert self.is_done(commit), f"_SUCCESS names {version}, and commit {commit.version} is not all visible"
         self.success = version
 
 
