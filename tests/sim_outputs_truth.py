@@ -366,7 +366,9 @@ class Truth:
         assert before and before[-1].version == version, f"_SUCCESS names {version}, which is no commit"
         assert before[-1].job_id == document["job"]
         for commit in before:
-            assert self.is_done(commit), f"_SUCCESS names {version}, and commit {commit.version} is not all visible"
+            assert self.is_done(commit), (
+                f"_SUCCESS names {version}, and commit {commit.version} is not all visible"
+            )
         self.success = version
 
 
