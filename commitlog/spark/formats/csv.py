@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from commitlog.errors import NotSupported
-from commitlog.spark.formats.api import Encoder, Format, Keep
+from commitlog.spark.formats.api import BATCH_ROWS, Encoder, Format, Keep
 from commitlog.spark.formats.files import Reads, SinkFile
 from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
@@ -27,12 +27,10 @@ from commitlog.spark.formats.text import (
     decompressed,
     join,
     plain,
+    whole_rows,
 )
 
 __all__ = ["Csv"]
-
-#: pyarrow's reader needs a whole row in a block.
-ROW_BYTES = 16 * 1024 * 1024
 
 _PARSE = csv.ParseOptions(quote_char='"', double_quote=False, escape_char="\\", newlines_in_values=True)
 
@@ -77,13 +75,13 @@ class Csv(Format):
             true_values=["true"],
             false_values=["false"],
         )
-        read = csv.ReadOptions(column_names=schema.names, block_size=ROW_BYTES)
-        with (
-            decompressed(store, path, size, "CSV of the columns that it should have") as source,
-            csv.open_csv(source, read, _PARSE, convert) as reader,
-        ):
-            for batch in reader:
-                yield batch.select(wanted)
+        with decompressed(store, path, size, "CSV of the columns that it should have") as source:
+            # pyarrow's own blocks end anywhere, and spoil a line break in a string that they divide.
+            for rows in whole_rows(source, _rows_end):
+                read = csv.ReadOptions(column_names=schema.names, block_size=len(rows) + 1)
+                table = csv.read_csv(pa.BufferReader(rows), read, _PARSE, convert)
+                for batch in table.to_batches(BATCH_ROWS):
+                    yield batch.select(wanted)
 
 
 class _Encoder:
@@ -113,10 +111,7 @@ def _lines(batch: pa.RecordBatch) -> pa.Array:
     parts: list[str | Text] = []
     for field in fields:
         parts += [",", field]
-    lines = join(*parts[1:], "\n", null=null)
-    if pc.max(pc.binary_length(lines)).as_py() > ROW_BYTES:
-        raise NotSupported(f"a row is longer than {ROW_BYTES} bytes of CSV: choose another fileFormat")
-    return lines
+    return join(*parts[1:], "\n", null=null)
 
 
 def _field(column: pa.Array) -> Text:
@@ -124,3 +119,22 @@ def _field(column: pa.Array) -> Text:
         return plain(column)
     text = pc.replace_substring(column, "\\", "\\\\")
     return Text('"', pc.replace_substring(text, '"', '\\"'), '"')
+
+
+def _rows_end(data: bytes) -> int:
+    """Return where the last row of `data` ends that is whole: at a line break that is not in quotes."""
+    end = len(data)
+    quoted = _is_odd(data)
+    while (newline := data.rfind(b"\n", 0, end)) >= 0:
+        quoted ^= _is_odd(data[newline:end])
+        if not quoted:
+            return newline + 1
+        end = newline
+    return 0
+
+
+def _is_odd(data: bytes) -> bool:
+    """Return whether `data` has an odd number of quotes that are not escaped."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return data.count(b'"') % 2 == 1

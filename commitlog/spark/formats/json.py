@@ -27,7 +27,6 @@ from commitlog.spark.formats.files import Reads, SinkFile
 from commitlog.spark.formats.nested import as_list, leaf_types
 from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
-    READ_BLOCK,
     SUFFIXES,
     TEXT_ROWS,
     Text,
@@ -37,6 +36,7 @@ from commitlog.spark.formats.text import (
     decompressed,
     join,
     plain,
+    whole_rows,
 )
 
 __all__ = ["Json"]
@@ -70,7 +70,7 @@ class Json(Format):
         wanted = [name for name in schema.names if name in columns]
         parser = _Parser(pa.schema([schema.field(name) for name in wanted or schema.names[:1]]))
         with decompressed(store, path, size, "JSON lines of the columns that it should have") as source:
-            for lines in _whole_lines(source):
+            for lines in whole_rows(source, _lines_end):
                 for batch in parser.parse(lines).to_batches(BATCH_ROWS):
                     yield batch.select(wanted)
 
@@ -175,18 +175,8 @@ def _quoted(text: Text) -> Text:
 # -- from text -----------------------------------------------------------------------------------------
 
 
-def _whole_lines(source: pa.NativeFile) -> Iterator[bytes]:
-    """Yield the content of `source` in large pieces that end where a line ends."""
-    rest: list[bytes] = []
-    while block := source.read(READ_BLOCK):
-        head, newline, tail = block.rpartition(b"\n")
-        if newline:
-            yield b"".join([*rest, head, newline])
-            rest = []
-        rest.append(tail)
-    last = b"".join(rest)
-    if last:
-        yield last
+def _lines_end(data: bytes) -> int:
+    return data.rfind(b"\n") + 1
 
 
 class _Parser:

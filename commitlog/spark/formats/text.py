@@ -21,7 +21,17 @@ from commitlog.spark.formats.files import Reads, SinkFile, stored_file
 from commitlog.spark.formats.nested import moments
 from commitlog.spark.formats.statistics import FIRST_DAY, LAST_DAY, is_instant, iso
 
-__all__ = ["SUFFIXES", "Text", "check_years", "compressed", "content", "decompressed", "join", "plain"]
+__all__ = [
+    "SUFFIXES",
+    "Text",
+    "check_years",
+    "compressed",
+    "content",
+    "decompressed",
+    "join",
+    "plain",
+    "whole_rows",
+]
 
 #: What is added to a file's name, by compression. The first is the default, which is Spark's.
 SUFFIXES = MappingProxyType({"none": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"})
@@ -64,6 +74,23 @@ def decompressed(store: Reads, path: str, size: int, what: str) -> Iterator[pa.N
         file = pa.PythonFile(stored, mode="r")
         with file if codec is None else pa.CompressedInputStream(file, codec) as stream:
             yield stream
+
+
+def whole_rows(stream: pa.NativeFile, end: Callable[[bytes], int]) -> Iterator[bytes]:
+    """Yield the content of `stream` in large pieces that end where a row ends.
+
+    Args:
+        stream: to be read to its end.
+        end: tells how many bytes of what begins with a row are whole rows.
+    """
+    rest = b""
+    while block := stream.read(READ_BLOCK):
+        rest += block
+        if whole := end(rest):
+            yield rest[:whole]
+            rest = rest[whole:]
+    if rest:
+        yield rest
 
 
 def check_years(table: pa.Table) -> None:
