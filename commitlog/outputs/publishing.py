@@ -170,10 +170,16 @@ class Publisher:
             errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
         except CommitError as error:  # of the list of files, not of one of them
             errors = [error]
+        if not errors:
+            return
         # A later version may have replaced files of this one. Before it removed any, it saw to it that
         # all of them were published, and that _SUCCESS says so.
-        if errors and not self._is_complete(record):
-            raise _incomplete(record, errors) from errors[0]
+        try:
+            if self.watermark() >= record.version:
+                return
+        except CommitError as error:
+            errors = [error]  # so it cannot be told whether they are lost
+        raise _incomplete(record, errors) from errors[0]
 
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
@@ -294,12 +300,6 @@ class Publisher:
         return len(distinct)
 
     # inside
-
-    def _is_complete(self, record: CommitRecord) -> bool:
-        try:
-            return self.watermark() >= record.version
-        except CommitError:
-            return False
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
         def check(file: DataFile) -> None:
