@@ -38,7 +38,7 @@ ATTEMPT = "0123456789abcdef" * 2
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 counts = st.integers(0, 2**60)
 attempts = st.integers(0, 16**32 - 1).map("{:032x}".format)
-paths = texts.map(lambda text: f"x/{quote(text)}y")
+paths = texts.map(lambda text: f"x/{quote(text, safe='')}y")
 partitions = st.dictionaries(texts, st.none() | texts, max_size=3)
 values = st.none() | counts | texts
 stats = st.dictionaries(texts, st.tuples(values, values, st.none() | counts), max_size=2)
