@@ -35,7 +35,7 @@ from commitlog.errors import (
     PublishIncomplete,
     Unavailable,
 )
-from commitlog.outputs import Job, Mode, Output, RecoveryReport, StagedFile, Visibility
+from commitlog.outputs import Batch, Job, Mode, Output, RecoveryReport, StagedFile, Visibility
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -96,6 +96,7 @@ class OutputWorld:
         self.simulation = simulation
         self.outcomes: Counter[str] = Counter()
         self.visibility: Visibility = "logged" if logged else "listed"
+        self.staged = staged
         #: What any call may raise: nothing happened, and nothing follows from it.
         self.trouble: tuple[type[CommitError], ...] = (Unavailable, Conflict, LeaseTimeout)
         if staged:
@@ -277,6 +278,7 @@ def drive(
     partition: str | None = None,
     lost: bool = False,
     beats: bool = False,
+    batch: Batch | None = None,
     abort: bool = True,
 ) -> Program:
     """Begin a job, stage its files, commit, and abort as Spark does if that fails.
@@ -288,6 +290,7 @@ def drive(
         partition: the one that all files are in.
         lost: whether the first file is staged by another task attempt, too, which lost its race.
         beats: whether to give a sign of life before the commit, and one after it, since it was late.
+        batch: the batch of a stream that the job is.
         abort: whether to abort after an error.
     """
 
@@ -298,9 +301,9 @@ def drive(
         job: Job | None = None
         with client.trouble("begin"):
             try:
-                job = output.begin(job_id, mode=mode, visibility=client.world.visibility)
+                job = output.begin(job_id, mode=mode, visibility=client.world.visibility, batch=batch)
             except JobAlreadyCommitted as error:
-                commit = truth.check_committed(error)
+                commit = truth.check_superseded(error, batch)
                 assert truth.is_whole(commit), "begin says that all files are visible"
                 client.tell("begin", error)
             except AlreadyExists as error:
@@ -363,13 +366,15 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
         assert job.attempt in truth.shared
         client.tell("commit", error)
         return False
-    except (*client.world.trouble, JobAborted, AlreadyExists) as error:
+    except (*client.world.trouble, JobAborted, AlreadyExists, NotFound) as error:
         client.tell("commit", error)
         truth.deny(job.attempt, error)
         if isinstance(error, JobAborted):
             assert job.attempt in truth.aborted
+        elif isinstance(error, NotFound):  # of its list of files, as two callers wrote it
+            assert client.world.staged or job.attempt in truth.aborted
         elif isinstance(error, JobAlreadyCommitted):
-            truth.check_committed(error)
+            truth.check_superseded(error, job.batch)
         elif isinstance(error, AlreadyExists):
             assert job.mode == "error" and truth.commits
         return False

@@ -23,7 +23,7 @@ from sim_outputs_kit import (
     stage_late,
 )
 
-from commitlog.outputs import Mode
+from commitlog.outputs import Batch, Mode
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
 
 T = TypeVar("T")
@@ -52,22 +52,22 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
         def draw(what: str, options: Sequence[T]) -> T:
             return options[choices.pick(what, [1.0] * len(options))]
 
+        def driver() -> Program:
+            number = draw("job", (0, 1, 2))
+            return drive(
+                f"job-{number}",
+                batch=Batch("stream", number) if batches else None,
+                files=draw("files", (1, 2, 3, 0)),
+                mode=draw("mode", modes),
+                partition=draw("partition", partitions),
+                lost=draw("lost task", (False, True)),
+                beats=draw("beats", (False, True)),
+                abort=draw("abort", (True, False)),
+            )
+
         def program(of_driver: bool) -> Program:
             if of_driver:
-                return in_turn(
-                    *(
-                        drive(
-                            draw("job", ("first", "second", "third")),
-                            files=draw("files", (1, 2, 3, 0)),
-                            mode=draw("mode", modes),
-                            partition=draw("partition", partitions),
-                            lost=draw("lost task", (False, True)),
-                            beats=draw("beats", (False, True)),
-                            abort=draw("abort", (True, False)),
-                        )
-                        for _ in range(draw("jobs", (1, 2)))
-                    )
-                )
+                return in_turn(*(driver() for _ in range(draw("jobs", (1, 2)))))
             every = draw("every", (1.0, 0.03, 7.0))
             times = draw("times", (1, 3, 6))
             older_than = draw("older than", (0.0, 0.5, 4.0))
@@ -86,6 +86,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
             )
 
         modes = draw("modes", (_ADDING, _ADDING, _REPLACING))
+        batches = draw("batches", (False, False, True))
         partitions = draw("partitions", ((None,), ("x", "y")))
         rates = {
             fault: draw(f"rate of {fault.value}", rates)

@@ -23,7 +23,7 @@ from commitlog.errors import (
     JobAlreadyCommitted,
     PublishIncomplete,
 )
-from commitlog.outputs import Snapshot
+from commitlog.outputs import Batch, Snapshot
 from commitlog.stores.api import Body, PutResult, Staged, StagedInfo, chunks
 from commitlog.stores.memory import MemoryStore
 
@@ -62,6 +62,7 @@ class Commit:
         partitions: those of its files, by path.
         uploads: what its files were to come from, by path.
         replaced: files of earlier versions that are no part of this one.
+        batch: stream and number of the batch that the job was, or None.
     """
 
     version: int
@@ -72,6 +73,7 @@ class Commit:
     partitions: Mapping[str, object] = field(hash=False)
     uploads: Mapping[str, str] = field(hash=False)
     replaced: frozenset[str]
+    batch: tuple[str, int] | None
 
 
 @define
@@ -162,13 +164,22 @@ class Truth:
         assert "are lost" not in str(error), error
         return commit
 
+    def check_superseded(self, error: JobAlreadyCommitted, batch: Batch | None) -> Commit:
+        """Check that the job is committed as `error` says, or its batch or a later one of the stream."""
+        if batch is None:
+            return self.check_committed(error)
+        commit = next(c for c in self.commits.values() if c.version == error.version)
+        assert commit.batch and commit.batch[0] == batch.stream, f"{error}, but it is not committed"
+        assert commit.batch[1] >= batch.number, f"{error}, but no later batch is, either"
+        return commit
+
     def check_snapshot(self, snapshot: Snapshot) -> None:
         """Check that `snapshot` is whole jobs, and that all of their files are there to be read now.
 
         Those are not of which the next version, which may be known to others alone, is known to be rid.
         """
         commits = [commit for commit in self.commits.values() if commit.version <= snapshot.version]
-        assert snapshot.jobs == tuple(commit.job_id for commit in commits)
+        assert snapshot.jobs == tuple(commit.job_id for commit in commits if not commit.batch)
         assert snapshot.version == max((commit.version for commit in commits), default=0)
         files = {file.path: file.nonce for file in snapshot.files}
         assert len(files) == len(snapshot.files), "a snapshot names a file twice"
@@ -324,7 +335,13 @@ class Truth:
             partitions=partitions,
             uploads={} if logged else self._uploads(attempt, files),
             replaced=self._replaced_by(document["mode"], set(partitions.values())),
+            batch=document["batch"] and tuple(document["batch"]),
         )
+        if commit.batch:
+            earlier = [
+                c.batch for c in self.commits.values() if c.batch and c.batch[0] == commit.batch[0]
+            ]
+            assert all(batch < commit.batch for batch in earlier), f"batch {commit.batch} comes too late"
         if logged:
             assert self.is_whole(commit), f"files are gone that {attempt} commits"
         self.replaced.update(dict.fromkeys(commit.replaced, number))
