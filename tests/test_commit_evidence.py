@@ -15,7 +15,7 @@ from commitlog.commit import ConditionalStore
 from commitlog.commit.evidence import FINDINGS, Findings
 from commitlog.commit.probe import RACERS
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.commit.verdict import Kind, Row
+from commitlog.commit.verdict import Kind, Row, Verdict
 from commitlog.errors import (
     ConfigurationError,
     CorruptRecord,
@@ -208,13 +208,23 @@ def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client
         client(None).keep_verdict(proven())
 
 
-def test_a_corrupt_finding_is_reported(client: Client) -> None:
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        7,
+        "{}",
+        Verdict(url="memory://", rows=()).to_json(),
+        proven(Kind.FENCE, url="memory://").to_json(),
+    ],
+    ids=["no text", "no verdict", "no rows", "rows of another kind"],
+)
+def test_a_corrupt_finding_is_reported(client: Client, verdict: int | str) -> None:
     """It is not taken for a verdict, nor measured over: the message says how to replace it."""
     table = _table()
     client(table).put_if_absent("a", b"1")
     for item in list(table.scan()):
         if str(item["path"]).startswith(FINDINGS):
-            table.put({**item, "verdict": 7})
+            table.put({**item, "verdict": verdict})
     with pytest.raises(CorruptRecord, match="commitlog probe --table"):
         client(table).put_if_absent("b", b"2")
 

@@ -50,7 +50,7 @@ class Findings:
         """Return what is kept of `kind`; nothing, if nobody measured it. Raises `CorruptRecord`."""
         self._check()
         item = self._table.get(Key(self._hash, kind.value))
-        return () if item is None else self._rows(item)
+        return () if item is None else self._rows(item, kind)
 
     def agree(self, kind: Kind, rows: tuple[Row, ...]) -> tuple[Row, ...]:
         """Keep `rows` unless there are others by now; return what is kept.
@@ -86,14 +86,20 @@ class Findings:
         item: Item = {"path": self._hash, "etag": kind.value, "verdict": verdict}
         self._table.put(item, condition=condition)
 
-    @staticmethod
-    def _rows(item: Item) -> tuple[Row, ...]:
+    def _rows(self, item: Item, kind: Kind) -> tuple[Row, ...]:
         text = item.get("verdict")
-        if not isinstance(text, str):
+        try:
+            if not isinstance(text, str):
+                raise CorruptRecord("it is no text")
+            rows = Verdict.from_json(text).rows
+            if not rows or any(row.kind is not kind for row in rows):
+                raise CorruptRecord("it has no rows, or some of another kind")
+        except CorruptRecord as error:
             raise CorruptRecord(
-                f"what was found of {item['path']!r} is corrupt; run 'commitlog probe --table' anew"
-            )
-        return Verdict.from_json(text).rows
+                f"what was found about {kind.value} of {self._bucket} is corrupt in the table ({error});"
+                " nothing was sent. Stop the writers, and run 'commitlog probe --table' anew"
+            ) from error
+        return rows
 
 
 class Evidence:
