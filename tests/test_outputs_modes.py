@@ -229,6 +229,19 @@ def test_gc_removes_what_was_replaced_long_ago_and_says_so() -> None:
     assert content(output) == ["c 2"]
 
 
+def test_a_past_version_is_there_as_long_as_its_files_are() -> None:
+    """What a listed output replaced is gone, and asking for it says so; what it only added to stays."""
+    output = open_output(MemoryStore())
+    add(output, "a", 0)
+    add(output, "b", 1)
+    assert content(output, 1) == ["a 0"]
+    add(output, "c", 1, mode="overwrite-partitions")
+    assert content(output, 1) == ["a 0"]
+    with pytest.raises(NotFound, match="version 2 of .* cannot be read any more: 1 of its files"):
+        output.snapshot(2)
+    assert content(output, 3) == ["a 0", "c 1"]
+
+
 def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
     """What a dead driver wrote under hidden names goes; a heartbeat keeps what a slow one wrote."""
     clock = ManualClock()

@@ -361,9 +361,10 @@ class Output:
 
         Raises `NotFound` if there is no such version (yet, or any more), `PublishIncomplete` if files of
         a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be
-        read: no version after it can be either. Files of past versions that later ones replaced are gone
-        if the output is ``listed``, and until `gc` there if it is ``logged``.
+        read: no version after it can be either. A past version is gone as soon as a later one replaces a
+        file of it if the output is ``listed``, and once `gc` lets it expire if it is ``logged``.
         """
+        asked = version
         if not roll_forward:
             complete = self._publisher.checked_watermark()
             if version is not None and version > complete:
@@ -373,8 +374,14 @@ class Output:
         if version is not None:
             if state.version < version:
                 raise NotFound(f"{self!r} has no version {version}: its log ends with {state.version}")
-            if version < (expired := self._log.state().expired):
-                raise NotFound(f"version {version} of {self!r} has expired: the first is {expired}")
+            now = self._log.state()
+            if version < now.expired:
+                raise NotFound(f"version {version} of {self!r} has expired: the first is {now.expired}")
+            if asked and (gone := state.files.keys() - now.files.keys() - now.replaced.keys()):
+                raise NotFound(
+                    f"version {version} of {self!r} cannot be read any more: {len(gone)} of its files"
+                    " were replaced, and only an output that is 'logged' keeps such files"
+                )
         if roll_forward:
             # Up to what was read, since later records are not in the snapshot, and not earlier, since a
             # record may have been added while the log was read.
