@@ -134,7 +134,6 @@ class CommitlogFormat(Writer):
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
-        self.session.dataSource.register(commitlog.spark.CommitlogDataSource)
         # As `commitlog.spark.session` has it; `commitlog.spark.write` sees to it itself.
         self.session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
@@ -155,7 +154,6 @@ class CommitlogWrite(Writer):
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
-        self.session.dataSource.register(commitlog.spark.CommitlogDataSource)
 
     def write(
         self, rows: DataFrame, path: Path, *, mode: str = "append", partition_by: Sequence[str] = ()

@@ -1001,7 +1001,7 @@ def test_fences_go_by_the_clock_of_the_store(root: Path) -> None:
 
 def test_who_is_late_to_make_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
     """The first sweep of who was faster takes away what a slower process is still writing."""
-    Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"))
-    Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"))
+    Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"), durable=True)
+    Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"), durable=True)
     with pytest.raises(CommitError):
-        Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"))
+        Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"), durable=True)

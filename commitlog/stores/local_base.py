@@ -196,7 +196,8 @@ def make_base(root: str, *, durable: bool) -> Base:
             raise ConfigurationError(f"{private} is a symbolic link, and links are not followed")
         for directory in (private, os.path.join(private, _WRITING), os.path.join(private, _STAGED)):
             os.makedirs(directory, exist_ok=True)
-        Index.create(_index_file(root), os.path.join(private, _WRITING, secrets.token_hex(16)))
+        scratch = os.path.join(private, _WRITING, secrets.token_hex(16))
+        Index.create(_index_file(root), scratch, durable=durable)
         if durable:
             sync_directory(private)
             sync_directory(root)

@@ -35,6 +35,7 @@ PATIENCE: Final = 60.0
 _SQLITE: Final = (sqlite3.Error, UnicodeDecodeError)
 
 _SCHEMA: Final = f"""
+PRAGMA synchronous = OFF;
 PRAGMA journal_mode = WAL;
 BEGIN;
 CREATE TABLE objects (
@@ -171,12 +172,13 @@ class Index:
         close_at_forks(self)
 
     @staticmethod
-    def create(file: str, scratch: str) -> None:
+    def create(file: str, scratch: str, *, durable: bool) -> None:
         """Make the file, whole or not at all; one that is there already is left alone.
 
         Args:
             file: where.
             scratch: an unused name in the same file system.
+            durable: False leaves it to the operating system when its content reaches the disk.
         """
         try:
             with _explained(file):
@@ -185,6 +187,10 @@ class Index:
                     connection.executescript(_SCHEMA)
                 finally:
                     connection.close()
+            if durable:
+                # Nobody knows the file before it is linked: once is enough.
+                with open(scratch, "rb") as whole:
+                    os.fsync(whole.fileno())
             os.link(scratch, file)
         except (FileExistsError, FileNotFoundError, CommitError):
             # Somebody else was faster, and may have swept our scratch file as well, even while it was
