@@ -37,16 +37,16 @@ def _camel(name: str) -> str:
 
 
 _PLACE = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
-_READ = (*_PLACE, "rollForward")
+_READ = (*_PLACE, "rollForward", "version")
 _JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
 _FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
 # Spark hands the options of a streaming query on as they are.
-_WRITE = (*_PLACE, *_JOB, *_FILES, "mergeSchema", "checkpointLocation")
+_WRITE = (*_PLACE, *_JOB, *_FILES, "mergeSchema", "checkpointLocation", "queryName")
 
 
 @frozen(kw_only=True)
 class ReadOptions:
-    """Where an output is.
+    """Where an output is, and what of it to read.
 
     Attributes:
         url: of the directory that is the output, or its absolute path.
@@ -56,6 +56,7 @@ class ReadOptions:
         table_options: what completes that URL; never shown either.
         roll_forward: whether a reader finishes what a driver that died had committed; see
             `Output.snapshot`.
+        version: the version to read; None for the last one.
     """
 
     url: str
@@ -63,13 +64,16 @@ class ReadOptions:
     table: str | None
     table_options: Mapping[str, str] = field(repr=False)
     roll_forward: bool = True
+    version: int | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
         given = _Given(options, _READ)
         return cls(
-            **_place(given), roll_forward=given.choice("rollForward", ("true", "false")) == "true"
+            **_place(given),
+            roll_forward=given.choice("rollForward", ("true", "false")) == "true",
+            version=given.count("version"),
         )
 
     def open(self) -> ConditionalStore:

@@ -61,14 +61,14 @@ class CommitlogStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the batch; if an earlier run has committed it, drop what this one staged."""
-        told = [message for message in messages if message is not None]
-        if not told:
+        if not messages:
             return  # a batch without tasks has no rows
-        job = cast(TaskCommitted, told[0]).job
+        # Every task has a message here. Were one skipped, its rows would be missing.
+        files = files_of(messages)
+        job = cast(TaskCommitted, messages[0]).job
         with ThreadPoolExecutor(PUBLISHERS) as executor:
             output = self._open_output(self._options, executor)
             with output.store:
-                files = files_of(told)
                 try:
                     # What was decided before the writer was made, and what was since.
                     output.begin(batch=job.batch, visibility=job.visibility)
