@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from attrs import evolve
@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from commitlog.errors import CorruptRecord, FormatTooNew, InvalidPath
 from commitlog.oplog.codec import FORMAT, Document, decode, encode
-from commitlog.outputs import AbortRecord, Batch, CommitRecord, DataFile, Job, StagedFile
+from commitlog.outputs import AbortRecord, Batch, CommitRecord, DataFile, Job, Mode, StagedFile
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.records import ExpiryRecord, Manifest, Success, record_of
@@ -83,6 +83,9 @@ MANY = evolve(
     visibility="logged",
     batch=Batch("stream", 7),
 )
+NAMING = evolve(
+    COMMIT, mode="rewrite", replaced=("x.csv", "day=1/y.csv"), replaced_manifests=(MANIFEST,)
+)
 EXPIRY = ExpiryRecord(version=1, before=17, time=1_800_000_000.0)
 SUCCESS = Success.of(COMMIT)
 
@@ -96,6 +99,7 @@ RECORDS: dict[str, Document] = {
     for name, record in {
         "commit": COMMIT,
         "commit of many": MANY,
+        "commit that names files": NAMING,
         "abort": ABORT,
         "expiry": EXPIRY,
         "pending": PENDING,
@@ -218,8 +222,12 @@ def test_a_cycle_is_refused() -> None:
 def check_body(kind: str, body: Any) -> None:
     """Check that a record of this body, with a right checksum, is corrupt, or says the same."""
     if isinstance(body, dict):
-        found = outcome(lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord)
-        if not isinstance(found, Exception):
+        found = outcome(
+            lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord, FormatTooNew
+        )
+        if isinstance(found, FormatTooNew):
+            assert isinstance(body["mode"], str) and body["mode"] not in get_args(Mode)
+        elif not isinstance(found, Exception):
             check_sound(found, json.loads(dumps(body)))
 
 
@@ -262,7 +270,9 @@ def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any)
         ("commit", {"files": {}}),
         ("commit", {"files": ""}),
         ("commit", {"manifests": {}}),
-        ("commit", {"mode": "merge"}),
+        ("commit", {"mode": None}),
+        ("commit that names files", {"replaced": ["../x"]}),
+        ("commit that names files", {"replaced_manifests": {}}),
         ("commit", {"visibility": None}),
         ("commit", {"batch": ["stream"]}),
         ("expiry", {"before": "17"}),
@@ -273,8 +283,9 @@ def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any)
 )
 def test_the_record_that_is_corrupt_is_named(kind: str, fields: dict[str, Any]) -> None:
     """The message tells which object it is, and that it was left alone."""
-    with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is no {kind}.*left as it is"):
-        parse(read(sealed(kind, {**RECORDS[kind].body, **fields})))
+    of = RECORDS[kind].kind
+    with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is no {of}.*left as it is"):
+        parse(read(sealed(of, {**RECORDS[kind].body, **fields})))
 
 
 @pytest.mark.parametrize(

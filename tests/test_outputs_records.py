@@ -8,6 +8,7 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ from commitlog.outputs import (
     StagedFile,
     Visibility,
 )
-from commitlog.outputs.job import attempt_of
+from commitlog.outputs.job import NAMING, attempt_of
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.records import KINDS, Manifest, Success, record_of
 from commitlog.stores import Staged
@@ -69,6 +70,13 @@ commits = st.builds(
     visibility=st.sampled_from(get_args(Visibility)),
     batch=st.none() | st.builds(Batch, stream=texts.filter(bool), number=counts),
 )
+named_commits = st.builds(
+    evolve,
+    commits,
+    mode=st.sampled_from(sorted(NAMING)),
+    replaced=st.lists(paths, max_size=3).map(tuple),
+    replaced_manifests=manifests,
+)
 expiries = st.builds(ExpiryRecord, version=st.integers(1, 2**63 - 1), before=counts, time=times)
 aborts = st.builds(
     AbortRecord,
@@ -103,7 +111,7 @@ def stored(document: Document) -> Document:
     return decode(encode(document), KINDS | {"pending", "success"}, path="x.json")
 
 
-@given(commits | aborts | expiries)
+@given(commits | named_commits | aborts | expiries)
 def test_a_log_record_survives_storage(record: Record) -> None:
     """What is read under a number is what was written under it."""
     assert record_of(record.version, stored(record.to_document())) == record
@@ -125,7 +133,7 @@ def test_the_watermark_survives_storage(record: CommitRecord) -> None:
     assert (success.version, success.files) == (record.version, record.file_count)
 
 
-@given(commits | aborts | expiries | pendings, st.data())
+@given(commits | named_commits | aborts | expiries | pendings, st.data())
 def test_a_record_without_a_field_is_corrupt(record: Record | PendingJob, data: st.DataObject) -> None:
     """A record that has a checksum but lacks a field, or has a list for one, is refused as corrupt."""
     document = record.to_document()

@@ -15,11 +15,27 @@ from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.paths import check_path
 from commitlog.stores.api import Staged
 
-__all__ = ["HIDDEN", "Batch", "Job", "Mode", "StagedFile", "Stats", "Visibility", "attempt_of"]
+__all__ = [
+    "HIDDEN",
+    "NAMING",
+    "Batch",
+    "Job",
+    "Mode",
+    "StagedFile",
+    "Stats",
+    "Visibility",
+    "attempt_of",
+]
 
 #: What to do about data that is there: add to it; refuse; replace all of it; replace it in those
-#: partitions that the job has files in.
-Mode: TypeAlias = Literal["append", "error", "overwrite", "overwrite-partitions"]
+#: partitions that the job has files in; replace files that the job names, by other rows, or by the same
+#: rows in other files.
+Mode: TypeAlias = Literal[
+    "append", "error", "overwrite", "overwrite-partitions", "overwrite-files", "rewrite"
+]
+
+#: The modes of jobs that name what they replace.
+NAMING: frozenset[Mode] = frozenset({"overwrite-files", "rewrite"})
 
 #: Who sees an output: every reader that can list a directory, or only those that read its log.
 Visibility: TypeAlias = Literal["listed", "logged"]
@@ -93,6 +109,8 @@ class Job:
         schema: schema of the files as a JSON text, or None; kept in the commit record as it is.
         visibility: who sees the files once the job is committed.
         batch: the batch of a stream that the job is, or None.
+        replaces: paths of the files that it is to replace, if its mode names them. Only `Output.commit`
+            needs to know: workers may be sent the job without them.
     """
 
     job_id: str = field(validator=_check_job_id)
@@ -102,6 +120,17 @@ class Job:
     schema: str | None = None
     visibility: Visibility = "listed"
     batch: Batch | None = None
+    replaces: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
+
+    @replaces.validator
+    def _check_replaces(self, _: object, paths: tuple[str, ...]) -> None:
+        if paths and self.mode not in NAMING:
+            raise ConfigurationError(
+                f"only jobs of mode {' or '.join(sorted(NAMING))} name files to replace,"
+                f" not of mode {self.mode!r}"
+            )
+        if len(set(paths)) != len(paths):
+            raise ConfigurationError("a file to replace is named twice")
 
     def file_name(self, task: int, index: int = 0, suffix: str = "") -> str:
         """Return a name for file number `index` of task number `task` that no other job will use.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
@@ -31,17 +31,19 @@ from commitlog.errors import (
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.checkpoints import Checkpoints
-from commitlog.outputs.job import Job, Visibility
+from commitlog.outputs.job import NAMING, Job, Visibility
 from commitlog.outputs.manifest import Manifests
-from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.pending import INLINE_FILES, PendingJob
 from commitlog.outputs.records import (
     KINDS,
     AbortRecord,
     CommitRecord,
     DataFile,
     ExpiryRecord,
+    Manifest,
     Record,
     record_of,
+    total_rows,
 )
 from commitlog.outputs.state import State
 from commitlog.paths import join
@@ -64,6 +66,21 @@ class Verdicts:
     aborted: set[str] = field(factory=set)
     committed: dict[str, CommitRecord] = field(factory=dict)
     end: int
+
+
+@frozen(kw_only=True)
+class ToReplace:
+    """Files that a job names to be replaced.
+
+    Attributes:
+        state: the output that they were found to be part of; `CommitLog.commit` takes it along.
+        paths: their paths, unless there are lists of them.
+        manifests: what lists them, if they are too many.
+    """
+
+    state: State
+    paths: tuple[str, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
 
 
 class CommitLog:
@@ -104,7 +121,18 @@ class CommitLog:
         if isinstance(record, CommitRecord):
             yield from record.files
             for manifest in record.manifests:
-                yield from map(DataFile.of, self.manifests.read(manifest))
+                yield from self.manifests.files(manifest)
+
+    def replaced(self, record: Record) -> Iterator[str]:
+        """Yield the paths of all files that `record` names to be replaced, as `files` does."""
+        if isinstance(record, CommitRecord):
+            yield from record.replaced
+            for manifest in record.replaced_manifests:
+                yield from (file.path for file in self.manifests.files(manifest))
+
+    def apply(self, record: Record, state: State) -> list[DataFile]:
+        """Take `state` to `record`, the next one; see `State.apply`."""
+        return state.apply(record, self.files(record), self.replaced(record))
 
     def state(self, until: int | None = None) -> State:
         """Return what the records up to `until`, or all, add up to.
@@ -114,7 +142,7 @@ class CommitLog:
         state = self.checkpoints.load(until)
         begun = state.version
         for record in self.read(begun, until):
-            state.apply(record, self.files(record))
+            self.apply(record, state)
         if begun and state.version == begun:
             self._check_end(begun)
         return state
@@ -143,16 +171,47 @@ class CommitLog:
         """
         return self._look(job, job.base)
 
-    def commit(self, job: Job, pending: PendingJob, *, after: int) -> CommitRecord:
+    def to_replace(self, job: Job, pending: PendingJob, *, at: int) -> ToReplace | None:
+        """Return what the commit record of `job` is to name, having stored the list if it is long.
+
+        Args:
+            job: the job; None is returned if its mode names nothing.
+            pending: what it adds.
+            at: number of the last record that was looked at.
+
+        Raises `Conflict` if a file that it names is no part of the output, `ConfigurationError` if it is
+        to rewrite rows and adds more or less of them, and what `Manifests.write` raises.
+        """
+        if job.mode not in NAMING:
+            return None
+        state = self.state(until=at)
+        _check_there(job, state)
+        files = [state.files[path] for path in job.replaces]
+        before, rows = total_rows(files), total_rows((*pending.data_files(), *pending.manifests))
+        if job.mode == "rewrite" and None not in (before, rows) and before != rows:
+            raise ConfigurationError(
+                f"job {job.job_id!r} was to rewrite {before} rows, and its files have {rows};"
+                " nothing was added"
+            )
+        if len(files) <= INLINE_FILES:
+            return ToReplace(state=state, paths=job.replaces)
+        return ToReplace(state=state, manifests=self.manifests.write_replaced(job.attempt, files))
+
+    def commit(
+        self, job: Job, pending: PendingJob, *, after: int, to_replace: ToReplace | None = None
+    ) -> CommitRecord:
         """Append the commit record of `job`, or return the one that this very attempt has already.
 
         Args:
             job: the job, which is not decided up to record `after`.
             pending: what it adds.
             after: number of the last record that was looked at.
+            to_replace: what it names to be replaced, looked up at that record.
 
-        Raises what `look` raises, and `OutcomeUnknown`.
+        Raises what `look` raises, `Conflict` if a file that it names is no part of the output any more,
+        and `OutcomeUnknown`.
         """
+        state = None if to_replace is None else to_replace.state
         record = CommitRecord(
             version=after,
             job_id=job.job_id,
@@ -164,12 +223,16 @@ class CommitLog:
             schema=job.schema,
             visibility=job.visibility,
             batch=job.batch,
+            replaced=() if to_replace is None else to_replace.paths,
+            replaced_manifests=() if to_replace is None else to_replace.manifests,
         )
         document = record.to_document()
         while True:
-            mine, after = self._look(job, after)
+            mine, after = self._look(job, after, state)
             if mine is not None:
                 return mine
+            if state is not None:
+                _check_there(job, state)
             if self._claim(after + 1, document):
                 return evolve(record, version=after + 1)
 
@@ -226,9 +289,12 @@ class CommitLog:
             expiry = ExpiryRecord(version=after + 1, before=before, time=self._clock.epoch())
             self._claim(expiry.version, expiry.to_document())
 
-    def _look(self, job: Job, after: int) -> tuple[CommitRecord | None, int]:
+    def _look(self, job: Job, after: int, state: State | None = None) -> tuple[CommitRecord | None, int]:
+        """Do what `look` does from record `after` on, and take `state` along."""
         for record in self.read(after):
             after = record.version
+            if state is not None:
+                self.apply(record, state)
             if isinstance(record, AbortRecord):
                 if job.attempt in record.attempts:
                     raise JobAborted(
@@ -270,6 +336,20 @@ class CommitLog:
                 raise unknown from None
             return encode(found) == encode(document)
         return True
+
+
+def _check_there(job: Job, state: State) -> None:
+    """Raise `Conflict` if a file that `job` is to replace is no part of the output at `state`.
+
+    Another job removed its rows, and what replaces it would bring them back.
+    """
+    gone = [path for path in job.replaces if path not in state.files]
+    if gone:
+        others = f" and {len(gone) - 1} more" if gone[1:] else ""
+        raise Conflict(
+            f"{gone[0]!r}{others}, which job {job.job_id!r} was to replace, were replaced by another job"
+            f" up to version {state.version}; nothing was added. Run it again"
+        )
 
 
 def already_committed(job_id: str, version: int) -> JobAlreadyCommitted:

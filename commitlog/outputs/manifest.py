@@ -1,8 +1,8 @@
-"""Lists of staged files that are too long for a record: objects of their own, named by the record.
+"""Lists of files that are too long for a record: objects of their own, named by the record.
 
 A job of many files writes its list once, as one or more gzipped objects of JSON lines. Its pending entry
 and its commit record name them with their checksums. So a record stays small however many files a job
-has, and a list is read line by line.
+has, or names for it to replace, and a list is read line by line.
 
 Imports the ground floor, the operation log's fields, and the records of the ports.
 """
@@ -13,15 +13,15 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew
 from commitlog.oplog.codec import ADVICE, Document
 from commitlog.oplog.fields import build, items, mapping, text
 from commitlog.outputs.job import StagedFile
-from commitlog.outputs.records import DataFile, Manifest
+from commitlog.outputs.records import DataFile, Manifest, total_rows
 from commitlog.paths import join
 from commitlog.stores.api import Staged
 
@@ -32,6 +32,8 @@ MANIFEST_FILES = 10_000
 
 _FORMAT = 1
 _HEADER = {"format": _FORMAT, "kind": "manifest"}
+
+T = TypeVar("T")
 
 
 class Manifests:
@@ -52,14 +54,33 @@ class Manifests:
         Doing it again with the same list is no error. Raises `AlreadyExists` if the attempt has another
         list, and what the store raises.
         """
-        starts = range(0, len(files), MANIFEST_FILES)
         return tuple(
-            self._write(f"{attempt}-{index:05d}", files[start : start + MANIFEST_FILES])
-            for index, start in enumerate(starts)
+            self._write(
+                f"{attempt}-{number:05d}", list(map(DataFile.of, part)), map(staged_to_json, part)
+            )
+            for number, part in _parts(files)
+        )
+
+    def write_replaced(self, attempt: str, files: Sequence[DataFile]) -> tuple[Manifest, ...]:
+        """Store likewise the list of the files that `attempt` replaces."""
+        return tuple(
+            self._write(f"{attempt}-replaced-{number:05d}", part, (file.to_json() for file in part))
+            for number, part in _parts(files)
         )
 
     def read(self, manifest: Manifest) -> Iterator[StagedFile]:
-        """Yield the files of `manifest`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        """Yield the staged files of `manifest`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
+        return self._read(manifest, staged_from_json)
+
+    def files(self, manifest: Manifest) -> Iterator[DataFile]:
+        """Yield the same as what becomes of them, or the files of a list of replaced ones."""
+        return self._read(manifest, DataFile.from_json)
+
+    def path(self, manifest: Manifest) -> str:
+        """Return the path of a manifest."""
+        return join(self.directory, manifest.name)
+
+    def _read(self, manifest: Manifest, make: Callable[[object], T]) -> Iterator[T]:
         path = self.path(manifest)
         data = self._store.get(path).data
         if hashlib.sha256(data).hexdigest() != manifest.sha256:
@@ -85,23 +106,17 @@ class Manifests:
                 f" {manifest.files}. {ADVICE}"
             )
         for line in lines[1:]:
-            yield build(Document("manifest", {}, path), lambda line=line: _parse(line))  # type: ignore[misc]
+            yield build(Document("manifest", {}, path), lambda line=line: _parse(line, make))  # type: ignore[misc]
 
-    def path(self, manifest: Manifest) -> str:
-        """Return the path of a manifest."""
-        return join(self.directory, manifest.name)
-
-    def _write(self, stem: str, files: Sequence[StagedFile]) -> Manifest:
-        items = (_HEADER, *map(staged_to_json, files))
-        lines = [json.dumps(item, ensure_ascii=False) for item in items]
+    def _write(self, stem: str, files: Sequence[DataFile], stored: Iterable[dict[str, Any]]) -> Manifest:
+        lines = [json.dumps(item, ensure_ascii=False) for item in (_HEADER, *stored)]
         data = gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0)
-        rows = [file.rows for file in files]
         manifest = Manifest(
             name=f"{stem}.jsonl.gz",
             sha256=hashlib.sha256(data).hexdigest(),
             files=len(files),
-            rows=None if None in rows else sum(row or 0 for row in rows),
-            bytes=sum(file.staged.size for file in files),
+            rows=total_rows(files),
+            bytes=sum(file.size for file in files),
         )
         path = self.path(manifest)
         try:
@@ -131,8 +146,13 @@ def staged_from_json(item: object) -> StagedFile:
     return StagedFile(staged=staged, rows=data.rows, partition=data.partition, stats=data.stats)
 
 
-def _parse(line: bytes) -> StagedFile:
+def _parts(files: Sequence[T]) -> Iterator[tuple[int, Sequence[T]]]:
+    starts = range(0, len(files), MANIFEST_FILES)
+    return ((number, files[start : start + MANIFEST_FILES]) for number, start in enumerate(starts))
+
+
+def _parse(line: bytes, make: Callable[[object], T]) -> T:
     try:
-        return staged_from_json(json.loads(line))
+        return make(json.loads(line))
     except RecursionError:
         raise ValueError("it is nested too deep") from None

@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from attrs import evolve
 
@@ -53,6 +54,8 @@ from commitlog.words import random_word
 __all__ = ["Output"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Output:
@@ -124,6 +127,7 @@ class Output:
         batch: Batch | None = None,
         attempt: str | None = None,
         base: int | None = None,
+        replaces: Iterable[str] = (),
     ) -> Job:
         """Begin an attempt at a job, and return it for workers to stage with. Stores nothing.
 
@@ -132,7 +136,9 @@ class Output:
                 one, or one after `batch`.
             mode: ``append`` adds to what is there; ``error`` refuses an output with committed data,
                 now and again at the commit point; ``overwrite`` replaces all that is there at the commit
-                point, ``overwrite-partitions`` what is there then in the partitions of the job's files.
+                point, ``overwrite-partitions`` what is there then in the partitions of the job's files,
+                ``overwrite-files`` the files that `replaces` names; and so does ``rewrite``, the job's
+                own files holding the same rows in the same partitions.
             schema: schema of the files as a JSON text, kept in the commit record as it is; or what makes
                 it of the state of the output that the job is begun with, and raises if they do not fit.
             visibility: ``listed``: readers that list the directory see the files, once the job is
@@ -142,6 +148,8 @@ class Output:
             batch: the batch of a stream that this is: none is committed twice, nor after a later one.
             attempt: name of the attempt, as `new_attempt` made it; None: a new one.
             base: number of a record up to which that attempt was not decided, if it is an older one.
+            replaces: paths of the files to replace, as `DataFile.path` has them. Whether they are all
+                part of the output is looked at when it counts: at the commit point.
 
         Raises:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
@@ -168,6 +176,7 @@ class Output:
             schema=schema(state) if callable(schema) else schema,
             visibility=visibility or state.visibility or "listed",
             batch=batch,
+            replaces=tuple(replaces),
         )
         if state.visibility not in (None, job.visibility):
             raise other_visibility(job, state.visibility)
@@ -234,12 +243,14 @@ class Output:
 
         Raises:
             ConfigurationError: two files have one path, or an earlier call for the same attempt named
-                other files. Nothing was added by this call.
+                other files, or the mode is ``rewrite`` and the files have not as many rows as those that
+                they replace. Nothing was added by this call.
             InvalidPath: a file is not this job's. Nothing was sent.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
             AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
-            Conflict: another job gave the output another schema meanwhile. Nothing was added.
+            Conflict: another job gave the output another schema meanwhile, or replaced a file that this
+                one names to be replaced. Nothing was added.
             OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
                 finds out and cleans up only if it was not, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
@@ -249,13 +260,14 @@ class Output:
         """
         files = self._checked(job, files)
         record, end = self._log.look(job)
-        pending = self._list(job, files)
+        pending = self._stored(job, lambda: PendingJob.of(job, files, self._log.manifests))
         if record is None:
+            to_replace = self._stored(job, lambda: self._log.to_replace(job, pending, at=end))
             # What is visible already needs no entry that tells how to publish it.
             if job.visibility == "listed":
                 self._prepare(pending)
-            record = self._log.commit(job, pending, after=end)
-        if not pending.lists(record):
+            record = self._log.commit(job, pending, after=end, to_replace=to_replace)
+        if not (pending.lists(record) and record.names(job.replaces)):
             raise _other_files(job)
         self._publisher.publish(record, pending)
         self._publisher.replace(record)
@@ -397,6 +409,10 @@ class Output:
         """Yield all files that `record` adds, one at a time, however many they are."""
         return self._log.files(record)
 
+    def replaced(self, record: Record) -> Iterator[str]:
+        """Yield the paths of all files that `record` names to be replaced, one at a time."""
+        return self._log.replaced(record)
+
     def state(self, until: int | None = None) -> State:
         """Return what the log adds up to at record `until`, or at its end, be it published or not."""
         return self._log.state(until)
@@ -445,9 +461,11 @@ class Output:
             if self._log.checkpoints.due(state):
                 self._log.checkpoints.save(state)
 
-    def _list(self, job: Job, files: Iterable[StagedFile]) -> PendingJob:
+    @staticmethod
+    def _stored(job: Job, store: Callable[[], T]) -> T:
+        """Return what `store` returns, which stores long lists of the files of `job`."""
         try:
-            return PendingJob.of(job, files, self._log.manifests)
+            return store()
         except AlreadyExists:
             raise _other_files(job) from None
         except OutcomeUnknown as error:

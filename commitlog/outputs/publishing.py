@@ -191,7 +191,7 @@ class Publisher:
         try:
             self.roll_forward(until=record.version - 1)
             state = self._log.state(until=record.version - 1)
-            gone = state.apply(record, self._log.files(record))
+            gone = self._log.apply(record, state)
             self.remove(self.place(file.path) for file in gone)
         except CommitError as error:
             raise PublishIncomplete(

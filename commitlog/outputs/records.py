@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, get_args
 
 from attrs import asdict, field, frozen
 
+from commitlog.errors import FormatTooNew
 from commitlog.oplog.codec import Document
 from commitlog.oplog.fields import (
     build,
@@ -28,6 +29,7 @@ from commitlog.oplog.fields import (
 )
 from commitlog.outputs.job import (
     HIDDEN,
+    NAMING,
     Batch,
     Mode,
     StagedFile,
@@ -177,13 +179,16 @@ class CommitRecord:
         job_id: the job.
         attempt: the attempt at it that was committed.
         mode: the mode it was begun with. What it replaced follows: of the files of earlier versions, all
-            (``overwrite``), or those in the partitions of its own (``overwrite-partitions``).
+            (``overwrite``), those in the partitions of its own (``overwrite-partitions``), or those that
+            it names (``overwrite-files``; ``rewrite``: its own hold the same rows).
         time: epoch seconds by the driver's clock, for people.
         files: what it added; empty if there are manifests.
         manifests: what name the files, if they are too many; `Output.files` reads them.
         schema: schema of the files as a JSON text, if its writer told.
         visibility: who sees the files.
         batch: the batch of a stream that the job was, or None.
+        replaced: paths of the files that it names, if there are no lists of them.
+        replaced_manifests: what list those files, if they are too many; `Output.replaced` reads them.
     """
 
     version: int
@@ -196,6 +201,8 @@ class CommitRecord:
     schema: str | None = field(default=None, repr=False)
     visibility: Visibility = "listed"
     batch: Batch | None = None
+    replaced: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
+    replaced_manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
 
     @property
     def file_count(self) -> int:
@@ -213,14 +220,24 @@ class CommitRecord:
         sizes = (*(file.size for file in self.files), *(each.bytes for each in self.manifests))
         return sum(sizes)
 
+    def names(self, paths: tuple[str, ...]) -> bool:
+        """Tell whether these are the files that it names to be replaced, or as many if it lists them."""
+        if self.replaced_manifests:
+            return sum(manifest.files for manifest in self.replaced_manifests) == len(paths)
+        return self.replaced == paths
+
     @property
     def replaces(self) -> bool:
         """True if files of earlier versions are no part of this one."""
-        return self.mode in ("overwrite", "overwrite-partitions")
+        return self.mode not in ("append", "error")
 
     def to_document(self) -> Document:
         """Return what is stored. The version is the entry's name."""
         batch = self.batch
+        named = {
+            "replaced": list(self.replaced),
+            "replaced_manifests": [manifest.to_json() for manifest in self.replaced_manifests],
+        }
         body = {
             "job": self.job_id,
             "attempt": self.attempt,
@@ -231,6 +248,7 @@ class CommitRecord:
             "batch": None if batch is None else [batch.stream, batch.number],
             "files": [file.to_json() for file in self.files],
             "manifests": [manifest.to_json() for manifest in self.manifests],
+            **(named if self.mode in NAMING else {}),
         }
         return Document("commit", body)
 
@@ -302,7 +320,11 @@ def attempt(value: object) -> str:
 
 
 def record_of(version: int, document: Document) -> Record:
-    """Return the log record number `version`; raise `CorruptRecord` if a field is not right."""
+    """Return the log record number `version`.
+
+    Raises `CorruptRecord` if a field is not right, and `FormatTooNew` for a mode that a later release
+    knows: what that replaces cannot be told.
+    """
     body = document.body
     if document.kind == "abort":
         return build(
@@ -320,6 +342,13 @@ def record_of(version: int, document: Document) -> Record:
                 version=version, before=count(body["before"]), time=moment(body["time"])
             ),
         )
+    mode = body.get("mode")
+    if isinstance(mode, str) and mode not in get_args(Mode):
+        raise FormatTooNew(
+            f"{document.path!r} commits a job of mode {mode!r}, which this library does not know:"
+            " upgrade it"
+        )
+    naming = mode in get_args(Mode) and mode in NAMING
     return build(
         document,
         lambda: CommitRecord(
@@ -333,6 +362,10 @@ def record_of(version: int, document: Document) -> Record:
             batch=batch_of(body["batch"]),
             files=tuple(map(DataFile.from_json, items(body["files"]))),
             manifests=tuple(map(Manifest.from_json, items(body["manifests"]))),
+            replaced=tuple(map(path, items(body["replaced"]))) if naming else (),
+            replaced_manifests=tuple(map(Manifest.from_json, items(body["replaced_manifests"])))
+            if naming
+            else (),
         ),
     )
 

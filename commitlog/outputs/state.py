@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from attrs import define, field
 
 from commitlog.errors import CorruptRecord
-from commitlog.outputs.job import Visibility, attempt_of
+from commitlog.outputs.job import NAMING, Visibility, attempt_of
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
 
 __all__ = ["State"]
@@ -62,10 +62,17 @@ class State:
             self._known = {attempt for attempt in found if attempt is not None}
         return self._known
 
-    def apply(self, record: Record, files: Iterable[DataFile]) -> list[DataFile]:
-        """Add the next record, which adds `files`; return the files that it replaced.
+    def apply(
+        self, record: Record, files: Iterable[DataFile], named: Iterable[str] = ()
+    ) -> list[DataFile]:
+        """Add the next record; return the files that it replaced.
 
-        Raises `CorruptRecord` if it commits what was committed before.
+        Args:
+            record: the record.
+            files: what it adds.
+            named: paths of the files that it names to be replaced.
+
+        Raises `CorruptRecord` if it commits what was committed before, or replaces what is not there.
         """
         self.version = record.version
         self._known = None
@@ -82,7 +89,7 @@ class State:
                 f"record {record.version} commits job {record.job_id!r}, which an earlier one does, too:"
                 " it is a copy. It was left as it is; remove it if it is the last one"
             )
-        gone = self._replaced_by(record, added)
+        gone = self._replaced_by(record, added, named)
         for file in gone:
             del self.files[file.path]
             if file.hidden:
@@ -105,7 +112,17 @@ class State:
         for attempt in list(self.decided)[:-REMEMBERED]:
             del self.decided[attempt]
 
-    def _replaced_by(self, record: CommitRecord, added: dict[str, DataFile]) -> list[DataFile]:
+    def _replaced_by(
+        self, record: CommitRecord, added: dict[str, DataFile], named: Iterable[str]
+    ) -> list[DataFile]:
+        if record.mode in NAMING:
+            try:
+                return [self.files[path] for path in named]
+            except KeyError as error:
+                raise CorruptRecord(
+                    f"record {record.version} replaces {error}, which is no part of the output: a record"
+                    " before it is another one than was committed. It was left as it is"
+                ) from None
         if record.mode == "overwrite":
             return list(self.files.values())
         if record.mode == "overwrite-partitions":

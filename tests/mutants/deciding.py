@@ -21,11 +21,11 @@ DECIDING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.output",
             (
-                "            record = self._log.commit(job, pending, after=end)\n",
+                "            record = self._log.commit(",
                 "            record = CommitRecord("
                 "version=0, job_id='', attempt='', mode='append', time=0)\n"
                 "            self._publisher.publish(record, pending)\n"
-                "            record = self._log.commit(job, pending, after=end)\n",
+                "            record = self._log.commit(",
             ),
         ),
         setting=writing({"A": outputs.drive("j")}),
@@ -53,7 +53,7 @@ DECIDING: tuple[Mutant, ...] = (
         edit=Edit(
             "outputs.log",
             (
-                "            mine, after = self._look(job, after)\n"
+                "            mine, after = self._look(job, after, state)\n"
                 "            if mine is not None:\n"
                 "                return mine\n",
                 "",

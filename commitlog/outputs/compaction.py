@@ -1,0 +1,89 @@
+"""Which small files of an output to merge into larger ones: a plan, and nothing is read or written.
+
+Imports the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from attrs import frozen
+
+from commitlog.errors import ConfigurationError
+from commitlog.outputs.records import DataFile, total_rows
+
+__all__ = ["TARGET_BYTES", "Group", "plan"]
+
+#: Size that files are merged up to by default.
+TARGET_BYTES = 128 * 1024 * 1024
+
+#: Files are small below this share of the target: what was merged once, up to about the target, is left
+#: alone from then on.
+SMALL = 0.75
+
+
+@frozen
+class Group:
+    """Files of one partition and one kind that become one file.
+
+    Attributes:
+        files: two or more, in order of commit.
+    """
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows in them, or None if one of them is not known."""
+        return total_rows(self.files)
+
+
+def plan(
+    files: Iterable[DataFile],
+    *,
+    kind: Callable[[DataFile], Hashable],
+    target_bytes: int = TARGET_BYTES,
+    min_files: int = 2,
+) -> tuple[Group, ...]:
+    """Return the groups of `files` that are worth merging; the same files give the same groups.
+
+    Small files, those of less than three quarters of `target_bytes`, are taken in their order, and a
+    group ends where the next one would make it larger than that; so its rows keep their order. What is
+    merged is large then, or meets other small files in a later plan: there are fewer each time.
+
+    Args:
+        files: in order of commit, as `State.files` has them.
+        kind: what the files of a group have in common, besides their partition: format and compression;
+            None for files that are to be left alone.
+        target_bytes: most bytes of a group, from 1 on.
+        min_files: least number of files of a group, from 2 on.
+
+    Raises `ConfigurationError` for other numbers.
+
+    >>> files = [DataFile(path=f"{n}.csv", size=4, nonce="") for n in range(5)]
+    >>> [[file.path for file in group.files] for group in plan(files, kind=type, target_bytes=8)]
+    [['0.csv', '1.csv'], ['2.csv', '3.csv']]
+    """
+    if target_bytes < 1 or min_files < 2:
+        raise ConfigurationError(
+            f"files are to be merged up to {target_bytes} bytes, at least {min_files} at a time: give a"
+            " size of 1 or more, and at least 2 files"
+        )
+    groups: list[list[DataFile]] = []
+    last: dict[Hashable, tuple[list[DataFile], int]] = {}
+    for file in files:
+        of = kind(file)
+        if of is not None and file.size < SMALL * target_bytes:
+            key = of, tuple(file.partition.items())
+            group, size = last.get(key, ([], 0))
+            if size + file.size > target_bytes or not group:
+                group, size = [], 0
+                groups.append(group)
+            group.append(file)
+            last[key] = group, size + file.size
+    return tuple(Group(tuple(group)) for group in groups if len(group) >= min_files)
