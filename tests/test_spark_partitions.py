@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -17,18 +18,25 @@ from commitlog.spark.partitions import (
     directory_of,
     partition_of,
     split_batch,
+    value_of,
 )
 
+INSTANT = pa.timestamp("us", tz="UTC")
+NEW_YORK = datetime.timezone(datetime.timedelta(hours=-4))
+MOMENT = datetime.datetime(2013, 3, 10, 2, 30, 0, 120_000)
 ROWS = pa.record_batch(
     {
         "n": pa.array([1, None, 1, -2, None], pa.int16()),
         "day": pa.array([datetime.date(2013, 1, 1)] * 5),
         "flag": [True, False, None, True, False],
         "text": ["ü", "a/b", "ü", None, "a/b"],
+        "price": pa.array([Decimal("0.00"), None, Decimal("-1.50")] * 2, pa.decimal128(20, 2))[:5],
+        "instant": pa.array([MOMENT, None, MOMENT.replace(microsecond=0)] * 2, INSTANT)[:5],
+        "local": pa.array([MOMENT, None, MOMENT.replace(year=1)] * 2, pa.timestamp("us"))[:5],
         "row": pa.array(range(5), pa.int64()),
     }
 )
-NAMES = ["n", "day", "flag", "text"]
+NAMES = ["n", "day", "flag", "text", "price", "instant", "local"]
 
 
 def test_rows_split_and_joined_are_the_same_rows() -> None:
@@ -60,6 +68,37 @@ def test_many_columns_of_many_values_are_kept_apart() -> None:
     assert len(parts) == 257
 
 
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (-7, pa.int64(), "-7"),
+        (True, pa.bool_(), "true"),
+        (Decimal("0E-18"), pa.decimal128(38, 18), "0.000000000000000000"),
+        (Decimal("-1.50"), pa.decimal128(5, 2), "-1.50"),
+        (datetime.date(1, 1, 1), pa.date32(), "0001-01-01"),
+        (MOMENT.replace(tzinfo=NEW_YORK), INSTANT, "2013-03-10T06:30:00.12Z"),
+        (datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC), INSTANT, "9999-12-31T00:00:00Z"),
+        (MOMENT, pa.timestamp("us"), "2013-03-10 02:30:00.12"),
+        (MOMENT.replace(microsecond=0), pa.timestamp("us"), "2013-03-10 02:30:00"),
+        ("trailing  ", pa.string(), "trailing  "),
+    ],
+)
+def test_a_value_has_one_spelling(value: object, kind: pa.DataType, text: str) -> None:
+    """Jobs replace partitions by what is spelled, so equal values are spelled alike."""
+    assert partition_of(["x"], [value]) == {"x": text}
+    assert value_of(text, kind).equals(pa.scalar(value, kind))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), INSTANT])
+def test_years_that_have_no_spelling_are_refused(kind: pa.DataType) -> None:
+    """A year of five digits is refused by column, rather than ending in an error of Python's."""
+    batch = pa.record_batch(
+        [pa.array([2**31 - 1 if kind == pa.date32() else 2**62], kind), [1]], ["x", "y"]
+    )
+    with pytest.raises(NotSupported, match="column 'x' has a date or a time outside of the years"):
+        list(split_batch(batch, ["x"]))
+
+
 def test_an_empty_batch_has_no_parts() -> None:
     """No rows, no directory."""
     assert list(split_batch(ROWS.slice(0, 0), NAMES)) == []
@@ -87,14 +126,17 @@ def test_text_that_readers_take_for_null_is_refused(value: str) -> None:
         (["x"], ConfigurationError, "names 'x'; the columns are n, day"),
         (["n", "n"], ConfigurationError, "twice"),
         ([*NAMES, "row"], ConfigurationError, "nothing is left"),
-        (["price"], NotSupported, "'price' is of type double"),
+        (["float"], NotSupported, "'float' is of type double"),
+        ([".hidden"], NotSupported, "pass over directories with a name like '.hidden'"),
     ],
 )
 def test_columns_that_cannot_be_directories(
     names: list[str], error: type[Exception], message: str
 ) -> None:
     """What cannot work is refused before a task runs."""
-    schema = ROWS.schema if names != ["price"] else ROWS.schema.append(pa.field("price", pa.float64()))
+    schema = ROWS.schema
+    for name, kind in {"float": pa.float64(), ".hidden": pa.int8()}.items():
+        schema = schema.append(pa.field(name, kind)) if name in names else schema
     with pytest.raises(error, match=message):
         check_partitioning(schema, names)
 

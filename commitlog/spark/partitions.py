@@ -1,12 +1,19 @@
 """Columns as directories (``month=1/day=2/``), the way Hive, Spark, Athena and DuckDB know them.
 
-A partition column is not in the files: its value is in their paths. Imports pyarrow and errors.
+A partition column is not in the files: its value is in their paths. A value has one spelling only, for
+the spelling tells which rows a job replaces: numbers in plain digits, a decimal with all digits of its
+scale; ``true`` and ``false``; ISO 8601 for dates (``2013-03-10``), for instants in UTC
+(``2013-03-10T02:30:00.5Z``), and, with a space as Spark has it, for timestamps without a zone.
+
+Imports pyarrow and errors.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,6 +28,7 @@ __all__ = [
     "partition_in",
     "partition_of",
     "split_batch",
+    "value_of",
 ]
 
 #: The directory of rows that have no value, as Hive calls it.
@@ -38,10 +46,16 @@ def check_partitioning(schema: pa.Schema, names: Sequence[str]) -> None:
                 f"option partitionBy names {name!r}; the columns are {', '.join(schema.names)}"
             )
         kind = schema.field(name).type
-        if not (pa.types.is_integer(kind) or kind in (pa.string(), pa.bool_(), pa.date32())):
+        if not _is_nameable(kind):
             raise NotSupported(
                 f"option partitionBy: column {name!r} is of type {kind}, and a directory can be named"
-                " after whole numbers, strings, dates and booleans only: cast it to one of these"
+                " after whole numbers, decimals, strings, dates, timestamps and booleans only: cast it"
+                " to one of these"
+            )
+        if name.startswith("."):
+            raise NotSupported(
+                f"option partitionBy: readers pass over directories with a name like {name!r}: rename"
+                " the column"
             )
     if len(set(names)) != len(names):
         raise ConfigurationError(f"option partitionBy names a column twice: {', '.join(names)}")
@@ -49,12 +63,23 @@ def check_partitioning(schema: pa.Schema, names: Sequence[str]) -> None:
         raise ConfigurationError("option partitionBy names every column: nothing is left for the files")
 
 
+def _is_nameable(kind: pa.DataType) -> bool:
+    # A floating-point number has many spellings, and NaN and -0.0 are equal to what differs from them.
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_timestamp(kind)
+        or kind in (pa.string(), pa.bool_(), pa.date32())
+    )
+
+
 def split_batch(
     batch: pa.RecordBatch, names: Sequence[str]
 ) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
     """Yield, for each combination of values of the columns `names`, the values and their rows.
 
-    The rows come without those columns and in their order.
+    The rows come without those columns and in their order. Raises `NotSupported` for a value that a
+    directory cannot be named after.
 
     >>> batch = pa.record_batch({"m": [2, 1, 2], "v": ["a", "b", "c"]})
     >>> [(values, rows.column("v").to_pylist()) for values, rows in split_batch(batch, ["m"])]
@@ -74,8 +99,17 @@ def split_batch(
     start = 0
     for end in ends:
         rows = batch.take(order.slice(start, end - start))
-        yield tuple(rows.column(name)[0].as_py() for name in names), rows.select(rest)
+        yield tuple(_python(name, rows.column(name)[0]) for name in names), rows.select(rest)
         start = end
+
+
+def _python(name: str, value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError) as error:
+        raise NotSupported(
+            f"option partitionBy: column {name!r} has a date or a time outside of the years 1 to 9999"
+        ) from error
 
 
 def partition_of(names: Sequence[str], values: Sequence[object]) -> dict[str, str | None]:
@@ -107,15 +141,19 @@ def partition_in(path: str) -> dict[str, str | None]:
     return {name: None if value == NULL else value for name, value in pairs}
 
 
+def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Return the value of type `kind` that a directory spells; raise `CorruptRecord` if it is none."""
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (pa.ArrowException, ValueError) as error:
+        raise CorruptRecord(f"partition value {text!r} is no {kind}") from error
+
+
 def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -> pa.Array:
     """Return the column `field` for `rows` rows of a file that belongs to `partition`."""
     if field.name not in partition:
         raise CorruptRecord(f"column {field.name!r} is neither in the file nor in its path")
-    try:
-        value = pa.scalar(partition[field.name], pa.string()).cast(field.type)
-    except (pa.ArrowException, ValueError) as error:
-        raise CorruptRecord(f"partition value {partition[field.name]!r} is no {field.type}") from error
-    return pa.repeat(value, rows)
+    return pa.repeat(value_of(partition[field.name], field.type), rows)
 
 
 def _escape(text: str) -> str:
@@ -125,10 +163,28 @@ def _escape(text: str) -> str:
 def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = _spelled(value)
     if text in ("", NULL):
         raise NotSupported(
             f"option partitionBy: column {name!r} has the value {text!r}, which no directory can tell"
             " from null: replace it in the DataFrame"
         )
     return text
+
+
+def _spelled(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case Decimal():
+            return format(value, "f")
+        case datetime(tzinfo=None):
+            return _moment(value, " ")
+        case datetime():
+            return _moment(value.astimezone(UTC).replace(tzinfo=None), "T") + "Z"
+    return str(value)
+
+
+def _moment(value: datetime, separator: str) -> str:
+    text = value.isoformat(separator)
+    return text.rstrip("0") if value.microsecond else text

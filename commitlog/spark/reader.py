@@ -5,16 +5,17 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from commitlog.outputs import DataFile
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
+from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select
 
 __all__ = ["CommitlogReader"]
@@ -26,7 +27,11 @@ FILE_BYTES = 1024 * 1024
 
 
 class CommitlogReader(DataSourceReader):
-    """Reads the files of one version. Never lists."""
+    """Reads the files of one version. Never lists.
+
+    With ``spark.sql.python.filterPushdown.enabled``, files and row groups are left out that cannot hold
+    a row that the query asks for.
+    """
 
     def __init__(
         self,
@@ -39,8 +44,24 @@ class CommitlogReader(DataSourceReader):
         self._open_output = open_output
         self._options = options
         self._files = files
+        self._columns = stored
         self._stored = arrow_schema(stored)
         self._schema = arrow_schema(schema)
+        self._pruning = Pruning()
+
+    @property
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
+        """Take note of what the query asks for, and leave all of it to Spark to check, row by row."""
+
+        def push(filters: list[Filter]) -> Iterable[Filter]:
+            self._pruning = Pruning.of(filters, self._columns)
+            self._files = [file for file in self._files if self._pruning.wants(file)]
+            return filters
+
+        # While the setting is false, as it is by default, pyspark refuses a reader that has a method of
+        # its own; here, to push nothing down costs time and changes nothing.
+        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
+        return push
 
     def partitions(self) -> list[InputPartition]:
         """Return partitions of whole files, in their order, so that each is worth a task."""
@@ -64,7 +85,9 @@ class CommitlogReader(DataSourceReader):
             for file in partition.value or ():
                 stored = pa.schema([field for field in self._stored if field.name not in file.partition])
                 known, path = format_of(file.path), output.locate(file)
-                for batch in known.read(output.store, path, file.size, stored, names):
+                for batch in known.read(
+                    output.store, path, file.size, stored, names, self._pruning.wants_part
+                ):
                     yield _complete(batch, file, self._schema)
 
 

@@ -72,7 +72,7 @@ class CommitlogDataSource(DataSource):
         return "commitlog"
 
     def schema(self) -> StructType:
-        """Return the columns of the last committed version. Raises `NotFound` if there is none."""
+        """Return the columns of the version to read. Raises `NotFound` if there is none."""
         return _columns(self._pinned(), self.options)
 
     def reader(self, schema: StructType) -> CommitlogReader:
@@ -165,7 +165,7 @@ class CommitlogDataSource(DataSource):
             options = ReadOptions.parse(self.options)
             output = self.open_output(options)
             with output.store:
-                self._snapshot = output.snapshot(roll_forward=options.roll_forward)
+                self._snapshot = output.snapshot(options.version, roll_forward=options.roll_forward)
         return self._snapshot
 
 

@@ -1,0 +1,231 @@
+"""Which files, and which parts of them, can hold a row that a query asks for.
+
+The answer is no only where that is certain from what the commit record, or a footer, tells: the values
+of partition columns, the bounds of others, and how many nulls there are. What is not known, or not
+understood, can be anything.
+
+Imports pyspark's filters and types, pyarrow, outputs' records, and the formats' statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from attrs import field, frozen
+from pyspark.sql import datasource as ds
+from pyspark.sql.types import StringType, StructType
+
+from commitlog.outputs import DataFile
+from commitlog.spark.formats import ColumnStatistics, decode
+from commitlog.spark.partitions import value_of
+from commitlog.spark.schema import arrow_type
+
+__all__ = ["Pruning"]
+
+
+@frozen(kw_only=True)
+class Pruning:
+    """What a query asks for, of rows that satisfy every filter. Thread-safe, and can be pickled.
+
+    Attributes:
+        filters: as Spark pushes them down; by its rules, a row on which one is null does not satisfy it.
+        columns: those that the filters name, with their types, as far as bounds tell something of them.
+    """
+
+    filters: tuple[ds.Filter, ...] = ()
+    columns: Mapping[str, pa.DataType] = field(factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, filters: Iterable[ds.Filter], schema: StructType) -> Pruning:
+        """Return what `filters` ask of rows with the columns `schema`."""
+        filters = tuple(filters)
+        named = {_attribute(each) for each in filters}
+        columns = {
+            column.name: arrow_type(column.dataType, column.name)
+            for column in schema
+            # By another collation, strings are in another order, or equal though they differ.
+            if (column.name,) in named
+            and (not isinstance(column.dataType, StringType) or column.dataType == StringType())
+        }
+        return cls(filters=filters, columns=columns)
+
+    def wants(self, file: DataFile) -> bool:
+        """Return False if no row of `file` satisfies the filters.
+
+        Raises `CorruptRecord` if the record contradicts the schema.
+        """
+        known = {name: _in_file(file, name, kind) for name, kind in self.columns.items()}
+        return self._may_match(known)
+
+    def wants_part(self, stats: Mapping[str, ColumnStatistics]) -> bool:
+        """Return False if no row satisfies the filters of a part of a file, given its statistics."""
+        known = {
+            name: _Values.bounded(*stats[name], kind=kind)
+            for name, kind in self.columns.items()
+            if name in stats
+        }
+        return self._may_match(known)
+
+    def _may_match(self, known: Mapping[str, _Values]) -> bool:
+        return all(_outcomes(each, known)[0] for each in self.filters)
+
+
+@frozen(kw_only=True)
+class _Values:
+    """What is known of a column's values.
+
+    Attributes:
+        low: all values are as great at least; None: unknown.
+        high: all values are at most as great; None: unknown.
+        null: whether one may be null.
+        some: whether one may be not null.
+        kind: their type; None: not one of those that are understood.
+    """
+
+    low: Any = None
+    high: Any = None
+    null: bool = True
+    some: bool = True
+    kind: pa.DataType | None = None
+
+    @classmethod
+    def bounded(
+        cls, low: object, high: object, nulls: int | None, *, kind: pa.DataType, rows: int | None = None
+    ) -> _Values:
+        """Return what statistics tell."""
+        return cls(
+            low=decode(low, kind).as_py(),
+            high=decode(high, kind).as_py(),
+            null=nulls != 0,
+            some=nulls is None or nulls != rows,
+            kind=kind,
+        )
+
+    @property
+    def only(self) -> Any:
+        """The one value that is there besides nulls, or None."""
+        # Spark has places where -0.0 equals 0.0, and others where it does not.
+        floating = self.kind is not None and pa.types.is_floating(self.kind)
+        return None if floating or self.low != self.high else self.low
+
+
+def _in_file(file: DataFile, name: str, kind: pa.DataType) -> _Values:
+    if name in file.partition:
+        value = value_of(file.partition[name], kind).as_py()
+        return _Values(low=value, high=value, null=value is None, some=value is not None, kind=kind)
+    if name in file.stats:
+        return _Values.bounded(*file.stats[name], kind=kind, rows=file.rows)
+    return _Values()
+
+
+#: Whether a filter may be true of a row, and whether it may be false; null is neither.
+_Outcomes = tuple[bool, bool]
+
+_UNKNOWN: _Outcomes = (True, True)
+
+
+def _attribute(each: ds.Filter) -> tuple[str, ...]:
+    while isinstance(each, ds.Not):
+        each = each.child
+    return getattr(each, "attribute", ())
+
+
+def _outcomes(each: ds.Filter, known: Mapping[str, _Values]) -> _Outcomes:
+    if isinstance(each, ds.Not):
+        true, false = _outcomes(each.child, known)
+        return false, true
+    path = _attribute(each)
+    values = known.get(path[0]) if len(path) == 1 else None
+    if values is None or values.kind is None:
+        return _UNKNOWN
+    match each:
+        case ds.IsNull():
+            return values.null, values.some
+        case ds.IsNotNull():
+            return values.some, values.null
+        case ds.EqualNullSafe(value=None):
+            return values.null, values.some
+        case ds.EqualNullSafe(value=value):
+            true, false = _equal(values, [value])
+            return values.some and true, values.null or (values.some and false)
+    true, false = _compared(each, values)
+    return values.some and true, values.some and false
+
+
+def _compared(each: ds.Filter, values: _Values) -> _Outcomes:
+    """Return the outcomes for those of `values` that are not null."""
+    match each:
+        case ds.EqualTo(value=value):
+            return _equal(values, [value])
+        case ds.In(value=wanted):
+            return _equal(values, wanted)
+        case ds.StringStartsWith(value=str(head)):
+            return _starts(values, head)
+        case ds.StringEndsWith(value=str(tail)) if isinstance(values.only, str):
+            return _certain(values.only.endswith(tail))
+        case ds.StringContains(value=str(inner)) if isinstance(values.only, str):
+            return _certain(inner in values.only)
+    low, high, value = values.low, values.high, getattr(each, "value", None)
+    if not _comparable(value, values.kind):
+        return _UNKNOWN
+    match each:
+        case ds.LessThan():
+            return low is None or low < value, high is None or high >= value
+        case ds.LessThanOrEqual():
+            return low is None or low <= value, high is None or high > value
+        case ds.GreaterThan():
+            return high is None or high > value, low is None or low <= value
+        case ds.GreaterThanOrEqual():
+            return high is None or high >= value, low is None or low < value
+    return _UNKNOWN
+
+
+def _certain(outcome: bool) -> _Outcomes:
+    return outcome, not outcome
+
+
+def _equal(values: _Values, wanted: Iterable[Any]) -> _Outcomes:
+    wanted = list(wanted)
+    if not all(_comparable(value, values.kind) for value in wanted):
+        return _UNKNOWN
+    low, high = values.low, values.high
+    true = any((low is None or low <= value) and (high is None or value <= high) for value in wanted)
+    return true, values.only is None or values.only not in wanted
+
+
+def _starts(values: _Values, head: str) -> _Outcomes:
+    low, high = values.low, values.high
+    if values.kind != pa.string():
+        return _UNKNOWN
+    true = (high is None or high >= head) and (low is None or low[: len(head)] <= head)
+    # What is between two strings that begin alike begins like them.
+    false = low is None or high is None or not (low.startswith(head) and high.startswith(head))
+    return true, false
+
+
+#: The types of columns whose values Python compares to those of a type of its own as Spark does.
+_COMPARED: Mapping[type, Callable[[pa.DataType], bool]] = MappingProxyType(
+    {
+        bool: pa.types.is_boolean,
+        int: pa.types.is_integer,
+        float: pa.types.is_floating,
+        Decimal: pa.types.is_decimal,
+        str: pa.types.is_string,
+        date: pa.types.is_date,
+        datetime: pa.types.is_timestamp,
+    }
+)
+
+
+def _comparable(value: object, kind: pa.DataType | None) -> bool:
+    fits = _COMPARED.get(type(value))
+    if fits is None or kind is None or not fits(kind):
+        return False
+    if isinstance(value, datetime):
+        return (value.tzinfo is None) == (kind.tz is None)
+    return value == value  # NaN, which is greater than all others to Spark
