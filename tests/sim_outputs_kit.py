@@ -36,6 +36,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.outputs import Batch, Job, Mode, Output, RecoveryReport, StagedFile, Visibility
+from commitlog.outputs.compaction import plan
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -121,7 +122,7 @@ class OutputWorld:
             output = self._past_misfortune(f"before {number}")
             job = output.begin(job_id, visibility=self.visibility)
             path = job.file_name(0)
-            output.commit(job, [output.stage(job, path, content(job_id, path))])
+            output.commit(job, [output.stage(job, path, content(job_id, path), rows=1)])
         self.nodes: dict[str, Node] = {
             name: simulation.node(name, rate=ticks.rate, offset=ticks.offset)
             for name, ticks in nodes.items()
@@ -341,7 +342,7 @@ def _stage(
     values = {} if partition is None else {"p": partition}
 
     def stage(path: str, data: bytes) -> StagedFile:
-        return client.output.stage(job, path, data, partition=values)
+        return client.output.stage(job, path, data, rows=1, partition=values)
 
     with client.trouble("stage", NotFound):  # a recovery may have dropped an upload before its end
         if lost and paths:
@@ -426,6 +427,40 @@ def gc(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Progra
                 client.tell("gc", "removes" if report.removed else "done")
 
     return program
+
+
+def compact(*, times: int = 1, every: float = 1.0) -> Program:
+    """Merge files into larger ones, `times` times, `every` so many seconds: one group at a time."""
+
+    def program(client: Client) -> None:
+        for number in range(times):
+            if number:
+                client.node.clock.sleep(every)
+            begun = _begin_rewrite(client)
+            if begun is not None:
+                client.world.handed_out[begun[0].attempt] = begun
+                if not _commit(client, *begun):
+                    _abort(client, *begun)
+
+    return program
+
+
+def _begin_rewrite(client: Client) -> tuple[Job, tuple[StagedFile, ...]] | None:
+    output = client.output
+    with client.trouble("compact", NotFound):  # others may remove what it is about to read
+        groups = plan(output.snapshot().files, kind=lambda _: "", min_files=2)
+        if not groups:
+            client.tell("compact", "nothing")
+            return None
+        files = groups[0].files
+        job = output.begin(mode="rewrite", replaces=[file.path for file in files])
+        data = b"\n".join(output.store.get(output.locate(file)).data for file in files)
+        partition = files[0].partition
+        path = "".join(f"{name}={value}/" for name, value in partition.items()) + job.file_name(0)
+        staged = output.stage(job, path, data, rows=groups[0].rows, partition=partition)
+        client.tell("compact")
+        return job, (staged,)
+    return None
 
 
 def read(*, times: int = 1, every: float = 1.0, roll_forward: bool = True) -> Program:

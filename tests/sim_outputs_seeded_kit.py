@@ -15,6 +15,7 @@ from sim_outputs_kit import (
     Program,
     abort_one,
     commit_again,
+    compact,
     drive,
     gc,
     in_turn,
@@ -78,6 +79,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
                     recover(older_than=older_than, times=times, every=every),
                     gc(older_than=older_than, times=times, every=every),
                     read(times=times, every=every, roll_forward=forward),
+                    compact(times=times, every=every),
                     abort_one(),
                     commit_again(),
                     commit_again(others=True),
@@ -111,7 +113,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
             leases=leases,
             staged=staged,
             logged=draw("logged", (False, True)),
-            before=draw("before", ((), ("before",))),
+            before=draw("before", ((), ("before",), ("before", "and before"))),
         )
         for number, name in enumerate(nodes):
             does = program(number == 0 or draw("drives", (True, False)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field, frozen
@@ -45,6 +45,11 @@ def content(job_id: str, path: str) -> bytes:
     return f"{job_id} {path}".encode()
 
 
+def _shown(name: str) -> str:
+    """Return the path of a file as its job knows it, without what hides it."""
+    return name.removeprefix(_HIDDEN).partition("/")[2] if name.startswith(_HIDDEN) else name
+
+
 def _attempt_of(name: str) -> str:
     return _ATTEMPT.findall(name)[-1]
 
@@ -60,6 +65,7 @@ class Commit:
         logged: whether only the log shows its files.
         nonces: those of its files, by path.
         partitions: those of its files, by path.
+        rows: what its files hold, by path; a rewrite's file holds what was in those that it replaced.
         uploads: what its files were to come from, by path.
         replaced: files of earlier versions that are no part of this one.
         batch: stream and number of the batch that the job was, or None.
@@ -71,6 +77,7 @@ class Commit:
     logged: bool
     nonces: Mapping[str, str] = field(hash=False)
     partitions: Mapping[str, object] = field(hash=False)
+    rows: Mapping[str, tuple[bytes, ...]] = field(hash=False)
     uploads: Mapping[str, str] = field(hash=False)
     replaced: frozenset[str]
     batch: tuple[str, int] | None
@@ -86,6 +93,8 @@ class Truth:
         commits: those of them that commit, by attempt, in order.
         aborted: attempts that are ruled out.
         replaced: files that are no part of the output any more, with the version that replaced them.
+        rows: what all commits but rewrites come to: partitions with rows, sorted. That is what readers
+            are to see, whatever files are merged into others.
         expired: versions below this one cannot be read any more.
         success: version that ``_SUCCESS`` names.
         visible: files that are visible, or hidden and there, relative to the output.
@@ -99,6 +108,7 @@ class Truth:
     commits: dict[str, Commit] = field(factory=dict)
     aborted: set[str] = field(factory=set)
     replaced: dict[str, int] = field(factory=dict)
+    rows: list[tuple[Any, bytes]] = field(factory=list)
     expired: int = 0
     success: int = 0
     visible: set[str] = field(factory=set)
@@ -179,7 +189,8 @@ class Truth:
         Those are not of which the next version, which may be known to others alone, is known to be rid.
         """
         commits = [commit for commit in self.commits.values() if commit.version <= snapshot.version]
-        assert snapshot.jobs == tuple(commit.job_id for commit in commits if not commit.batch)
+        named = [c.job_id for c in commits if not c.batch and c.job_id != c.attempt]
+        assert list(snapshot.jobs) == named
         assert snapshot.version == max((commit.version for commit in commits), default=0)
         files = {file.path: file.nonce for file in snapshot.files}
         assert len(files) == len(snapshot.files), "a snapshot names a file twice"
@@ -238,7 +249,7 @@ class Truth:
         found = [commit for commit in self.commits.values() if name in commit.nonces]
         assert found, f"{staged.path} is visible, and no commit names it"
         assert nonce == found[0].nonces[name], f"{staged.path} is another upload than was committed"
-        assert data == content(found[0].job_id, name), f"{staged.path} has another content"
+        assert data == b"\n".join(found[0].rows[name]), f"{staged.path} has another content"
         self._appeared(name)
 
     def dropped(self, path: str, upload_id: str) -> None:
@@ -326,6 +337,7 @@ class Truth:
         )
         files = self._listed(document)
         partitions = {file["path"]: tuple(map(tuple, file["partition"])) for file in files}
+        named = self._named(document)
         commit = Commit(
             version=number,
             job_id=job_id,
@@ -333,8 +345,9 @@ class Truth:
             logged=logged,
             nonces={file["path"]: file["nonce"] for file in files},
             partitions=partitions,
+            rows=self._rows_of(document, partitions, named),
             uploads={} if logged else self._uploads(attempt, files),
-            replaced=self._replaced_by(document["mode"], set(partitions.values())),
+            replaced=self._replaced_by(document["mode"], set(partitions.values()), named),
             batch=document["batch"] and tuple(document["batch"]),
         )
         if commit.batch:
@@ -344,16 +357,30 @@ class Truth:
             assert all(batch < commit.batch for batch in earlier), f"batch {commit.batch} comes too late"
         if logged:
             assert self.is_whole(commit), f"files are gone that {attempt} commits"
+            for path, rows in commit.rows.items():
+                assert self.server.get(TOP + path).data == b"\n".join(rows), (
+                    f"{path} has another content"
+                )
         self.replaced.update(dict.fromkeys(commit.replaced, number))
         self.commits[attempt] = commit
+        if document["mode"] != "rewrite":
+            new = [(partitions[path], row) for path, rows in commit.rows.items() for row in rows]
+            self.rows = sorted([*self._kept(document["mode"], set(partitions.values())), *new])
+        assert self._rows_there() == self.rows, f"version {number} has rows twice, or not at all"
 
     def _listed(self, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the files that a record names, itself or by lists."""
-        files = list(document["files"])
-        for each in document["manifests"]:
+        return [*document["files"], *self._lists(document["manifests"])]
+
+    def _named(self, document: Mapping[str, Any]) -> list[str]:
+        """Return the files that a record names to be replaced."""
+        listed = (file["path"] for file in self._lists(document.get("replaced_manifests", ())))
+        return [*document.get("replaced", ()), *listed]
+
+    def _lists(self, manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for each in manifests:
             data = self.server.get(f"{TOP}{_LISTS}{each['name']}").data
-            files += map(json.loads, gzip.decompress(data).splitlines()[1:])
-        return files
+            yield from map(json.loads, gzip.decompress(data).splitlines()[1:])
 
     def _uploads(self, attempt: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         """Return the uploads that a pending entry names, which must be those of `files`, and there."""
@@ -366,15 +393,48 @@ class Truth:
         assert there >= set(uploads.values()), f"uploads are gone that {attempt} commits"
         return uploads
 
-    def _replaced_by(self, mode: str, partitions: set[object]) -> frozenset[str]:
+    def _replaced_by(self, mode: str, partitions: set[object], named: list[str]) -> frozenset[str]:
         current = self.files(self.last)
-        if mode == "overwrite":
-            return frozenset(current)
-        if mode == "overwrite-partitions":
-            commits = self.commits.values()
-            where = {path: each for commit in commits for path, each in commit.partitions.items()}
-            return frozenset(path for path in current if where[path] in partitions)
+        where = self._partitions()
+        match mode:
+            case "overwrite":
+                return frozenset(current)
+            case "overwrite-partitions":
+                return frozenset(path for path in current if where[path] in partitions)
+            case "rewrite":
+                gone = set(named) - current.keys()
+                assert not gone, f"{gone} are rewritten, and no part of the output"
+                return frozenset(named)
         return frozenset()
+
+    def _kept(self, mode: str, partitions: set[object]) -> list[tuple[Any, bytes]]:
+        """Return those of `rows` that a job of that mode, with files in these partitions, leaves."""
+        match mode:
+            case "overwrite":
+                return []
+            case "overwrite-partitions":
+                return [(partition, row) for partition, row in self.rows if partition not in partitions]
+        return self.rows
+
+    def _rows_of(
+        self, document: Mapping[str, Any], paths: Iterable[str], named: list[str]
+    ) -> dict[str, tuple[bytes, ...]]:
+        """Return what the files of a commit hold, by path."""
+        if document["mode"] != "rewrite":
+            return {path: (content(document["job"], _shown(path)),) for path in paths}
+        before = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
+        [path] = paths
+        return {path: tuple(row for old in named for row in before[old])}
+
+    def _rows_there(self) -> list[tuple[Any, bytes]]:
+        """Return what the files of the last version hold, sorted."""
+        where = self._partitions()
+        rows = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
+        return sorted((where[path], row) for path in self.files(self.last) for row in rows[path])
+
+    def _partitions(self) -> dict[str, Any]:
+        commits = self.commits.values()
+        return {path: each for commit in commits for path, each in commit.partitions.items()}
 
     def _advanced(self, document: Mapping[str, Any]) -> None:
         version = document["version"]

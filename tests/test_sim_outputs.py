@@ -24,6 +24,7 @@ from sim_outputs_kit import (
     Program,
     abort_one,
     commit_again,
+    compact,
     drive,
     explored,
     gc,
@@ -158,6 +159,25 @@ SMALL = [
         most=0,
         told=("commit: done", "commit: AlreadyExists", "begin: AlreadyExists"),
     ),
+    Case(
+        name="a compaction, any fault",
+        nodes={"C": compact()},
+        told=("compact: done", "commit: done", "commit: PublishIncomplete", "abort: is committed"),
+        options={"before": ("a", "b")},
+    ),
+    Case(
+        name="a compaction of what only the log shows, any fault",
+        nodes={"C": compact()},
+        told=("compact: done", "commit: done", "commit: Unavailable", "abort: done"),
+        options={"before": ("a", "b"), "logged": True},
+    ),
+    Case(
+        name="a compaction and a driver that replaces what is there",
+        nodes={"C": compact(), "A": drive("j", mode="overwrite")},
+        most=0,
+        told=("compact: done", "commit: done", "commit: Conflict", "compact: nothing"),
+        options={"before": ("a", "b"), "logged": True},
+    ),
 ]
 
 LARGE = [
@@ -234,6 +254,27 @@ LARGE = [
         options={"before": ("b",), "logged": True},
     ),
     Case(
+        name="two compactions",
+        nodes={"C": compact(), "D": compact()},
+        most=0,
+        told=("compact: done", "commit: done", "commit: Conflict"),
+        options={"before": ("a", "b")},
+    ),
+    Case(
+        name="a compaction and a driver that adds, a crash",
+        nodes={"C": compact(), "A": drive("j")},
+        faults=CRASH,
+        told=("compact: done", "commit: done"),
+        options={"before": ("a", "b"), "logged": True},
+    ),
+    Case(
+        name="a compaction and a reader, a crash",
+        nodes={"C": compact(), "R": read()},
+        faults=CRASH,
+        told=("compact: done", "commit: done", "read: something"),
+        options={"before": ("a", "b")},
+    ),
+    Case(
         name="two drivers of one job by lease, one later, a crash",
         nodes={"A": drive("j"), "B": drive("j")},
         faults=CRASH,
@@ -270,6 +311,7 @@ LONG: Mapping[str, Mapping[str, int]] = {
     "records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
     "lists": {
         "commitlog.outputs.pending.INLINE_FILES": 1,
+        "commitlog.outputs.log.INLINE_FILES": 1,
         "commitlog.outputs.checkpoints.INTERVAL": 2,
         "commitlog.outputs.output.INTERVAL": 2,
     },
@@ -301,7 +343,8 @@ def test_some_seeds(kind: str) -> None:
     assert set(report.faults) >= set(ON_THE_WAY) - {Fault.PARTIAL, Fault.DUPLICATED}
     calls = ("begin", "stage", "commit", "abort", "recover", "read", "log")
     assert not [call for call in calls if not report.told[f"{call}: Unavailable"]]
-    wanted = ("commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed", "gc: removes")
+    wanted = ["commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"]
+    wanted += ["gc: removes", "compact: done"]
     assert report.told.keys() >= set(wanted)
 
 

@@ -134,6 +134,29 @@ DECIDING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="files merged that another job has replaced",
+        where="outputs.md#modes",
+        rule="a job that names files to replace is refused once one of them is no part of the output",
+        edit=Edit(
+            "outputs.log",
+            (
+                "            if state is not None:\n                _check_there(job, state)\n",
+                "",
+            ),
+        ),
+        setting=writing(
+            {"C": outputs.compact(), "A": outputs.drive("j", mode="overwrite")},
+            forced=(Forced("C put out/_commitlog/00000000000000000003.json", Fault.DELAYED, 1, 1),),
+            after={"A": 0.5},
+            before=("a", "b"),
+        ),
+        caught="are rewritten, and no part of the output",
+        story=(
+            "C has merged what A, meanwhile, replaces. C's claim of record 3 is late, record 3 is A's,"
+            " and C takes the next number: the rows that A had removed would be back."
+        ),
+    ),
+    Mutant(
         name="a job id looked for among recent records only",
         where="outputs.md#a-job-step-by-step",
         rule="a checkpoint knows all jobs: is the job committed already?",

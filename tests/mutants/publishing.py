@@ -52,6 +52,23 @@ PUBLISHING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="merged files removed before the one that replaces them is visible",
+        where="outputs.md#modes",
+        rule="the new files are published, and then the old ones are removed",
+        edit=Edit(
+            "outputs.output",
+            (
+                "        self._publisher.publish(record, pending)\n"
+                "        self._publisher.replace(record)\n",
+                "        self._publisher.replace(record)\n"
+                "        self._publisher.publish(record, pending)\n",
+            ),
+        ),
+        setting=writing({"C": outputs.compact()}, before=("a", "b")),
+        caught="was deleted before what replaces it was visible",
+        story="Plain readers that list the directory now find none of the rows that were merged.",
+    ),
+    Mutant(
         name="`_SUCCESS` advanced without a condition",
         where="outputs.md#layout",
         rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",
