@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import click
 
+from commitlog.cli.compact import compact
 from commitlog.cli.demo import demo
 from commitlog.cli.exits import Exit, message_of, status_of
 from commitlog.cli.gc import gc
@@ -77,5 +78,22 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (put, get, cat, ls, stat, cp, mv, rm, probe, table, locks, log, recover, gc, demo):
+for _command in (
+    put,
+    get,
+    cat,
+    ls,
+    stat,
+    cp,
+    mv,
+    rm,
+    probe,
+    table,
+    locks,
+    log,
+    recover,
+    compact,
+    gc,
+    demo,
+):
     main.add_command(_command)

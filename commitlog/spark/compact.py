@@ -1,0 +1,75 @@
+"""`compact`: Spark merges the small files of an output, a task for each file that they become.
+
+Imports outputs and the rest of this package; pyspark from outside.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from commitlog.outputs import CommitRecord, Job, StagedFile
+from commitlog.outputs.compaction import TARGET_BYTES, Group
+from commitlog.spark.options import ReadOptions
+from commitlog.spark.rewrite import merged, rewrite
+from commitlog.spark.source import open_output
+from commitlog.spark.writer import PUBLISHERS
+
+__all__ = ["compact"]
+
+
+def compact(
+    spark: SparkSession,
+    url: str,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    min_files: int = 2,
+    options: Mapping[str, str] | None = None,
+) -> CommitRecord | None:
+    """Merge small files of the output at `url` into larger ones; return the commit record.
+
+    Readers of the log see the same rows before and after, and each once. Files of one partition, format
+    and compression are merged in the order in which they were committed. Other jobs may write meanwhile:
+    what they add is left alone, and what they replace stays replaced. See docs/outputs.md for what plain
+    readers see.
+
+    Args:
+        spark: does the work; a session of Spark Connect will do.
+        url: of the output.
+        target_bytes: files are merged up to this size; those of three quarters of it are left alone.
+        min_files: merge no fewer files than this into one.
+        options: further options of the data source, such as credentials; see docs/spark.md.
+
+    Returns None if nothing is worth merging.
+
+    Raises:
+        ConfigurationError: an argument is wrong; nothing was written.
+        NotSupported: the output's commits tell no columns.
+        Conflict: other jobs replaced the files, three times in a row. Nothing was changed.
+        PublishIncomplete: it is done, but readers that list the directory do not see it yet, or see
+            files twice; `Output.recover` completes it.
+        Py4JJavaError, PySparkException: Spark's job failed, and nothing was changed; the text names the
+            error of this library.
+    """
+    given = ReadOptions.parse({**(options or {}), "path": url})
+
+    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            there = open_output(given)
+            with there.store:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        file = rewrite(there, job, number, groups[number], schema)
+                        yield pa.record_batch({"file": [pickle.dumps(file)]})
+
+        tasks = spark.range(0, len(groups), 1, len(groups))
+        return [pickle.loads(row.file) for row in tasks.mapInArrow(work, "file binary").collect()]
+
+    with ThreadPoolExecutor(PUBLISHERS) as executor:
+        output = open_output(given, executor)
+        with output.store:
+            return merged(output, stage, target_bytes=target_bytes, min_files=min_files)
