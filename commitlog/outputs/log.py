@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import define, evolve, field, frozen
 
+from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -89,15 +90,19 @@ class CommitLog:
     Args:
         store: where.
         directory: the ``_commitlog`` directory of the output.
-        clock: dates the records.
+        clock: dates the records, and what to wait on after a number was lost to another job.
+        backoff: how long to wait then.
     """
 
-    def __init__(self, store: ConditionalStore, directory: str, *, clock: Clock) -> None:
+    def __init__(
+        self, store: ConditionalStore, directory: str, *, clock: Clock, backoff: Backoff
+    ) -> None:
         self.directory = directory
         self._entries = Entries(store, directory, KINDS)
         self.manifests = Manifests(store, join(directory, "manifests"))
         self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
         self._clock = clock
+        self._backoff = backoff
 
     def get(self, version: int) -> Record:
         """Return one record. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
@@ -227,14 +232,17 @@ class CommitLog:
             replaced_manifests=() if to_replace is None else to_replace.manifests,
         )
         document = record.to_document()
-        while True:
+        losses = 0
+        while not self._claim(after + 1, document):
+            # Of those who lost to the same one, each waits for a time of its own.
+            self._clock.sleep(self._backoff.pause(losses))
+            losses += 1
             mine, after = self._look(job, after, state)
             if mine is not None:
                 return mine
             if state is not None:
                 _check_there(job, state)
-            if self._claim(after + 1, document):
-                return evolve(record, version=after + 1)
+        return evolve(record, version=after + 1)
 
     def verdicts(self, attempts: Iterable[str], *, after: int = 0) -> Verdicts:
         """Return what the records after number `after` say of `attempts`."""

@@ -67,7 +67,8 @@ class Output:
         clock: dates the records, and what to wait on between retries. The system clock by default.
         executor: publishes and drops uploads side by side, such as a `ThreadPoolExecutor`; not shut
             down here. None: one by one.
-        backoff: how often publishing is retried before it is left to others.
+        backoff: how often publishing is retried before it is left to others, and how long a commit waits
+            after it has lost a number of the log to another job; it tries until it has one.
         ids: makes attempts; each call must return a new word of at least 24 hexadecimal digits.
 
     Guarantees: a job id is committed at most once, ever, whatever drivers, retries and recoveries do;
@@ -96,7 +97,8 @@ class Output:
         # Attempts of different outputs differ in these digits, so that nested outputs, whose uploads
         # a listing does not tell apart, leave each other's alone.
         self._tag = hashlib.sha256(store.store.key(directory).encode()).hexdigest()[:8]
-        self._log = CommitLog(store, directory, clock=self._clock)
+        backoff = Backoff() if backoff is None else backoff
+        self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
         self._pending = Entries(store, join(directory, "pending"), frozenset({"pending"}))
         self._publisher = Publisher(
             store,
@@ -104,7 +106,7 @@ class Output:
             self._log,
             self._pending,
             clock=self._clock,
-            backoff=Backoff() if backoff is None else backoff,
+            backoff=backoff,
             executor=executor,
         )
 

@@ -56,11 +56,7 @@ DECIDING: tuple[Mutant, ...] = (
                 "            mine, after = self._look(job, after, state)\n"
                 "            if mine is not None:\n"
                 "                return mine\n",
-                "",
-            ),
-            (
-                "                return evolve(record, version=after + 1)\n",
-                "                return evolve(record, version=after + 1)\n            after += 1\n",
+                "            after += 1\n",
             ),
         ),
         setting=writing(
