@@ -7,22 +7,28 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import pytest
 from attrs import evolve
 from outputs_kit import HookedStore, open_output, stage_some, visible
+from sim_kit import Steady
 
+from commitlog.backoff import Backoff
+from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, JobAlreadyCommitted
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.checkpoints import INTERVAL, LANDMARK
 from commitlog.outputs.manifest import MANIFEST_FILES
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
-from commitlog.stores.api import ObjectData, Staged
+from commitlog.stores.api import ObjectData, PutResult, Staged
 from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
 
 CHECKPOINTS = "out/_commitlog/checkpoints/"
 MANIFESTS = "out/_commitlog/manifests/"
+RECORDS = "out/_commitlog/" + 19 * "0"
 
 
 class Counting(HookedStore):
@@ -229,3 +235,43 @@ def test_a_newer_manifest_is_refused_as_newer() -> None:
     newer = evolve(manifest, sha256=hashlib.sha256(data).hexdigest())
     with pytest.raises(FormatTooNew):
         list(output._log.manifests.read(newer))
+
+
+# -- many jobs at once -------------------------------------------------------------------------------
+
+
+def test_who_loses_numbers_of_the_log_pauses_longer_each_time_until_it_has_one() -> None:
+    """Each of three others comes first by a moment; what they wrote is looked at, and nothing twice."""
+    store = MemoryStore()
+    quick = open_output(store)
+    others = iter(range(3))
+    requests: list[str] = []
+
+    class Overtaken(HookedStore):
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if path.startswith(RECORDS):
+                requests.append(f"put {path.removeprefix(RECORDS)}")
+                for number in islice(others, 1):
+                    quick.commit(quick.begin(f"quick-{number}"), ())
+            return super().put(path, body, **options)
+
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if path.startswith(RECORDS):
+                requests.append(f"get {path.removeprefix(RECORDS)}")
+            return super().get(path, start=start, end=end)
+
+    class Resting(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            requests.append(f"sleep {seconds:g}")
+
+    overtaken, clock = ConditionalStore(Overtaken(store)), Resting()
+    slow = Output(overtaken, "out", clock=clock, backoff=Backoff(base=1, random=Steady()))
+    job = slow.begin("slow")
+    requests.clear()
+    assert slow.commit(job, ()).version == 4
+    until = requests.index("put 4.json") + 1
+    lost = [
+        [f"put {n}.json", f"sleep {2 ** (n - 1)}", f"get {n}.json", f"get {n + 1}.json"]
+        for n in (1, 2, 3)
+    ]
+    assert requests[:until] == ["get 1.json", *chain.from_iterable(lost), "put 4.json"]
