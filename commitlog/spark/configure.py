@@ -23,6 +23,7 @@ from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.spark.committer import Committer
@@ -59,7 +60,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     get_or_create = builder.getOrCreate
 
     def attached() -> SparkSession:
-        if SparkContext._active_spark_context is not None:
+        if SparkContext._active_spark_context is not None and not is_remote():
             _driver(SparkContext._active_spark_context)  # or it would be given settings to no purpose
         spark = get_or_create()
         attach(spark)

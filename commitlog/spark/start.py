@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from commitlog.errors import ConfigurationError
 from commitlog.spark.source import CommitlogDataSource
@@ -50,6 +51,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     spark = builder.getOrCreate()
     # Spark looks for the module pyspark_commitlog, but not everywhere where Python would find it: of an
     # editable install it sees only the working directory. To register a format twice, it warns.
-    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("commitlog"):
+    # (Of Spark Connect, a session has no JVM to ask, and the warning goes to the server.)
+    known = None if is_remote() else spark._jsparkSession.sessionState().dataSourceManager()
+    if known is None or not known.dataSourceExists("commitlog"):
         spark.dataSource.register(CommitlogDataSource)
     return spark
