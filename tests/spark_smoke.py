@@ -1,0 +1,89 @@
+"""A round through everything that Spark is used for, for a Python with another Spark than the tests'.
+
+``python spark_smoke.py DIRECTORY`` works there, and prints what came of it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import commitlog
+from commitlog.outputs import Output
+from commitlog.spark import configure, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def main(where: str) -> dict[str, Any]:
+    """Return what came of each step."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = configure(builder).getOrCreate()
+
+    def numbers(start: int, end: int) -> DataFrame:
+        return spark.range(start, end, numPartitions=2).selectExpr("id", "id % 2 AS odd")
+
+    def ids(rows: DataFrame) -> list[int]:
+        return sorted(row.id for row in rows.select("id").collect())
+
+    def read(path: str) -> DataFrame:
+        return spark.read.format("commitlog").load(path)
+
+    came: dict[str, Any] = {"spark": pyspark.__version__}
+
+    out = f"{where}/out"
+    write(numbers(0, 6), out, job_id="first", partition_by=["odd"])
+    again = numbers(0, 6).write.format("commitlog").mode("append").option("partitionBy", "odd")
+    came["again"] = error_of(lambda: again.option("jobId", "first").save(out))
+    again.option("jobId", "second").save(out)
+    came["appended"] = ids(read(out))
+    write(numbers(6, 10).where("odd = 1"), out, mode="overwrite-partitions", partition_by=["odd"])
+    came["dynamic"] = ids(read(out).where("odd = 1 AND id > 0"))
+    write(numbers(20, 24), out, mode="overwrite", options={"fileFormat": "orc"})
+    came["overwritten"] = ids(read(out))
+
+    copied = f"{where}/copied"
+    rows = spark.readStream.schema("id BIGINT").orc(out).writeStream.format("commitlog")
+    rows = rows.queryName("copy").option("checkpointLocation", f"{where}/checkpoint")
+    rows.trigger(availableNow=True).start(copied).awaitTermination()
+    came["streamed"] = ids(read(copied))
+
+    plain = f"{where}/plain"
+    by_id = numbers(0, 6).write.option("spark.commitlog.jobId", "daily").partitionBy("odd")
+    by_id.parquet(plain)
+    came["configured again"] = error_of(lambda: by_id.mode("append").parquet(plain))
+    came["configured"] = ids(spark.read.parquet(plain)) + ids(read(plain))
+    numbers(7, 9).write.mode("overwrite").parquet(plain)
+    came["configured overwritten"] = ids(spark.read.parquet(plain))
+
+    came["versions"] = {path.name: versions(path) for path in map(Path, (out, copied, plain))}
+    spark.stop()
+    return came
+
+
+def error_of(step: Callable[[], Any]) -> str:
+    """Return the text of the error that `step` raises, or ""."""
+    try:
+        step()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def versions(path: Path) -> list[str]:
+    """Return how each version came to be; raise if anything is left staged."""
+    output = Output(commitlog.connect(str(path)))
+    with output.store:
+        assert list(output.store.store.list_staged()) == []
+        return [record.mode for record in output.log()]
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))

@@ -1,0 +1,60 @@
+"""The oldest Spark that is promised to work, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ROOT / ".venv/spark-4.2/bin/python"
+
+
+def test_spark_4_2(tmp_path: Path) -> None:
+    """Batches, streams, reads and the configured committer, built by that Spark's compiler, all work."""
+    if not PYTHON.exists():
+        reason = f"there is no {PYTHON}, which ./run test sets up"
+        assert not os.environ.get("CI"), reason
+        pytest.skip(reason)
+    with (tmp_path / "driver.log").open("w") as log:
+        done = subprocess.run(
+            [PYTHON, Path(__file__).with_name("spark_smoke.py"), tmp_path],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                # The format is found as where the package is installed: by a module on the path.
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": str(PYTHON),
+                "PYSPARK_DRIVER_PYTHON": str(PYTHON),
+                "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                "TMPDIR": str(tmp_path),
+            },
+            timeout=240,
+        )
+    assert done.returncode == 0, (tmp_path / "driver.log").read_text()
+    came = json.loads(done.stdout)
+    assert came.pop("spark").startswith("4.2.")
+    assert "errors.JobAlreadyCommitted: job 'first' is part of" in came.pop("again")
+    assert "errors.JobAlreadyCommitted: job 'daily' is part of" in came.pop("configured again")
+    assert came == {
+        "appended": sorted([*range(6), *range(6)]),
+        "dynamic": [7, 9],
+        "overwritten": [20, 21, 22, 23],
+        "streamed": [20, 21, 22, 23],
+        "configured": [*range(6), *range(6)],
+        "configured overwritten": [7, 8],
+        "versions": {
+            "out": ["append", "append", "overwrite-partitions", "overwrite"],
+            "copied": ["append"],
+            "plain": ["append", "overwrite"],
+        },
+    }
