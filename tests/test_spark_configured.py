@@ -136,21 +136,31 @@ def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) ->
     ]
 
 
-def test_a_partition_that_cannot_be_replaced_exactly_is_refused(
-    session: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_a_named_partition_is_replaced_whole(
+    session: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Static overwriting that would leave old rows of the named partition raises and changes nothing."""
+    """Static overwriting empties the partitions below the named one that get no rows, and no others."""
     path = tmp_path / "t"
-    numbers(session, 0, 9).write.partitionBy("k", "s").parquet(str(path))
-    session.sql(f"CREATE TABLE partial (id BIGINT, k BIGINT, s STRING) USING parquet"
-                f" PARTITIONED BY (k, s) LOCATION '{path}'")  # fmt: skip
+    session.conf.set(VISIBILITY, visibility)
     try:
-        with pytest.raises(Exception, match=r"commitlog\.errors\.NotSupported.* has no rows"):
-            session.sql("INSERT OVERWRITE partial PARTITION (k = 1, s) SELECT 5, 'other'")
+        rows = session.range(12).selectExpr("id", "id % 2 AS k", "concat('s', id % 3) AS s")
+        rows.write.partitionBy("k", "s").parquet(str(path))
+        session.sql(f"CREATE TABLE partial (id BIGINT, k BIGINT, s STRING) USING parquet"
+                    f" PARTITIONED BY (k, s) LOCATION '{path}'")  # fmt: skip
+        if visibility == "listed":
+            session.sql("MSCK REPAIR TABLE partial")
+        session.sql("INSERT OVERWRITE partial PARTITION (k = 1, s) SELECT 50, 's0'")
+        session.sql("INSERT OVERWRITE partial PARTITION (k = 0, s) SELECT 60, 's0' WHERE false")
     finally:
-        session.sql("DROP TABLE partial")
-    assert ids(session, path) == list(range(9))
-    assert hidden(path) == []
+        session.sql("DROP TABLE IF EXISTS partial")
+    output = output_at(path)
+    modes = [record.mode for record in output.log()]
+    assert modes == ["append", "overwrite-files", "overwrite-files"]
+    assert [file.partition for file in output.snapshot().files] == [{"k": "1", "s": "s0"}]
+    if visibility == "listed":
+        assert ids(session, path) == [50]
+        assert hidden(path) == []
 
 
 def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:

@@ -145,10 +145,10 @@ class Committer:
         running = self._running[asked["job"]]
         if not running.duplicate:
             with _opened(running.options) as output:
-                _check_replaced(output, running, asked["files"])
+                job = _overwriting(output, running, asked["files"])
                 files = _staged(output, running, asked["files"])
                 try:
-                    output.commit(_with_partitions(running.job, files), files)
+                    output.commit(_with_partitions(job, files), files)
                 except JobAlreadyCommitted:
                     if running.options.on_duplicate == "error":
                         raise
@@ -262,20 +262,22 @@ def _in_place(output: Output, running: _Running, files: Iterable[Mapping[str, An
     ]
 
 
-def _check_replaced(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> None:
-    """Raise unless replacing the partitions that have new files is all that is to be replaced."""
-    if not running.replaced:
-        return
+def _overwriting(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> Job:
+    """Return the job, with the files that it is to replace if its mode does not tell which they are."""
     # The slash keeps day=1 apart from day=10.
     wanted = [partition_in(prefix + "/").items() for prefix in running.replaced]
+    if not wanted:
+        return running.job
     new = [partition_in(file["name"]) for file in files]
-    for file in output.state().files.values():
-        if file.partition not in new and any(some <= file.partition.items() for some in wanted):
-            raise NotSupported(
-                f"{file.path} is to be overwritten, but the job has no rows for its partition: only the"
-                " partitions that have new rows can be replaced together. Nothing was changed. Set"
-                " spark.sql.sources.partitionOverwriteMode=dynamic to keep the others"
-            )
+    there = [
+        file
+        for file in output.state().files.values()
+        if any(some <= file.partition.items() for some in wanted)
+    ]
+    if all(file.partition in new for file in there):
+        return running.job
+    # Partitions are emptied that get no new rows.
+    return evolve(running.job, mode="overwrite-files", replaces=tuple(file.path for file in there))
 
 
 def _foreign(output: Output, replaced: Sequence[str]) -> Iterator[str]:

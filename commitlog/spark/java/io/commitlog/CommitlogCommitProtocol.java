@@ -71,6 +71,10 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     public void setupJob(JobContext context) {
         Configuration conf = context.getConfiguration();
         Path root = qualified(conf);
+        String named = dynamic ? null : NamedPartition.below(path);
+        if (named != null && !replaced.contains(named)) {
+            replaced.add(named);
+        }
         Map options = new HashMap(conf.getPropsWithPrefix(OPTIONS));
         String ofThread = SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId");
         if (ofThread != null && !options.containsKey("jobId")) {

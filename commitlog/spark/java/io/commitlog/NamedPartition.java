@@ -1,0 +1,56 @@
+package io.commitlog;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import scala.Option;
+import scala.collection.Iterator;
+
+/**
+ * The partition that a statement overwrites by name: INSERT OVERWRITE t PARTITION (k = 1).
+ *
+ * Spark has the committer delete its directory, but only if it is there. Where the log alone shows the
+ * files, none is, and the rows would be added to those that they are to replace.
+ */
+final class NamedPartition {
+    private NamedPartition() {}
+
+    /** Returns its directory, relative to `output`; null if the running statement names none. */
+    static String below(String output) {
+        String id = SparkContext.getOrCreate().getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
+        QueryExecution execution = id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
+        return execution == null ? null : find(execution.analyzed(), output);
+    }
+
+    private static String find(LogicalPlan plan, String output) {
+        if (plan instanceof InsertIntoHadoopFsRelationCommand) {
+            InsertIntoHadoopFsRelationCommand insert = (InsertIntoHadoopFsRelationCommand) plan;
+            boolean named = insert.mode() == SaveMode.Overwrite && !insert.staticPartitions().isEmpty();
+            return named && output.equals(insert.outputPath().toString()) ? directory(insert) : null;
+        }
+        String found = null;
+        for (Iterator i = plan.children().iterator(); found == null && i.hasNext();) {
+            found = find((LogicalPlan) i.next(), output);
+        }
+        return found;
+    }
+
+    private static String directory(InsertIntoHadoopFsRelationCommand insert) {
+        StringBuilder path = new StringBuilder();
+        for (Iterator i = insert.partitionColumns().iterator(); i.hasNext();) {
+            String name = ((Attribute) i.next()).name();
+            Option value = insert.staticPartitions().get(name);
+            if (value.isDefined()) {
+                String separator = path.length() == 0 ? "" : "/";
+                path.append(separator);
+                path.append(ExternalCatalogUtils.getPartitionPathString(name, (String) value.get()));
+            }
+        }
+        return path.toString();
+    }
+}
