@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How fast jobs are written and committed, beside Spark's own writer.
 
-    python benchmarks/committer.py [--quick] [--only spark|store] [--json FILE]
+    python benchmarks/committer.py [--quick] [--only spark|store|scale] [--json FILE]
 
 All ways to write run in one Spark application, in rounds whose order is shuffled, so that what else the
 machine does strikes all of them alike; what each wrote is counted. A ratio is the median, over the
@@ -26,9 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import scale
+import store_commits
 from attrs import frozen
 from measure import Cost, cost_of, ratio
-from store_commits import LATENCY, Sizes, measure_commits
 
 from commitlog.spark.writer import PUBLISHERS
 
@@ -45,6 +46,8 @@ AIMS = {
 }
 
 BUILT_IN = "built-in v1"
+
+_PARTS = ("spark", "store", "scale")
 
 #: Whose figure a ratio is, and whether it tells rows per second (else time).
 _RATIOS = (
@@ -72,39 +75,41 @@ class Scale:
         rounds: how often each way has its turn, after one turn that does not count.
         tiny_rounds: the same for the job of a thousand rows.
         store: what to measure on S3.
+        scale: what to measure of long logs and large jobs.
     """
 
     rows: int
     rounds: int
     tiny_rounds: int
-    store: Sizes
+    store: store_commits.Sizes
+    scale: scale.Sizes
 
 
 FULL = Scale(
     rows=8_000_000,
-    rounds=7,
+    rounds=5,
     tiny_rounds=20,
-    store=Sizes(
+    store=store_commits.Sizes(
         files=(10, 100, 1_000, 10_000),
         threads=(1, 4, PUBLISHERS, 64),
-        rounds=5,
+        rounds=3,
         drivers=(1, 4, 16),
         commits=160,
-        logs=(10, 100, 1_000, 10_000),
     ),
+    scale=scale.Sizes(logs=(100, 1_000, 10_000), jobs=(1_000, 10_000, 100_000)),
 )
 QUICK = Scale(
-    rows=400_000,
-    rounds=2,
+    rows=200_000,
+    rounds=1,
     tiny_rounds=3,
-    store=Sizes(
+    store=store_commits.Sizes(
         files=(10, 100),
         threads=(1, PUBLISHERS),
         rounds=1,
         drivers=(1, 4),
         commits=8,
-        logs=(10, 50),
     ),
+    scale=scale.Sizes(logs=(10, 100), jobs=(1_000,)),
 )
 
 FILES = 4
@@ -116,18 +121,18 @@ def _say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)
 
 
-def _measure_spark(scale: Scale, scratch: Path) -> dict[str, dict[str, list[Cost]]]:
+def _measure_spark(sizes: Scale, scratch: Path) -> dict[str, dict[str, list[Cost]]]:
     # Spark is started for those who want it.
     from spark_writers import start, writers
 
     spark = start("local[2]", scratch)
     try:
-        source = _source(spark, scale.rows, scratch)
+        source = _source(spark, sizes.rows, scratch)
         ways = writers(spark)
         bench = SparkBench(ways, scratch)
-        bench.run("tiny", scale.tiny_rounds, None, TINY_ROWS)
-        bench.run("flat", scale.rounds, source, scale.rows)
-        bench.run("partitioned", scale.rounds, source, scale.rows, partition_by=["part"])
+        bench.run("tiny", sizes.tiny_rounds, None, TINY_ROWS)
+        bench.run("flat", sizes.rounds, source, sizes.rows)
+        bench.run("partitioned", sizes.rounds, source, sizes.rows, partition_by=["part"])
         return bench.costs
     finally:
         spark.stop()
@@ -185,10 +190,10 @@ class SparkBench:
         return cost
 
 
-def _spark_figures(costs: dict[str, dict[str, list[Cost]]], scale: Scale) -> list[dict[str, Any]]:
+def _spark_figures(costs: dict[str, dict[str, list[Cost]]], sizes: Scale) -> list[dict[str, Any]]:
     figures = []
     for job, ways in costs.items():
-        rows = TINY_ROWS if job == "tiny" else scale.rows
+        rows = TINY_ROWS if job == "tiny" else sizes.rows
         for way, row in ways.items():
             wall = statistics.median(cost.wall for cost in row)
             figures.append(
@@ -232,21 +237,24 @@ def main() -> None:
     """Measure, print, and write the file that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
-    parser.add_argument("--only", choices=("spark", "store"), help="measure one half")
+    parser.add_argument("--only", choices=_PARTS, help="measure one part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()
-    scale = QUICK if arguments.quick else FULL
+    sizes = QUICK if arguments.quick else FULL
+    parts = (arguments.only,) if arguments.only else _PARTS
     report: dict[str, Any] = {"ratios": {}}
     started = datetime.datetime.now(datetime.UTC)
-    if arguments.only != "store":
+    if "spark" in parts:
         with tempfile.TemporaryDirectory(prefix="committer-") as scratch:
-            costs = _measure_spark(scale, Path(scratch))
+            costs = _measure_spark(sizes, Path(scratch))
         report["ratios"].update(_spark_ratios(costs))
-        report["spark"] = _spark_figures(costs, scale)
-    if arguments.only != "spark":
-        figures = measure_commits(scale.store, _say)
+        report["spark"] = _spark_figures(costs, sizes)
+    if "store" in parts:
+        figures = store_commits.measure_commits(sizes.store, _say)
         report["ratios"].update(_store_ratios(figures))
-        report["store"] = {"latency_seconds": LATENCY, **figures}
+        report["store"] = {"latency_seconds": store_commits.LATENCY, **figures}
+    if "scale" in parts:
+        report["scale"] = scale.measure_scale(sizes.scale, _say)
     report |= {
         "date": started.date().isoformat(),
         "quick": arguments.quick,
@@ -273,6 +281,8 @@ def _show(report: dict[str, Any]) -> None:
             print(f"{row['job']:14}{row['way']:20}{row['rows']:10}{numbers}")
     if "store" in report:
         _show_store(report["store"])
+    if "scale" in report:
+        _show_scale(report["scale"])
     print("\nratios (rows per second; tiny: time; commit: seconds per file)")
     for name, value in report["ratios"].items():
         aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
@@ -289,11 +299,20 @@ def _show_store(figures: dict[str, Any]) -> None:
     print(f"{'at once':>8}{'commits/s':>11}  requests per commit")
     for row in figures["concurrency"]:
         print(f"{row['drivers']:8}{row['per_second']:11.1f}  {_requests(row['requests_per_commit'])}")
-    print("\nreading the log")
-    print(f"{'commits':>8}{'begin s':>9}{'snapshot s':>12}  requests of a snapshot")
+
+
+def _show_scale(figures: dict[str, Any]) -> None:
+    print("\nlogs in memory: milliseconds of processor time, and requests")
     for row in figures["log"]:
-        times = f"{row['begin_seconds']:9.3f}{row['snapshot_seconds']:12.3f}"
-        print(f"{row['commits']:8}{times}  {_requests(row['snapshot_requests'])}")
+        print(f"after {row['commits']} commits")
+        for step in ("begin", "snapshot", "job"):
+            took = row[f"{step}_milliseconds"]
+            print(f"  {step:10}{took:9.1f}  {_requests(row[f'{step}_requests'])}")
+    print("\njobs of many files: processor time, memory of what tasks told, and what the commit adds")
+    print(f"{'files':>8} {'visibility':12}{'CPU s':>8}{'told MB':>9}{'commit MB':>11}")
+    for row in figures["jobs"]:
+        head = f"{row['files']:8} {row['visibility']:12}{row['cpu_seconds']:8.2f}"
+        print(f"{head}{row['told_megabytes']:9.1f}{row['commit_megabytes']:11.1f}")
 
 
 def _requests(counts: dict[str, float]) -> str:

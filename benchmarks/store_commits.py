@@ -1,4 +1,4 @@
-"""What it takes to commit on S3: by number of files, by number of jobs at once, by length of the log.
+"""What it takes to commit on S3: by number of files, and by number of jobs at once.
 
 A proxy makes a server on loopback as slow as a network would, and sees every request. What is only
 there to be measured against is sent past it.
@@ -32,6 +32,9 @@ LATENCY = 0.020
 BODY = b"x" * 256
 STAGERS = 16
 
+#: Jobs of more files take so long that it hardly matters what else happens meanwhile.
+MANY = 1_000
+
 
 @frozen(kw_only=True)
 class Sizes:
@@ -40,10 +43,10 @@ class Sizes:
     Attributes:
         files: numbers of files of a job.
         threads: numbers of threads that a driver publishes with.
-        rounds: how often each number of files up to a thousand is measured; larger ones once.
+        rounds: how often each number of files up to a thousand is measured; larger ones are once, and
+            not with the fewest threads.
         drivers: numbers of jobs at once.
         commits: how many commits they make together.
-        logs: lengths of the log, in commits, at which reading it is measured.
     """
 
     files: Sequence[int]
@@ -51,7 +54,6 @@ class Sizes:
     rounds: int
     drivers: Sequence[int]
     commits: int
-    logs: Sequence[int]
 
 
 class _Site:
@@ -139,14 +141,18 @@ def _stage(site: _Site, visibility: Visibility, files: int) -> tuple[Job, list[S
 def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Measure `Output.commit` for jobs of so many files, published by so many threads."""
     cells: list[tuple[int, Visibility, int]]
-    cells = [(files, "listed", threads) for files in sizes.files for threads in sizes.threads]
+    cells = [
+        (files, "listed", threads)
+        for files in sizes.files
+        for threads in sizes.threads[1 if files > MANY else 0 :]
+    ]
     # Nothing is published that only the log shows, be it by one thread or by many.
     cells += [(files, "logged", sizes.threads[-1]) for files in sizes.files]
     figures = []
     for files, visibility, threads in cells:
         say(f"commit of {files} files, {visibility}, {threads} threads")
         times = []
-        for _ in range(sizes.rounds if files <= 1000 else 1):
+        for _ in range(1 if files > MANY else sizes.rounds):
             site.clear()
             job, staged = _stage(site, visibility, files)
             with ThreadPoolExecutor(threads) as pool:
@@ -214,37 +220,6 @@ def _commit_one(output: Output, job_id: str) -> None:
     output.commit(job, [output.stage(job, job.file_name(0, suffix=".bin"), BODY, rows=1)])
 
 
-def _by_log(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure what it takes to begin a job and to read the output, when so much has been committed."""
-    figures: list[dict[str, Any]] = []
-    site.clear()
-    writer = site.output(slow=False)
-    with writer.store:
-        done = 0
-        for commits in sizes.logs:
-            say(f"reading after {commits} commits")
-            for number in range(done, commits):
-                _commit_one(writer, f"job-{number}")
-            done = commits
-            begin, snapshot = _read(site, "begin"), _read(site, "snapshot")
-            _check_files(site, commits, listed=True)
-            figures.append({"commits": commits, **begin, **snapshot})
-    return figures
-
-
-def _read(site: _Site, what: str) -> dict[str, Any]:
-    times = []
-    for _ in range(3):
-        output = site.output()
-        with output.store:
-            seconds, requests = site.watch(getattr(output, what))
-        times.append(seconds)
-    return {
-        f"{what}_seconds": round(statistics.median(times), 4),
-        f"{what}_requests": dict(sorted(requests.items())),
-    }
-
-
 def measure_commits(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure all of it; `say` is told what is being done."""
     with Ministack() as server, Proxy(server.endpoint_url, latency={"S3": LATENCY}) as proxy:
@@ -252,5 +227,4 @@ def measure_commits(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
         return {
             "commits": _by_files(site, sizes, say),
             "concurrency": _by_drivers(site, sizes, say),
-            "log": _by_log(site, sizes, say),
         }

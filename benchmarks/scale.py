@@ -1,0 +1,207 @@
+"""What it takes to commit when the log is long, or when a job has very many files: requests and memory.
+
+No network is needed for that: the store is in memory, and its requests are counted. As a program this
+module commits one job of so many files, and prints what its process took::
+
+    python benchmarks/scale.py FILES VISIBILITY
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+from attrs import frozen
+
+from commitlog.commit import ConditionalStore
+from commitlog.outputs import Job, Output, StagedFile
+from commitlog.outputs.checkpoints import INTERVAL
+from commitlog.stores.api import ObjectData, Page, PutResult, Staged
+from commitlog.stores.memory import MemoryStore
+
+__all__ = ["Sizes", "measure_scale"]
+
+BODY = b"x" * 256
+
+#: How often each figure of a log is measured.
+TURNS = 5
+
+
+@frozen(kw_only=True)
+class Sizes:
+    """How much to measure.
+
+    Attributes:
+        logs: lengths of the log, in commits.
+        jobs: numbers of files of a job.
+    """
+
+    logs: Sequence[int]
+    jobs: Sequence[int]
+
+
+class Counting(MemoryStore):
+    """Counts the requests that reading a log, and adding to it, consists of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: Counter[str] = Counter()
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        self.requests["GET"] += 1
+        return super().get(path, start=start, end=end)
+
+    def list_page(self, prefix: str = "", **options: Any) -> Page:
+        """See `ObjectStore.list_page`."""
+        self.requests["LIST"] += 1
+        return super().list_page(prefix, **options)
+
+    def put(self, path: str, body: Any, **options: Any) -> PutResult:
+        """See `ObjectStore.put`."""
+        self.requests["PUT"] += 1
+        return super().put(path, body, **options)
+
+    def publish(self, staged: Staged, **options: Any) -> PutResult:
+        """See `ObjectStore.publish`."""
+        self.requests["PUBLISH"] += 1
+        return super().publish(staged, **options)
+
+    def delete(self, path: str, **options: Any) -> None:
+        """See `ObjectStore.delete`."""
+        self.requests["DELETE"] += 1
+        super().delete(path, **options)
+
+
+def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure jobs of one file, from begin to committed, and snapshots, after so many commits."""
+    store = Counting()
+    figures: list[dict[str, Any]] = []
+    done = 0
+
+    def opened() -> Output:
+        # As in Spark, where each job is begun and committed by processes that know nothing yet.
+        return Output(ConditionalStore(store))
+
+    def run_job() -> None:
+        _commit_one(opened(), opened().begin())
+
+    for commits in sizes.logs:
+        say(f"a log of {commits} commits")
+        for number in range(done, commits):
+            # Begun by hand, since the log need not be read for that.
+            attempt = opened().new_attempt()
+            _commit_one(opened(), Job(job_id=f"job-{number}", attempt=attempt, base=number))
+        row: dict[str, Any] = {"commits": commits}
+        row |= _measured(store, "begin", [lambda: opened().begin("another")] * TURNS)
+        row |= _measured(store, "snapshot", [lambda: opened().snapshot()] * TURNS)
+        # As many as there are from one checkpoint to the next.
+        figures.append(row | _measured(store, "job", [run_job] * INTERVAL))
+        done = commits + INTERVAL
+    return figures
+
+
+def _commit_one(output: Output, job: Job) -> None:
+    staged = output.stage(job, job.file_name(0, suffix=".bin"), BODY, rows=1)
+    output.commit(job, [staged])
+
+
+def _measured(store: Counting, name: str, steps: Sequence[Callable[[], object]]) -> dict[str, Any]:
+    """Return the CPU time of `steps`, and the requests that each takes on the average."""
+    store.requests.clear()
+    times = []
+    for step in steps:
+        start = time.process_time()
+        step()
+        times.append(time.process_time() - start)
+    return {
+        f"{name}_milliseconds": round(statistics.mean(times) * 1000, 2),
+        f"{name}_requests": {k: round(n / len(steps), 1) for k, n in sorted(store.requests.items())},
+    }
+
+
+def _by_files(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure commits of jobs of so many files, each in a process of its own."""
+    figures: list[dict[str, Any]] = []
+    for files in sizes.jobs:
+        for visibility in ("listed", "logged"):
+            say(f"a job of {files} files, {visibility}")
+            command = [sys.executable, __file__, str(files), visibility]
+            figures.append(json.loads(subprocess.check_output(command)))
+    return figures
+
+
+def measure_scale(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure all of it; `say` is told what is being done."""
+    return {"log": _by_log(sizes, say), "jobs": _by_files(sizes, say)}
+
+
+class _Accepting(MemoryStore):
+    """Takes every upload for there, and for published: it is the driver that is measured."""
+
+    def publish(self, staged: Staged, **_: Any) -> PutResult:
+        return PutResult(path=staged.path, etag=staged.nonce)
+
+
+def _staged(job: Job, files: int) -> list[StagedFile]:
+    """Return what tasks tell the driver of so many files, with statistics of six columns."""
+    top = "_commitlog/data/" if job.visibility == "logged" else ""
+    columns = [f"column_{number}" for number in range(6)]
+    return [
+        StagedFile(
+            staged=Staged(
+                path=f"{top}part={n % 7}/{job.file_name(n, suffix='.parquet')}",
+                upload_id=f"{n:032x}",
+                size=n,
+                nonce=f"{n:032x}",
+            ),
+            rows=n,
+            partition={"part": str(n % 7)},
+            stats=dict.fromkeys(columns, (n, n + 1, 0)),
+        )
+        for n in range(files)
+    ]
+
+
+def _commit_many(files: int, visibility: Any) -> dict[str, Any]:
+    output = Output(ConditionalStore(_Accepting()))
+    job = output.begin(visibility=visibility)
+    process = psutil.Process()
+    before = process.memory_info().rss
+    staged = _staged(job, files)
+    told = process.memory_info().rss
+    peak, over = told, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not over.wait(0.005):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        start = time.process_time()
+        output.commit(job, staged)
+        seconds = time.process_time() - start
+    finally:
+        over.set()
+        watcher.join()
+    return {
+        "files": files,
+        "visibility": visibility,
+        "cpu_seconds": round(seconds, 3),
+        "told_megabytes": round((told - before) / 1e6, 1),
+        "commit_megabytes": round((peak - told) / 1e6, 1),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_commit_many(int(sys.argv[1]), sys.argv[2])))
