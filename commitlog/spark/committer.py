@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -52,22 +52,24 @@ class _Running:
 
     Attributes:
         options: of its output.
+        output: the output; open from the job's begin to its end.
         job: the job.
         staging: where its files are written, relative to the output.
         replaced: the partitions that it is to replace as a whole, by directory; of some columns only
             perhaps.
         foreign: files that are to be replaced and that no job of the output wrote.
         duplicate: True if the job was committed before, and is to be skipped.
-        alive: ends the signs of life.
+        opened: ends the signs of life, and closes the output.
     """
 
     options: WriteOptions
+    output: Output
     job: Job
     staging: str
     replaced: Sequence[str]
     foreign: Sequence[str]
     duplicate: bool
-    alive: ExitStack = field(repr=False)
+    opened: ExitStack = field(repr=False)
 
 
 class Committer:
@@ -96,8 +98,9 @@ class Committer:
     def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         options = _options(asked["options"], asked["path"])
         replaced: list[str] = asked["replaced"]
-        output = open_output(options)
-        with output.store:
+        with ExitStack() as opened:
+            output = open_output(options, opened.enter_context(ThreadPoolExecutor(PUBLISHERS)))
+            opened.enter_context(output.store)
             attempt, duplicate = output.new_attempt(), False
             mode = _mode(replaced, asked["dynamic"])
             columns = _columns(asked["schema"])
@@ -127,48 +130,45 @@ class Committer:
                     " with format('commitlog'), or set spark.commitlog.visibility=logged"
                 )
             foreign = list(_foreign(output, replaced)) if listed else []
-        alive = ExitStack()
-        alive.enter_context(_heartbeat(options, attempt))
-        running = _Running(
-            options=options,
-            job=job,
-            staging=join(HIDDEN, attempt) if listed else HIDDEN,
-            replaced=[prefix for prefix in replaced if prefix],
-            foreign=foreign,
-            duplicate=duplicate,
-            alive=alive,
-        )
+            opened.enter_context(kept_alive(output, attempt, HEARTBEAT))
+            running = _Running(
+                options=options,
+                output=output,
+                job=job,
+                staging=join(HIDDEN, attempt) if listed else HIDDEN,
+                replaced=[prefix for prefix in replaced if prefix],
+                foreign=foreign,
+                duplicate=duplicate,
+                opened=opened.pop_all(),
+            )
         self._running[asked["job"]] = running
         return {"attempt": attempt, "directory": running.staging, "temporary": listed}
 
     def _commit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         running = self._running[asked["job"]]
+        output = running.output
         if not running.duplicate:
-            with _opened(running.options) as output:
-                job = _overwriting(output, running, asked["files"])
-                files = _staged(output, running, asked["files"])
-                try:
-                    output.commit(_with_partitions(job, files), files)
-                except JobAlreadyCommitted:
-                    if running.options.on_duplicate == "error":
-                        raise
-                    output.abort(running.job)
-                else:
-                    _remove(output, running.foreign)
-        self._end(asked["job"])
+            job = _overwriting(output, running, asked["files"])
+            files = _staged(output, running, asked["files"])
+            try:
+                output.commit(_with_partitions(job, files), files)
+            except JobAlreadyCommitted:
+                if running.options.on_duplicate == "error":
+                    raise
+                output.abort(running.job)
+            else:
+                _remove(output, running.foreign)
+        running.opened.close()
+        del self._running[asked["job"]]
         return {}
 
     def _abort(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._running[asked["job"]]
-        self._end(asked["job"])  # whatever comes of it: nobody will ask again
-        with _opened(running.options) as output:
+        running = self._running.pop(asked["job"])  # whatever comes of it: nobody will ask again
+        with running.opened:
             logged = running.job.visibility == "logged"
-            known = _in_place(output, running, asked["files"]) if logged else []
-            output.abort(running.job, known)
+            known = _in_place(running.output, running, asked["files"]) if logged else []
+            running.output.abort(running.job, known)
         return {}
-
-    def _end(self, job: str) -> None:
-        self._running.pop(job).alive.close()
 
 
 def _options(given: Mapping[str, str], path: str) -> WriteOptions:
@@ -217,21 +217,6 @@ def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
     columns = load_schema(job.schema)
     added = [StructField(name, StringType()) for name in files[0].partition if name not in columns.names]
     return evolve(job, schema=dump_schema(StructType([*columns, *added]))) if added else job
-
-
-@contextmanager
-def _opened(options: WriteOptions) -> Iterator[Output]:
-    with ThreadPoolExecutor(PUBLISHERS) as executor:
-        output = open_output(options, executor)
-        with output.store:
-            yield output
-
-
-@contextmanager
-def _heartbeat(options: WriteOptions, attempt: str) -> Iterator[None]:
-    output = open_output(options)
-    with output.store, kept_alive(output, attempt, HEARTBEAT):
-        yield
 
 
 def _staged(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
