@@ -57,11 +57,12 @@ class AwsOptions:
         verify: False to trust any TLS certificate, or the path of a CA bundle.
         connect_timeout: seconds to wait for a connection.
         read_timeout: seconds to wait for the next bytes of an answer.
-        max_idle_connections: connections kept open while nobody uses them.
+        max_idle_connections: connections kept open while nobody uses them: as many as a large executor
+            has threads, since each new one costs several round trips.
 
     >>> AwsOptions(access_key_id="AKIA", secret_access_key="x", verify="false")
     AwsOptions(endpoint_url=None, region=None, profile=None, addressing_style='auto', verify=False,
-        connect_timeout=5.0, read_timeout=30.0, max_idle_connections=16)
+        connect_timeout=5.0, read_timeout=30.0, max_idle_connections=64)
     """
 
     endpoint_url: str | None = field(default=None, validator=validators.optional(_endpoint))
@@ -74,7 +75,7 @@ class AwsOptions:
     verify: bool | str = field(default=True, converter=_verify)
     connect_timeout: float = field(default=5.0, validator=validators.gt(0))
     read_timeout: float = field(default=30.0, validator=validators.gt(0))
-    max_idle_connections: int = field(default=16, validator=validators.ge(0))
+    max_idle_connections: int = field(default=64, validator=validators.ge(0))
 
     def __attrs_post_init__(self) -> None:
         if self.addressing_style not in ("auto", "path", "virtual"):
