@@ -356,3 +356,13 @@ def test_a_job_id_is_a_text_of_reasonable_length(plain: Output, job_id: str) -> 
     """Blank, oversized and invalid job ids are refused before anything is read."""
     with pytest.raises(ConfigurationError):
         plain.begin(job_id)
+
+
+def test_the_log_may_be_read_from_the_watermark_for_what_is_begun_later(plain: Output) -> None:
+    """It is where the published versions end, and 0 where there are none."""
+    assert plain.watermark() == 0
+    for number in (1, 2):
+        job = plain.begin()
+        plain.commit(job, stage_some(plain, job))
+        assert plain.watermark() == number
+        assert [record.attempt for record in plain.log(number - 1)] == [job.attempt]

@@ -419,6 +419,13 @@ class Output:
         """Return what the log adds up to at record `until`, or at its end, be it published or not."""
         return self._log.state(until)
 
+    def watermark(self) -> int:
+        """Return a version up to which every file is known to be visible, or 0. It takes one request.
+
+        No job that is begun later gets a record up to it, so `log` may be read from there to find one.
+        """
+        return self._publisher.watermark()
+
     def log(self, after: int = 0) -> Iterator[CommitRecord]:
         """Yield the commits after version `after`, one at a time, without listing anything.
 
