@@ -81,7 +81,7 @@ def write(
     output = open_output(WriteOptions.parse({**given, "path": url}))
     attempt = output.new_attempt(word)
     with output.store:
-        before = output.state().version
+        before = output.watermark()
         with _unbounded_batches(df.sparkSession), kept_alive(output, attempt, heartbeat):
             spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
             df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
