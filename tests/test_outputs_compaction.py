@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
-from outputs_kit import Death, HookedStore, Once, open_output, visible
+from outputs_kit import PLACES, Death, HookedStore, Once, Place, open_output, open_place, visible
 
 from commitlog.errors import (
     ConfigurationError,
@@ -24,6 +24,7 @@ from commitlog.errors import (
 from commitlog.oplog.codec import Document, encode
 from commitlog.outputs import Batch, CommitRecord, DataFile, Job, Mode, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import plan
+from commitlog.stores import ObjectStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -66,7 +67,7 @@ def read(output: Output, version: int | None = None) -> list[str]:
     return sorted(rows_of(output, output.snapshot(version).files))
 
 
-def listed(store: MemoryStore) -> list[str]:
+def listed(store: ObjectStore) -> list[str]:
     """Return the rows that a plain listing shows, sorted."""
     return sorted(line for data in visible(store).values() for line in data.decode().splitlines())
 
@@ -143,6 +144,27 @@ def test_appends_meanwhile_are_kept() -> None:
     output.commit(job, files)
     assert read(output) == ["1", "2", "3"]
     assert len(output.snapshot().files) == 2
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> Place:
+    return open_place(request)
+
+
+@pytest.mark.parametrize("visibility", VISIBILITIES)
+def test_every_kind_of_store_will_do(place: Place, visibility: Visibility) -> None:
+    """Readers see the merged file alone, and a late rewrite of the same files is stopped."""
+    with place() as store:
+        output = Output(store, "out")
+        add(output, "a", "1", visibility=visibility)
+        add(output, "b", "2", visibility=visibility)
+        late = rewriting(output)
+        rewrite(output)
+        with pytest.raises(Conflict):
+            output.commit(*late)
+        output.abort(*late)
+        assert read(output) == ["1", "2"]
+        assert listed(store.store) == (["1", "2"] if visibility == "listed" else [])
 
 
 # -- what stops it ---------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 `Output` is the way in. The modules: `job` (what travels to workers), `records`, `manifest` and `pending`
 (what is stored), `state` and `checkpoints` (what it adds up to), `log` (who is committed), `publishing`
-(what follows from it), `recovery`, `reports` (what readers and operators are told), and `output`, which
-joins them.
+(what follows from it), `recovery`, `reports` (what readers and operators are told), `compaction` (which
+files to merge), and `output`, which joins them.
 """
 
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
