@@ -9,7 +9,7 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from concurrent.futures import Executor
 
 from attrs import evolve
@@ -39,7 +39,7 @@ from commitlog.spark.stream import CommitlogStreamWriter
 from commitlog.spark.task import check_files
 from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
-__all__ = ["CommitlogDataSource", "open_output"]
+__all__ = ["CommitlogDataSource", "columns_of", "open_output"]
 
 _CSV = tuple(FORMATS["csv"].compressions.values())
 
@@ -73,12 +73,14 @@ class CommitlogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the version to read. Raises `NotFound` if there is none."""
-        return _columns(self._pinned(), self.options)
+        options = ReadOptions.parse(self.options)
+        return columns_of(self._pinned(options), options)
 
     def reader(self, schema: StructType) -> CommitlogReader:
         """Return the reader of the pinned version's columns `schema`."""
-        snapshot = self._pinned()
-        stored = _columns(snapshot, self.options)
+        options = ReadOptions.parse(self.options)
+        snapshot = self._pinned(options)
+        stored = columns_of(snapshot, options)
         columns = {field.name: field.dataType for field in stored}
         for field in nullable(schema):
             if columns.get(field.name) != field.dataType:
@@ -86,7 +88,6 @@ class CommitlogDataSource(DataSource):
                 raise ConfigurationError(
                     f"the output has no {field.name} {field.dataType.simpleString()}; it has {there}"
                 )
-        options = ReadOptions.parse(self.options)
         return CommitlogReader(type(self).open_output, options, snapshot.files, stored, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -135,10 +136,10 @@ class CommitlogDataSource(DataSource):
             raise NotSupported(
                 "output mode 'complete' would replace everything with each batch: use 'append'"
             )
-        if options.job_id is not None or options.if_exists != "append":
+        if options.job_id is not None or options.if_exists != "append" or options.dynamic:
             raise ConfigurationError(
-                "options jobId and ifExists are of batch queries: the batches of a stream are jobs"
-                " by themselves"
+                "options jobId, ifExists and partitionOverwriteMode are of batch queries: each batch of"
+                " a stream is a job by itself, and appends"
             )
         columns = self._writable(schema, options)
         output = self.open_output(options)
@@ -159,20 +160,20 @@ class CommitlogDataSource(DataSource):
         check_files(arrow_schema(columns), options)
         return columns
 
-    def _pinned(self) -> Snapshot:
+    def _pinned(self, options: ReadOptions) -> Snapshot:
         # Spark keeps this object from load() on, so all actions on a DataFrame see one version.
         if self._snapshot is None:
-            options = ReadOptions.parse(self.options)
             output = self.open_output(options)
             with output.store:
                 self._snapshot = output.snapshot(options.version, roll_forward=options.roll_forward)
         return self._snapshot
 
 
-def _columns(snapshot: Snapshot, options: Mapping[str, str]) -> StructType:
+def columns_of(snapshot: Snapshot, options: ReadOptions) -> StructType:
+    """Return the columns of a version; raise `NotFound` if there is nothing to read."""
     if snapshot.schema is None:
         what = "its commits tell no schema" if snapshot.version else "nothing has been committed to it"
-        raise NotFound(f"no output to read at {options.get('path')}: {what}")
+        raise NotFound(f"no output to read at {options.url}: {what}")
     return load_schema(snapshot.schema)
 
 
