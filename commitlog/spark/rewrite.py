@@ -67,7 +67,9 @@ def merged(
     And what `Output.commit`, `Output.snapshot` and `stage` raise. Readers of the log see the same rows
     in any case.
     """
-    for number in range(1, TRIES + 1):
+    tries = 0
+    while True:
+        tries += 1
         snapshot = output.snapshot()
         groups = groups_of(snapshot.files, target_bytes=target_bytes, min_files=min_files)
         if not groups:
@@ -85,13 +87,14 @@ def merged(
         except PublishIncomplete:
             raise
         except BaseException as error:
-            if output.abort(job, files) is not None:
+            record = output.abort(job, files)
+            if not isinstance(error, Exception):
+                raise
+            if record is not None:
                 return output.commit(job, files)  # which only does what is left to do
             # Whatever it was that was raised: files that are gone are reason enough for it.
-            replaced = not set(paths) <= output.state().files.keys()
-            if not (replaced and isinstance(error, Exception) and number < TRIES):
+            if tries == TRIES or set(paths) <= output.state().files.keys():
                 raise
-    raise AssertionError("unreachable")
 
 
 def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema) -> StagedFile:
