@@ -88,14 +88,9 @@ class Visitor:
 
 
 class Gate:
-    """Where attempts at the first task of a job wait until they are let through.
+    """Where all attempts at the first task of a job wait until they are let through."""
 
-    Args:
-        attempts: how many of them, counted from the first one.
-    """
-
-    def __init__(self, attempts: int = 1) -> None:
-        self.attempts = attempts
+    def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.socket.getsockname()[1]
 
@@ -107,12 +102,11 @@ class Gate:
 
 
 @contextlib.contextmanager
-def _at_gate(gate: str) -> Iterator[socket.socket | None]:
-    """Come to the gate, if this attempt has to, and wait there."""
-    port, attempts = map(int, gate.split())
+def _at_gate(port: int) -> Iterator[socket.socket | None]:
+    """Come to the gate, if this is the first task, and wait there."""
     context = TaskContext.get()
     assert context is not None
-    if context.partitionId() or context.attemptNumber() >= attempts:
+    if context.partitionId():
         yield None
         return
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -124,12 +118,12 @@ def _at_gate(gate: str) -> Iterator[socket.socket | None]:
 class GatedWriter(DataSourceArrowWriter):
     """A writer whose first task waits at a gate, writes, says so, and waits once more."""
 
-    def __init__(self, writer: DataSourceArrowWriter, gate: str) -> None:
+    def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
         self._writer = writer
-        self._gate = gate
+        self._port = port
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with _at_gate(self._gate) as connection:
+        with _at_gate(self._port) as connection:
             message = self._writer.write(iterator)
             if connection is not None:
                 connection.sendall(b"staged\n")
@@ -144,21 +138,21 @@ class GatedWriter(DataSourceArrowWriter):
 
 
 class GatedSource(CommitlogDataSource):
-    """The data source with a `GatedWriter`; the gate comes as the job id."""
+    """The data source with a `GatedWriter`; the gate's port comes as the job id."""
 
     @classmethod
     def name(cls) -> str:
         return "commitlog-gated"
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        return GatedWriter(super().writer(schema, overwrite), self.options["jobId"])
+        return GatedWriter(super().writer(schema, overwrite), int(self.options["jobId"]))
 
 
-def _gated_rows(gate: str) -> Any:
+def _gated_rows(port: int) -> Any:
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # More than the pipe to the JVM keeps to itself, so that a file is begun.
         yield from batches
-        with _at_gate(gate):
+        with _at_gate(port):
             pass
 
     return rows
@@ -200,7 +194,7 @@ class Cluster:
 
     def save(self, gate: Gate, **request: Any) -> None:
         """Have the driver begin to write; see `drive`."""
-        self._ask({**request, "gate": f"{gate.port} {gate.attempts}"})
+        self._ask({**request, "gate": gate.port})
 
     def settle(self) -> None:
         """Wait until no task is running any more, not even one that lost its race."""
@@ -296,9 +290,9 @@ def _java() -> list[str]:
 def drive() -> None:
     """The driver: writes as the lines on stdin say, and answers each with "" or with an error.
 
-    Each tells `source`, `url`, `options`, how many `rows`, and the `gate`, in two tasks, each of
-    which writes a half of the rows. (The source "parquet" is Spark's own, configured.) Or it is null:
-    then the answer comes when all is quiet.
+    Each tells `source`, `url`, `options`, how many `rows`, and the port of the `gate`. There are two
+    tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own, configured.)
+    Or the line is null: then the answer comes when all is quiet.
     """
     from commitlog.demo.quiet import quiet_session
     from commitlog.spark import attach
@@ -340,11 +334,11 @@ def _until(spark: SparkSession, state: Callable[[list[Any]], bool]) -> None:
 
 
 def _save(
-    spark: SparkSession, *, source: str, url: str, options: Mapping[str, str], rows: int, gate: str
+    spark: SparkSession, *, source: str, url: str, options: Mapping[str, str], rows: int, gate: int
 ) -> None:
     numbers = spark.range(0, rows, numPartitions=2)
     if source == "parquet":
         numbers = numbers.mapInArrow(_gated_rows(gate), "id bigint")
     else:
-        options = {**options, "jobId": gate}
+        options = {**options, "jobId": str(gate)}
     numbers.write.format(source).mode("append").options(**options).save(url)
