@@ -83,7 +83,7 @@ def merged(
         try:
             with kept_alive(output, job.attempt, HEARTBEAT):
                 files = stage(evolve(job, replaces=()), groups, schema)
-            return output.commit(job, files)
+                return output.commit(job, files)
         except PublishIncomplete:
             raise
         except BaseException as error:
