@@ -70,6 +70,11 @@ def drive() -> None:
     def read() -> list[int]:
         return sorted(row.id for row in spark.read.format("commitlog").load(out).collect())
 
+    def merged() -> list[Any]:
+        record = commitlog.spark.compact(spark, out)
+        assert record is not None
+        return [record.mode, sorted(row.id for row in commitlog.spark.read(spark, out).collect())]
+
     def stream() -> list[int]:
         rows = spark.readStream.schema("id bigint").parquet(out).writeStream.format("commitlog")
         rows = rows.queryName("copy").option("checkpointLocation", f"{where}/checkpoint")
@@ -91,6 +96,7 @@ def drive() -> None:
         "helper": helper,
         "helper again": helper,
         "stream": stream,
+        "merged": merged,
         "session": session,
         "attach": lambda: commitlog.spark.attach(spark),
         "configure": lambda: commitlog.spark.configure(SparkSession.builder).getOrCreate(),
@@ -114,7 +120,7 @@ def test_rows_are_written_once_and_read(told: dict[str, Any]) -> None:
     assert told["read"] == list(range(10))
     output = Output(connect(str(told["where"] / "out")))
     with output.store:
-        assert [record.job_id for record in output.log()] == ["daily"]
+        assert next(record.job_id for record in output.log()) == "daily"
         assert list(output.store.store.list_staged()) == []
 
 
@@ -122,6 +128,11 @@ def test_the_helper_works(told: dict[str, Any]) -> None:
     """`commitlog.spark.write` takes DataFrames of Spark Connect, and returns the commit record."""
     assert told["helper"] == [1, "daily", "overwrite-partitions"]
     assert "commitlog.errors.JobAlreadyCommitted" in told["helper again"]
+
+
+def test_files_are_merged_and_read_by_spark_itself(told: dict[str, Any]) -> None:
+    """`commitlog.spark.compact` and `commitlog.spark.read` take sessions of Spark Connect."""
+    assert told["merged"] == ["rewrite", list(range(10))]
 
 
 def test_streams_work(told: dict[str, Any]) -> None:

@@ -221,8 +221,9 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, local: Stream) -
     writer = rows.groupBy("id").count().writeStream.format("commitlog").outputMode("complete")
     with pytest.raises(PySparkException, match="NotSupported: output mode 'complete' would replace"):
         writer.option("checkpointLocation", str(local.checkpoint)).start(local.url).awaitTermination()
-    with pytest.raises(PySparkException, match="ConfigurationError: options jobId and ifExists"):
-        local.run(spark, jobId="daily")
+    for option in ({"jobId": "daily"}, {"ifExists": "error"}, {"partitionOverwriteMode": "dynamic"}):
+        with pytest.raises(PySparkException, match="ConfigurationError: options jobId, ifExists and"):
+            local.run(spark, **option)
     assert not Path(local.url).exists()
 
 
