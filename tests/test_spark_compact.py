@@ -24,6 +24,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
+from commitlog.spark.configure import COMMIT_PROTOCOL
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import WriteOptions
 from commitlog.spark.rewrite import Stage, merged, rewrite
@@ -34,6 +35,7 @@ from commitlog.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PROTOCOL = "spark.sql.sources.commitProtocolClass"
 SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.int64())])
 
 
@@ -335,6 +337,44 @@ def test_spark_merges_the_files_of_its_jobs(
         plain = spark.read.schema(schema).parquet(url).select(*schema.names)
         assert sorted(map(str, plain.collect())) == before
     assert commitlog.spark.compact(spark, url) is None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_files_of_sparks_own_writer_are_merged(
+    spark: SparkSession, tmp_path: Path, visibility: str
+) -> None:
+    """What the configured committer committed, of which nobody told the rows, is the same afterwards."""
+    url = f"{tmp_path}/out"
+    columns = (
+        "id", "CAST(id % 2 AS STRING) AS k", "CAST(id AS DECIMAL(30, 5)) AS d", "now() AS t",
+        "TIMESTAMP_NTZ'1800-01-01 00:00:00.000001' AS n", "DATE'1900-01-01' AS day",
+        "array(id, null) AS a",
+        "named_struct('x', CAST(id AS TINYINT), 'y', map('z', 0.5f)) AS s", "CAST('b' AS BINARY) AS b",
+    )  # fmt: skip
+    commitlog.spark.attach(spark)
+    conf = {PROTOCOL: COMMIT_PROTOCOL, "spark.commitlog.visibility": visibility}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        for number in range(2):
+            rows = spark.range(number * 10, number * 10 + 10, 1, 2).selectExpr(*columns)
+            rows.write.mode("append").partitionBy("k").parquet(url)
+    finally:
+        for name in conf:
+            spark.conf.unset(name)
+    loaded = spark.read.format("commitlog").load(url)
+    before = sorted(map(str, loaded.collect()))
+    with commitlog.connect(url) as store:
+        output = Output(store)
+        assert output.snapshot().rows is None
+        record = merge(output)
+    assert record is not None
+    assert (record.rows, len(record.files), len(record.replaced)) == (20, 2, 8)
+    assert sorted(map(str, spark.read.format("commitlog").load(url).collect())) == before
+    if visibility == "listed":
+        plain = spark.read.schema(loaded.schema).parquet(url).select(*loaded.columns)
+        assert sorted(map(str, plain.collect())) == before
 
 
 @pytest.mark.spark

@@ -430,7 +430,7 @@ class Output:
         """Yield the commits after version `after`, one at a time, without listing anything.
 
         A record that is yielded is committed for good; its files may not be published yet. To tail the
-        log, call again with the last version seen.
+        log, call again with the last version seen. Records of mode ``rewrite`` add no rows.
         """
         return (record for record in self.records(after) if isinstance(record, CommitRecord))
 
@@ -445,7 +445,9 @@ class Output:
         job.check_name(name)
         if job.visibility == "logged":
             # It is there as soon as it is written, so not even two attempts at one task may share it.
-            name = join(HIDDEN, join(self._ids()[:16], name))
+            # The word comes last: readers that are handed files find the partition in what precedes it.
+            directory, _, last = name.rpartition("/")
+            name = join(HIDDEN, join(directory, join(self._ids()[:16], last)))
         return join(self.path, name)
 
     def _checked(self, job: Job, files: Iterable[StagedFile]) -> list[StagedFile]:
