@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from commitlog.errors import CommitError
 from commitlog.outputs import Output
+from commitlog.outputs.publishing import ALIVE
+from commitlog.paths import join
 
 __all__ = ["kept_alive"]
 
@@ -20,11 +22,17 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def kept_alive(output: Output, attempt: str, seconds: float) -> Iterator[None]:
-    """Give a heartbeat of `attempt` every so many seconds, from a thread that ends with the context."""
+    """Give a heartbeat of `attempt` every so many seconds, from a thread that ends with the context.
+
+    The last one is removed in the end; if that fails, `recover` does it.
+    """
     over = threading.Event()
+    given = False
 
     def beat() -> None:
+        nonlocal given
         while not over.wait(seconds):
+            given = True
             try:
                 output.heartbeat(attempt)
             except CommitError as error:
@@ -37,3 +45,8 @@ def kept_alive(output: Output, attempt: str, seconds: float) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        if given:
+            try:
+                output.store.delete(join(output.path, join(ALIVE, attempt)))
+            except CommitError as error:
+                _log.warning("the last sign of life of attempt %s is left: %s", attempt, error)

@@ -61,8 +61,8 @@ def write(
         ConfigurationError: an argument is wrong; nothing was written.
         Py4JJavaError, PySparkException: Spark's job failed; the text names the error of this library.
 
-    Threads that write at once should each have a session of their own (``spark.newSession()``): the
-    setting is the session's.
+    Thread-safe. The setting is the session's, so of threads that write at once with one session, those
+    that go on when the first is done may write more slowly: give each its own (``spark.newSession()``).
     """
     if mode not in _MODES:
         raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
@@ -82,16 +82,43 @@ def write(
     attempt = output.new_attempt(word)
     with output.store:
         before = output.watermark()
-        with _unbounded_batches(df.sparkSession), kept_alive(output, attempt, heartbeat):
-            spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
+        spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
+        spark, alive = df.sparkSession, kept_alive(output, attempt, heartbeat)
+        with active(spark), _unbounded_batches(spark), alive:
             df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
         return next((record for record in output.log(before) if record.attempt == attempt), None)
 
 
 @contextlib.contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make `spark` the active session of this thread for a while.
+
+    Spark looks a Python data source up in the thread's active session alone, and a new thread has none:
+    it would not find the format.
+    """
+    if not isinstance(spark, SparkSession):  # of Spark Connect: its threads are elsewhere
+        yield
+        return
+    sessions = spark._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+@contextlib.contextmanager
 def _unbounded_batches(spark: SparkSession) -> Iterator[None]:
+    unbounded = str(2**31 - 1)
     before = spark.conf.get(_BATCH_BYTES)
-    spark.conf.set(_BATCH_BYTES, str(2**31 - 1))
+    if before == unbounded:  # perhaps by another thread, which restores it
+        yield
+        return
+    spark.conf.set(_BATCH_BYTES, unbounded)
     try:
         yield
     finally:
