@@ -1,0 +1,182 @@
+"""Drivers of their own, each with its JVM: one is killed while its jobs are at every step, one competes.
+
+The one that is killed has a job for each way to write and each step, so that one death is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve, frozen
+from spark_kit import Driver, Gate, Job, Trap, running
+from spark_places_kit import SOURCES, WAYS, Place, configured, new_place  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from commitlog.testing.servers import Ministack
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.servers,
+    # A dozen jobs begin at once.
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("configured"),
+]
+
+
+@frozen(kw_only=True)
+class Death:
+    """A step of a job at which its driver is killed.
+
+    Attributes:
+        trap: the step.
+        mode: of the job, which has rows for one partition only.
+        committed: whether it is past the commit point.
+    """
+
+    trap: Trap
+    mode: str = "append"
+    committed: bool = False
+
+
+DEATHS = {
+    "while its tasks write": Death(trap=Trap(at="rows", what="hold")),
+    "before the commit record": Death(trap=Trap(at="record", what="hold"), mode="overwrite"),
+    "before it hears of the record": Death(
+        trap=Trap(at="record", what="hold", after=True), committed=True
+    ),
+    "between two files": Death(
+        trap=Trap(at="publish", what="hold", nth=2), mode="overwrite-partitions", committed=True
+    ),
+}
+
+
+@frozen
+class Remains:
+    """What a dead driver left: where, the rows that were there before, and the job."""
+
+    place: Place
+    base: list[int]
+    job: Job
+
+
+@pytest.fixture(scope="module")
+def remains(
+    tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> dict[tuple[str, str], Remains]:
+    """What is there once a driver was killed while a job was at each step, in each way to write."""
+    scratch = tmp_path_factory.mktemp("killed")
+    left = {}
+    with ExitStack() as stack:
+        gates = []
+        for way in ("local", "s3", "configured"):
+            for number, (name, death) in enumerate(DEATHS.items()):
+                gates.append(stack.enter_context(Gate()))
+                place = new_place(way, scratch / f"{way}-{number}", lambda: ministack)
+                trap = evolve(death.trap, port=gates[-1].port)
+                job = place.job(mode=death.mode, parts="part = 1", trap=trap)
+                left[way, name] = Remains(place, place.begin_base(), job)
+        driver = stack.enter_context(Driver(scratch, [each.job for each in left.values()]))
+        for gate in gates:
+            gate.wait()
+        driver.kill()
+        # Processes that commit, and Python workers, are not in its group.
+        for gate in gates:
+            gate.kill()
+    return left
+
+
+@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_driver_is_killed(
+    spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
+) -> None:
+    """Before the commit point it is as if it had never been; after it, as if it had lived.
+
+    Either way each row is there once after a rerun under the same id, and nothing else once what is left
+    over is removed.
+    """
+    left, expected = remains[way, death], DEATHS[death]
+    place, base = left.place, left.base
+    new = [number for number in left.job.numbers if number % 2]
+    kept = {"append": base, "overwrite": [], "overwrite-partitions": [n for n in base if not n % 2]}
+    after = new + kept[expected.mode]
+
+    # Who lists may see a part of what is committed, but never misses what was there.
+    seen = place.by_listing()
+    assert set(base) <= set(seen) <= set(base + new * expected.committed)
+    assert place.by_log(spark, rollForward="false") == base
+    assert place.by_log(spark) == (after if expected.committed else base)
+
+    rerun = evolve(left.job, trap=None)
+    if expected.committed:
+        with pytest.raises(Exception, match=r"errors\.JobAlreadyCommitted: job 'daily'"):
+            rerun.run(spark)
+    else:
+        rerun.run(spark)
+    assert place.by_listing() == place.by_log(spark) == after
+    place.recover()
+    place.audit(spark, after, "base", "daily")
+
+
+#: What two jobs have in common that two drivers commit at once, and the error of the one that loses.
+RACES = {
+    "two appends": ("append", ("ours", "theirs"), None),
+    "one job": ("append", ("daily", "daily"), "JobAlreadyCommitted"),
+    "no data may be there": ("error", ("ours", "theirs"), "AlreadyExists"),
+}
+
+
+@pytest.fixture(scope="module")
+def rival(
+    tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> Iterator[tuple[Driver, list[tuple[Place, Gate]]]]:
+    """Another driver, whose jobs are about to claim their commit records, all in places of their own."""
+    scratch = tmp_path_factory.mktemp("rival")
+    with ExitStack() as stack:
+        jobs, held = [], []
+        for way in ("local", "s3"):
+            for number, (mode, (_, theirs), _) in enumerate(RACES.values()):
+                gate = stack.enter_context(Gate())
+                place = new_place(way, scratch / f"{way}-{number}", lambda: ministack)
+                trap = Trap(at="record", what="hold", port=gate.port)
+                jobs.append(place.job(first=100, mode=mode, job_id=theirs, trap=trap))
+                held.append((place, gate))
+        driver = stack.enter_context(Driver(scratch, jobs))
+        for _, gate in held:
+            gate.wait()
+        yield driver, held
+
+
+@pytest.mark.parametrize("race", RACES)
+@pytest.mark.parametrize("way", SOURCES)
+def test_two_drivers_commit_at_once(
+    spark: SparkSession, rival: tuple[Driver, list[tuple[Place, Gate]]], way: str, race: str
+) -> None:
+    """Both appends are there; of two with one job, and of two that want no data there, one alone is."""
+    driver, held = rival
+    number = list(RACES).index(race) + len(RACES) * (way == "s3")
+    place, their_gate = held[number]
+    mode, (ours, theirs), error = RACES[race]
+    with Gate() as our_gate:
+        trap = Trap(at="record", what="hold", port=our_gate.port)
+        job = place.job(mode=mode, job_id=ours, trap=trap)
+        with running(spark, job) as (done,):
+            our_gate.wait(done)
+            their_gate.open()
+            our_gate.open()
+            results = [
+                (ours, job.numbers, done.exception()),
+                (theirs, evolve(job, first=100).numbers, driver.error(number)),
+            ]
+    won = [(name, numbers) for name, numbers, raised in results if raised is None]
+    lost = [str(raised) for _, _, raised in results if raised is not None]
+    assert len(won) == (2 if error is None else 1)
+    assert all(f"commitlog.errors.{error}: " in raised for raised in lost)
+    order = [record.job_id for record in place.open().log()]
+    assert sorted(order) == sorted(name for name, _ in won)
+    place.audit(spark, [number for _, numbers in won for number in numbers], *order)
