@@ -47,7 +47,10 @@ def content(job_id: str, path: str) -> bytes:
 
 def _shown(name: str) -> str:
     """Return the path of a file as its job knows it, without what hides it."""
-    return name.removeprefix(_HIDDEN).partition("/")[2] if name.startswith(_HIDDEN) else name
+    if not name.startswith(_HIDDEN):
+        return name
+    directory, _, last = name.removeprefix(_HIDDEN).rpartition("/")
+    return "/".join([*directory.split("/")[:-1], last])
 
 
 def _attempt_of(name: str) -> str:

@@ -14,11 +14,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from commitlog.errors import ConfigurationError
-from commitlog.outputs import DataFile, Snapshot
+from commitlog.outputs import DataFile
+from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import ReadOptions
-from commitlog.spark.partitions import value_of
+from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.source import columns_of, open_output
 from commitlog.spark.write import active
@@ -88,7 +89,8 @@ def read(
     if not snapshot.files:
         return spark.createDataFrame([], chosen)
     root = hadoop_url or (f"file:{place.url}" if parse_store_url(place.url).scheme == "file" else None)
-    format_name = _format_for_spark(snapshot)
+    base = HIDDEN if snapshot.files[0].hidden else ""
+    format_name = _format_for_spark(snapshot.files, base)
     if not isinstance(spark, SparkSession) and len(snapshot.files) > CONNECT_FILES:
         format_name = None
     if root is None or format_name is None:
@@ -102,7 +104,7 @@ def read(
     reader = spark.read.format(format_name).schema(plain).options(**_WHOLE, **_READERS[format_name])
     # To look at a local file takes less time than to start a task.
     with _at_once(spark) if hadoop_url is None else contextlib.nullcontext():
-        rows = reader.option("basePath", root).load(paths)
+        rows = reader.option("basePath", join(root, base)).load(paths)
     return rows.select([f.col(_quoted(c.name)).alias(c.name, metadata=c.metadata) for c in chosen])
 
 
@@ -118,12 +120,17 @@ def _chosen(stored: StructType, names: Sequence[str] | None) -> StructType:
     return StructType([columns[name] for name in names])
 
 
-def _format_for_spark(snapshot: Snapshot) -> str | None:
-    """Return the format of all files, if Spark can make the same rows of them; or None."""
-    names = {format_of(file.path).name for file in snapshot.files}
-    # Directories of random names would be taken for partitions that do not go together.
-    scattered = any(file.hidden and file.partition for file in snapshot.files)
-    return next(iter(names)) if len(names) == 1 and names <= _READERS.keys() and not scattered else None
+def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
+    """Return the format of all files, if Spark makes the same rows of them; or None.
+
+    Spark goes by the directories below `base` for the values of partition columns, and so must the log.
+    """
+    names = {format_of(file.path).name for file in files}
+    for file in files:
+        partition = join(base, directory_of(file.partition))
+        if not file.path.startswith(partition) or "=" in file.path[len(partition) :]:
+            return None
+    return next(iter(names)) if len(names) == 1 and names <= _READERS.keys() else None
 
 
 def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:
