@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import commitlog
 from commitlog.outputs import Output
-from commitlog.spark import configure, write
+from commitlog.spark import compact, configure, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ def main(where: str) -> dict[str, Any]:
     def ids(rows: DataFrame) -> list[int]:
         return sorted(row.id for row in rows.select("id").collect())
 
-    def read(path: str) -> DataFrame:
+    def load(path: str) -> DataFrame:
         return spark.read.format("commitlog").load(path)
 
     came: dict[str, Any] = {"spark": pyspark.__version__}
@@ -43,23 +43,25 @@ def main(where: str) -> dict[str, Any]:
     again = numbers(0, 6).write.format("commitlog").mode("append").option("partitionBy", "odd")
     came["again"] = error_of(lambda: again.option("jobId", "first").save(out))
     again.option("jobId", "second").save(out)
-    came["appended"] = ids(read(out))
+    came["appended"] = ids(load(out))
+    compact(spark, out)
+    came["merged"] = ids(read(spark, out).where("odd = 1 AND id > 1"))
     write(numbers(6, 10).where("odd = 1"), out, mode="overwrite-partitions", partition_by=["odd"])
-    came["dynamic"] = ids(read(out).where("odd = 1 AND id > 0"))
+    came["dynamic"] = ids(load(out).where("odd = 1 AND id > 0"))
     write(numbers(20, 24), out, mode="overwrite", options={"fileFormat": "orc"})
-    came["overwritten"] = ids(read(out))
+    came["overwritten"] = ids(load(out))
 
     copied = f"{where}/copied"
     rows = spark.readStream.schema("id BIGINT").orc(out).writeStream.format("commitlog")
     rows = rows.queryName("copy").option("checkpointLocation", f"{where}/checkpoint")
     rows.trigger(availableNow=True).start(copied).awaitTermination()
-    came["streamed"] = ids(read(copied))
+    came["streamed"] = ids(load(copied))
 
     plain = f"{where}/plain"
     by_id = numbers(0, 6).write.option("spark.commitlog.jobId", "daily").partitionBy("odd")
     by_id.parquet(plain)
     came["configured again"] = error_of(lambda: by_id.mode("append").parquet(plain))
-    came["configured"] = ids(spark.read.parquet(plain)) + ids(read(plain))
+    came["configured"] = ids(spark.read.parquet(plain)) + ids(load(plain))
     numbers(7, 9).write.mode("overwrite").parquet(plain)
     came["configured overwritten"] = ids(spark.read.parquet(plain))
 

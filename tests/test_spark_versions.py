@@ -47,13 +47,14 @@ def test_spark_4_2(tmp_path: Path) -> None:
     assert "errors.JobAlreadyCommitted: job 'daily' is part of" in came.pop("configured again")
     assert came == {
         "appended": sorted([*range(6), *range(6)]),
+        "merged": [3, 3, 5, 5],
         "dynamic": [7, 9],
         "overwritten": [20, 21, 22, 23],
         "streamed": [20, 21, 22, 23],
         "configured": [*range(6), *range(6)],
         "configured overwritten": [7, 8],
         "versions": {
-            "out": ["append", "append", "overwrite-partitions", "overwrite"],
+            "out": ["append", "append", "rewrite", "overwrite-partitions", "overwrite"],
             "copied": ["append"],
             "plain": ["append", "overwrite"],
         },

@@ -6,11 +6,12 @@ Imports outputs and the rest of this package; pyspark from outside.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from commitlog.outputs import CommitRecord, Job, StagedFile
 from commitlog.outputs.compaction import TARGET_BYTES, Group
@@ -58,16 +59,15 @@ def compact(
     given = ReadOptions.parse({**(options or {}), "path": url})
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # A plain function of a row: it is there on Spark Connect, too, and takes no pandas.
+        @f.udf(returnType="binary", useArrow=False)
+        def work(number: int) -> bytes:
             there = open_output(given)
             with there.store:
-                for batch in batches:
-                    for number in batch.column(0).to_pylist():
-                        file = rewrite(there, job, number, groups[number], schema)
-                        yield pa.record_batch({"file": [pickle.dumps(file)]})
+                return pickle.dumps(rewrite(there, job, number, groups[number], schema))
 
         tasks = spark.range(0, len(groups), 1, len(groups))
-        return [pickle.loads(row.file) for row in tasks.mapInArrow(work, "file binary").collect()]
+        return [pickle.loads(row.file) for row in tasks.select(work("id").alias("file")).collect()]
 
     with ThreadPoolExecutor(PUBLISHERS) as executor:
         output = open_output(given, executor)
