@@ -78,7 +78,7 @@ def test_a_sign_of_life_of_a_job_that_was_replaced_is_no_death(
     assert output.recover(older_than=0) == RecoveryReport()
     assert output.recover(older_than=0) == RecoveryReport()
     assert not list(store.list("out/_commitlog/alive/"))
-    assert output.snapshot(1).jobs == ("long",)
+    assert tuple(output.state(1).jobs) == ("long",)
     assert is_there(store, output)
 
 
@@ -97,7 +97,7 @@ def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
     output.stage(early, early.file_name(7), b"of a task that lost its race, and went on")
     assert output.recover(older_than=0).uploads == 1
     assert [type(record) is AbortRecord for record in output.records()] == [False, False, True]
-    assert output.snapshot(1).jobs == ("early",)
+    assert tuple(output.state(1).jobs) == ("early",)
     assert output.abort(early) is not None
 
 
