@@ -276,7 +276,7 @@ class Output:
         # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
         try:
             self._publisher.forget(record.attempt)
-            self._publisher.roll_forward(until=record.version)
+            self._publisher.roll_forward(done=record)
             self._publisher.drop(self._publisher.uploads(job.attempt))
             self._checkpoint(record.version)
         except CommitError as error:

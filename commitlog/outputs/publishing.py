@@ -218,7 +218,9 @@ class Publisher:
             self._persist(once)
         return count
 
-    def roll_forward(self, until: int | None = None, *, strict: bool = True) -> tuple[int, ...]:
+    def roll_forward(
+        self, until: int | None = None, *, strict: bool = True, done: CommitRecord | None = None
+    ) -> tuple[int, ...]:
         """Complete every commit up to version `until`, or to the log's end, and advance ``_SUCCESS``.
 
         Returns the versions that had not been complete. Raises `PublishIncomplete`, `CorruptRecord` or
@@ -228,13 +230,15 @@ class Publisher:
             until: number of a record; None: the last one.
             strict: whether it is an error if all files are visible and that cannot be noted. To readers
                 it makes no difference, and they may lack the permission.
+            done: in place of `until`, a record for which the caller has just done all that there was.
         """
         completed = []
         last: CommitRecord | None = None
         failure: CommitError | None = None
-        start = end = self.watermark()
+        seen = self._success()
+        start = end = 0 if seen[0] is None else seen[0].version
         noting = Noting(strict=strict)
-        for record in self._log.read(start, until):
+        for record in self._log.read(start, until if done is None else done.version - 1):
             end = record.version
             if isinstance(record, CommitRecord):
                 try:
@@ -244,9 +248,13 @@ class Publisher:
                     failure = failure or error
                 if failure is None and noting.done:
                     last = record
+        if done is not None and end == done.version - 1:
+            end = done.version
+            if failure is None and noting.done:
+                last = done
         if last is not None:
             with noting:
-                self._advance(last)
+                self._advance(last, seen)
         if failure is not None:
             raise failure
         if end == start:
@@ -364,10 +372,10 @@ class Publisher:
             # read from the start, and what is there replaced.
             return None, found.etag
 
-    def _advance(self, record: CommitRecord) -> None:
+    def _advance(self, record: CommitRecord, seen: tuple[Success | None, str | None]) -> None:
         data = encode(Success.of(record).to_document())
-        for _ in self._backoff.attempts(self._clock):
-            current, etag = self._success()
+        for attempt in self._backoff.attempts(self._clock):
+            current, etag = self._success() if attempt else seen
             if current is not None and current.version >= record.version:
                 return
             try:

@@ -39,7 +39,8 @@ PUBLISHING: tuple[Mutant, ...] = (
             "outputs.publishing",
             (
                 "            self.publish(record, pending)\n",
-                "            self._advance(record)\n            self.publish(record, pending)\n",
+                "            self._advance(record, self._success())\n"
+                "            self.publish(record, pending)\n",
             ),
         ),
         setting=writing(
