@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from outputs_kit import PLACES as ALL_PLACES
@@ -22,7 +23,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Batch, CommitRecord, ExpiryRecord, Mode, Output, Visibility
 from commitlog.outputs.job import HIDDEN
-from commitlog.stores import ObjectStore
+from commitlog.stores import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -237,9 +238,34 @@ def test_a_past_version_is_there_as_long_as_its_files_are() -> None:
     assert content(output, 1) == ["a 0"]
     add(output, "c", 1, mode="overwrite-partitions")
     assert content(output, 1) == ["a 0"]
-    with pytest.raises(NotFound, match="version 2 of .* cannot be read any more: 1 of its files"):
+    with pytest.raises(NotFound, match=r"version 2 of .* cannot be read any more: 1 of its files"):
         output.snapshot(2)
     assert content(output, 3) == ["a 0", "c 1"]
+
+
+def test_a_reader_that_gc_overtakes_looks_again() -> None:
+    """Who asks for what is complete, and not for a version, is never told that it has expired."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    add(open_output(store, clock), "a", 0, visibility="logged")
+
+    class Overtaken(HookedStore):
+        happened = False
+
+        def get(self, path: str, **options: Any) -> ObjectData:
+            found = super().get(path, **options)
+            if path == "out/_SUCCESS" and not self.happened:
+                self.happened = True
+                output = open_output(store, clock)
+                add(output, "b", 1, mode="overwrite")
+                output.gc(older_than=0)
+            return found
+
+    reader = open_output(Overtaken(store), clock)
+    assert reader.snapshot(roll_forward=False).jobs == ("a", "b")
+    store.delete("out/_SUCCESS")
+    with pytest.raises(NotFound, match="expired"):
+        reader.snapshot(roll_forward=False)
 
 
 def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:

@@ -390,6 +390,9 @@ class Output:
                 raise NotFound(f"{self!r} has no version {version}: its log ends with {state.version}")
             now = self._log.state()
             if version < now.expired:
+                if asked is None and self._publisher.watermark() > version:
+                    # While the log was read, a later one was completed, and a gc let this one expire.
+                    return self.snapshot(roll_forward=False)
                 raise NotFound(f"version {version} of {self!r} has expired: the first is {now.expired}")
             if asked and (gone := state.files.keys() - now.files.keys() - now.replaced.keys()):
                 raise NotFound(
