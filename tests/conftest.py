@@ -52,8 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what is fast first: plain tests, those with servers, those with Spark."""
     items.sort(key=_slowness)
     for item in items:
-        # One JVM per run is enough, so all of Spark's tests go to the same worker of pytest-xdist.
-        if item.get_closest_marker("spark"):
+        # One session per run is enough: all tests that share it go to the same worker of pytest-xdist.
+        if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

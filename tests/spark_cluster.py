@@ -34,7 +34,7 @@ __all__ = ["HOSTS", "Cluster", "Gate", "Visitor"]
 #: Spark runs a speculative attempt on another host only.
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
-_SECONDS = 90.0
+_SECONDS = 150.0
 _SMALL = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _CONF = {
     "spark.driver.host": "127.0.0.1",

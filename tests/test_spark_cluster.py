@@ -18,7 +18,8 @@ from commitlog.spark.options import ReadOptions
 if TYPE_CHECKING:
     from commitlog.testing.servers import Ministack
 
-pytestmark = pytest.mark.spark
+# Not the session that others share.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
 
 ROWS = 40_000
 

@@ -16,7 +16,8 @@ import pytest
 from commitlog import connect
 from commitlog.outputs import Output
 
-pytestmark = pytest.mark.spark
+# Not the session that others share.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
 
 #: The format is found as where the package is installed: by a module on the path.
 _PATH = os.pathsep.join(map(str, [Path(__file__).parents[1], Path(__file__).parent]))

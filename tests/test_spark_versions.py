@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+# Not the session that others share.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv/spark-4.2/bin/python"
