@@ -82,3 +82,25 @@ def test_a_gate_holds_until_it_is_told(tmp_path: Path) -> None:
     gate = Gate.new(tmp_path / "gate", task=0)
     gate.open("fail", wait=False)
     assert not gate.reached.exists()
+
+
+def test_requests_of_a_job_do_not_depend_on_the_length_of_the_log() -> None:
+    """Where checkpoints are, as many are counted after a hundred commits as after twenty."""
+    from scale import Sizes, measure_scale
+
+    figures = measure_scale(Sizes(logs=(20, 100), jobs=()), lambda _: None)
+    short, long = figures["log"]
+    assert short["begin_requests"] == long["begin_requests"] == {"GET": 3, "LIST": 1}
+    assert short["snapshot_requests"] == long["snapshot_requests"]
+    gets = {length["job_requests"]["GET"] for length in (short, long)}
+    assert len(gets) == 1 and gets.pop() < 15
+
+
+def test_a_large_job_is_committed_in_a_process_of_its_own() -> None:
+    """What it took is read from what that printed."""
+    from scale import Sizes, measure_scale
+
+    listed, logged = measure_scale(Sizes(logs=(), jobs=(10,)), lambda _: None)["jobs"]
+    assert (listed["files"], listed["visibility"]) == (10, "listed")
+    assert (logged["files"], logged["visibility"]) == (10, "logged")
+    assert listed["commit_megabytes"] >= 0
