@@ -48,13 +48,15 @@ def pytest_configure() -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
+# Before pytest-xdist looks at the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what is fast first: plain tests, those with servers, those with Spark."""
     items.sort(key=_slowness)
     for item in items:
-        # One session per run is enough: all tests that share it go to the same worker of pytest-xdist.
-        if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        # A worker of pytest-xdist makes what a module shares, such as a cluster, and one session for all.
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def _slowness(item: pytest.Item) -> int:

@@ -18,8 +18,7 @@ from commitlog.spark.options import ReadOptions
 if TYPE_CHECKING:
     from commitlog.testing.servers import Ministack
 
-# Not the session that others share.
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
+pytestmark = pytest.mark.spark
 
 ROWS = 40_000
 

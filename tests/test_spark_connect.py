@@ -16,8 +16,7 @@ import pytest
 from commitlog import connect
 from commitlog.outputs import Output
 
-# Not the session that others share.
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
+pytestmark = pytest.mark.spark
 
 #: The format is found as where the package is installed: by a module on the path.
 _PATH = os.pathsep.join(map(str, [Path(__file__).parents[1], Path(__file__).parent]))

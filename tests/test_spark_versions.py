@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Not the session that others share.
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("drivers")]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv/spark-4.2/bin/python"
