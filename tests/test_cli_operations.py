@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_log_shows_commits(out: str) -> None:
     assert set(row) == keys
     assert (row["version"], row["kind"], row["job"]) == (1, "commit", "daily")
     assert (row["files"], row["rows"], row["bytes"]) == (1, 2, 5)
-    assert "daily" in run("log", out).stdout
+    assert re.search(r"^ +1 .* append +daily +1 +2 +5$", run("log", out).stdout, re.MULTILINE)
     assert run("log", out, "--after", "1").stdout == ""
 
 

@@ -48,7 +48,7 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
         for record in records:
             print_json(_to_json(record))
     else:
-        rows: list[tuple[str, ...]] = [("VERSION", "TIME", "JOB", "FILES", "ROWS", "BYTES")]
+        rows: list[tuple[str, ...]] = [("VERSION", "TIME", "MODE", "JOB", "FILES", "ROWS", "BYTES")]
         try:
             rows.extend(map(_to_row, records))
             if len(rows) == 1:
@@ -56,7 +56,7 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
                 click.echo(f"no commit at {place.url}{since}", err=True)
         finally:  # what comes before a record that cannot be read is worth seeing
             if len(rows) > 1:
-                print_columns(rows, right=[0, 3, 4, 5])
+                print_columns(rows, right=[0, 4, 5, 6])
 
 
 def _to_json(record: Record) -> dict[str, Any]:
@@ -88,14 +88,15 @@ def _to_json(record: Record) -> dict[str, Any]:
 
 
 def _to_row(record: Record) -> tuple[str, ...]:
+    what: tuple[str, ...]
     if isinstance(record, CommitRecord):
         rows = "?" if record.rows is None else f"{record.rows}"
-        what = (record.job_id, f"{record.file_count}", rows, f"{record.bytes}")
+        what = (record.mode, record.job_id, f"{record.file_count}", rows, f"{record.bytes}")
     elif isinstance(record, ExpiryRecord):
-        what = (f"(versions before {record.before} expired)", "-", "-", "-")
+        what = ("-", f"(versions before {record.before} expired)", "-", "-", "-")
     else:
         ruled_out = ", ".join(job or attempt for attempt, job in record.attempts.items())
-        what = (f"(ruled out: {ruled_out})", "-", "-", "-")
+        what = ("-", f"(ruled out: {ruled_out})", "-", "-", "-")
     return (f"{record.version}", moment(record.time), *what)
 
 
