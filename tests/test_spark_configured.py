@@ -18,7 +18,7 @@ from commitlog import connect
 from commitlog.errors import NotSupported, Unavailable
 from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
-from commitlog.spark import attach, configure
+from commitlog.spark import attach, configure, write
 from commitlog.spark.committer import Committer
 from commitlog.spark.configure import COMMIT_PROTOCOL
 
@@ -300,6 +300,23 @@ def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp
     assert ids(session, path) == [0, 1, 2, 3, 4, 7, 8]
     session.range(2).write.mode("overwrite").parquet(str(path))
     assert ids(session, path) == [0, 1]
+
+
+def test_instants_that_spark_spells_in_its_own_zone_are_refused(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Where directories are named after instants, a name that tells no zone is no instant."""
+    path = str(tmp_path / "out")
+    rows = session.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at, date'2013-03-10' AS day")
+    write(rows, path, partition_by=["day", "at"])
+    with pytest.raises(
+        Exception, match="NotSupported: the value '2013-07-10 02:30:00' of partition col"
+    ):
+        rows.write.mode("append").partitionBy("day", "at").parquet(path)
+    write(rows, f"{path} by day", partition_by=["day"])
+    rows.write.mode("append").partitionBy("day").parquet(f"{path} by day")
+    read = session.read.format("commitlog").load(f"{path} by day")
+    assert read.distinct().collect() == rows.collect()
 
 
 def test_columns_that_no_reader_can_read_together_are_refused(

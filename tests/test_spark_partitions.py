@@ -14,6 +14,7 @@ from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
 from commitlog.paths import check_path
 from commitlog.spark.partitions import (
     check_partitioning,
+    check_spelling,
     column_of,
     directory_of,
     partition_of,
@@ -87,6 +88,26 @@ def test_a_value_has_one_spelling(value: object, kind: pa.DataType, text: str) -
     """Jobs replace partitions by what is spelled, so equal values are spelled alike."""
     assert partition_of(["x"], [value]) == {"x": text}
     assert value_of(text, kind).equals(pa.scalar(value, kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("2013-03-10 02:30:00", INSTANT),
+        ("2013-03-10T02:30:00", pa.timestamp("us")),
+        ("1E-7", pa.decimal128(9, 7)),
+        ("1.5", pa.decimal128(5, 2)),
+        ("01", pa.int8()),
+        ("True", pa.bool_()),
+        ("x", pa.int8()),
+    ],
+)
+def test_other_spellings_are_refused(text: str, kind: pa.DataType) -> None:
+    """Directories that others named are taken if a reader gets the value back, spelled as usual."""
+    schema = pa.schema([pa.field("x", kind), pa.field("y", pa.string())])
+    with pytest.raises(NotSupported, match=f"value {text!r} of partition column 'x' is not spelled"):
+        check_spelling({"y": "any", "x": text}, schema)
+    check_spelling({"y": "any", "x": None, "z": "unknown"}, schema)
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), INSTANT])

@@ -27,8 +27,8 @@ from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.paths import join
 from commitlog.spark.alive import kept_alive
 from commitlog.spark.options import WriteOptions
-from commitlog.spark.partitions import partition_in
-from commitlog.spark.schema import dump_schema, load_schema, merge_schemas, nullable
+from commitlog.spark.partitions import check_spelling, partition_in
+from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
 from commitlog.spark.source import open_output
 from commitlog.spark.writer import PUBLISHERS
 from commitlog.stores.api import Staged
@@ -211,10 +211,16 @@ def _merged(columns: StructType, state: State) -> str:
 
 
 def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
-    """Return `job` with the columns that are in paths, of which nothing tells the type."""
+    """Return `job` with the columns that are in paths, of which nothing tells the type.
+
+    Raises `NotSupported` if a type is known, and readers would not get the values back.
+    """
     if job.schema is None or not files:
         return job
     columns = load_schema(job.schema)
+    kinds = arrow_schema(columns)
+    for partition in {tuple(file.partition.items()) for file in files}:
+        check_spelling(dict(partition), kinds)
     added = [StructField(name, StringType()) for name in files[0].partition if name not in columns.names]
     return evolve(job, schema=dump_schema(StructType([*columns, *added]))) if added else job
 

@@ -23,6 +23,7 @@ from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
 
 __all__ = [
     "check_partitioning",
+    "check_spelling",
     "column_of",
     "directory_of",
     "partition_in",
@@ -147,6 +148,23 @@ def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(text, pa.string()).cast(kind)
     except (pa.ArrowException, ValueError) as error:
         raise CorruptRecord(f"partition value {text!r} is no {kind}") from error
+
+
+def check_spelling(partition: Mapping[str, str | None], schema: pa.Schema) -> None:
+    """Raise `NotSupported` if `partition` spells a value otherwise than `partition_of` would."""
+    for name, text in partition.items():
+        if name not in schema.names:
+            continue
+        kind = schema.field(name).type
+        try:
+            usual = partition_of([name], [_python(name, value_of(text, kind))])[name]
+        except CorruptRecord:
+            usual = None
+        if text != usual:
+            raise NotSupported(
+                f"the value {text!r} of partition column {name!r} is not spelled as the output spells"
+                f" {kind}: write with format('commitlog')"
+            )
 
 
 def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -> pa.Array:
