@@ -1,8 +1,6 @@
-"""Real Spark jobs to which something happens at a chosen moment, and the drivers that they die with.
+"""Real Spark jobs to which something happens at a chosen moment.
 
-A `Job` can be written as JSON, so that any driver can run it; its `Trap` is what happens to it. As a
-program this module is a driver: it runs the jobs that it reads from stdin, side by side, and says what
-came of each.
+A `Job` can be written as JSON, so that any driver can run it; its `Trap` is what happens to it.
 """
 
 from __future__ import annotations
@@ -11,30 +9,24 @@ import itertools
 import json
 import os
 import re
-import select
 import signal
-import socket
-import subprocess
 import sys
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyspark.cloudpickle
 from attrs import asdict, frozen
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
+from spark_gates_kit import hold
 
-from commitlog.demo.quiet import quiet_session
 from commitlog.errors import OutcomeUnknown
 from commitlog.outputs import Output
-from commitlog.spark import CommitlogDataSource, attach, committer, committer_jar
+from commitlog.spark import CommitlogDataSource, committer
 from commitlog.spark.configure import COMMIT_PROTOCOL
 from commitlog.spark.options import ReadOptions, WriteOptions
 from commitlog.spark.source import open_output
@@ -52,9 +44,6 @@ ROWS, TASKS, PARTS = 24, 2, 2
 #: What Spark's own writers commit by, and the setting.
 PROTOCOL = ("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
 
-#: Seconds to wait for a job to get somewhere before the test fails.
-PATIENCE = 250.0
-
 
 def _commits(path: str, data: bytes, **_: object) -> bool:
     return b'"kind":"commit"' in data and re.search(r"_commitlog/\d{20}\.json$", path) is not None
@@ -66,55 +55,6 @@ _REQUESTS: Mapping[str, tuple[str, Callable[..., bool]]] = {
     "request": ("put", _commits),
     "publish": ("publish", lambda *_, **__: True),
 }
-
-
-class Gate:
-    """A place in a job, of whatever process, where it waits until it is let go on."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._held: list[socket.socket] = []
-        self._pid = 0
-
-    @property
-    def port(self) -> int:
-        """What a `Trap` has to know of it."""
-        return int(self._listener.getsockname()[1])
-
-    def wait(self, job: Future[Any] | None = None) -> None:
-        """Return once something waits here; fail if `job` is over before."""
-        for _ in range(int(PATIENCE * 10)):
-            if select.select([self._listener], [], [], 0.1)[0]:
-                self._held.append(self._listener.accept()[0])
-                self._pid = int(self._held[-1].recv(20))
-                return
-            if job is not None and job.done():
-                raise AssertionError(f"the job did not get there: {job.exception()}")
-        raise AssertionError(f"nothing got there within {PATIENCE:.0f} s")
-
-    def open(self) -> None:
-        """Let it go on."""
-        self._held[-1].sendall(b"go")
-
-    def kill(self) -> None:
-        """Kill the process that waits here, unless it is dead."""
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-
-    def __enter__(self) -> Gate:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # What still waits fails.
-        for each in (self._listener, *self._held):
-            each.close()
-
-
-def _hold(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as held:
-        held.sendall(str(os.getpid()).encode())
-        if held.recv(2) != b"go":
-            raise RuntimeError("nobody let this go on")
 
 
 @frozen(kw_only=True)
@@ -148,7 +88,7 @@ class Trap:
         if context is not None and context.attemptNumber() >= self.attempts:
             return
         if self.what == "hold":
-            _hold(self.port)
+            hold(self.port)
         elif self.what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.what == "fail":
@@ -202,9 +142,9 @@ class TaskTrapped(DataSourceArrowWriter):
         if os.fork():
             raise RuntimeError("this attempt is taken for dead")
         try:
-            _hold(self._trap.port)
+            hold(self._trap.port)
             self._writer.write(iter(rows))
-            _hold(self._trap.port)
+            hold(self._trap.port)
         finally:
             os._exit(0)
 
@@ -351,83 +291,3 @@ def running(spark: SparkSession, *jobs: Job) -> Iterator[list[Future[None]]]:
             yield [pool.submit(run) for run in [job.prepare(spark) for job in jobs]]
     finally:
         committer.open_output = before
-
-
-class Driver:
-    """A driver that is a process of its own, with a JVM of its own.
-
-    Args:
-        scratch: a directory for its files.
-        jobs: what it is to do, all at once. When it has done them, it waits for its end.
-    """
-
-    def __init__(self, scratch: Path, jobs: Sequence[Job]) -> None:
-        self._told: dict[int, str | None] = {}
-        self._log = (scratch / "driver.log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env={**os.environ, "TMPDIR": str(scratch)},
-            # A group of its own, with its JVM, to be killed with.
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([job.to_json() for job in jobs]) + "\n")
-        self._process.stdin.flush()
-
-    def error(self, number: int) -> str | None:
-        """Wait until the job with this number is over; return its error, if there was one."""
-        assert self._process.stdout is not None
-        while number not in self._told:
-            done, error = json.loads(self._process.stdout.readline())
-            self._told[done] = error
-        return self._told[number]
-
-    def kill(self) -> None:
-        """Kill it, and its JVM."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._log.close()
-
-
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os.killpg(0, signal.SIGKILL)
-
-
-def main() -> None:
-    """Be a driver."""
-    jobs = [Job.from_json(text) for text in json.loads(sys.stdin.readline())]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    conf = {"spark.jars": str(committer_jar()), PROTOCOL[0]: PROTOCOL[1]}
-    spark = quiet_session(master="local[6]", conf=conf)
-    attach(spark)
-
-    def tell(number: int, done: Future[None]) -> None:
-        error = done.exception()
-        sys.stdout.write(json.dumps([number, None if error is None else str(error)]) + "\n")
-        sys.stdout.flush()
-
-    with running(spark, *jobs) as under_way:
-        for number, done in enumerate(under_way):
-            done.add_done_callback(partial(tell, number))
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

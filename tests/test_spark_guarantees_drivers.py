@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attrs import evolve, frozen
-from spark_kit import Driver, Gate, Job, Trap, running
-from spark_places_kit import SOURCES, WAYS, Place, configured, new_place  # noqa: F401 - fixtures
+from spark_driver_kit import Driver
+from spark_gates_kit import Gate
+from spark_kit import Job, Trap, running
+from spark_places_kit import WAYS, Place, configured, new_place  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,11 +125,32 @@ def test_a_driver_is_killed(
     place.audit(spark, after, "base", "daily")
 
 
-#: What two jobs have in common that two drivers commit at once, and the error of the one that loses.
+@frozen(kw_only=True)
+class Race:
+    """Two jobs that two drivers commit at once.
+
+    Attributes:
+        way: how they write.
+        mode: of both.
+        ours: id of the job of this process's driver.
+        theirs: id of the other one.
+        error: of the job that loses; None if both are committed.
+    """
+
+    way: str
+    mode: str = "append"
+    ours: str = "ours"
+    theirs: str = "theirs"
+    error: str | None = None
+
+
 RACES = {
-    "two appends": ("append", ("ours", "theirs"), None),
-    "one job": ("append", ("daily", "daily"), "JobAlreadyCommitted"),
-    "no data may be there": ("error", ("ours", "theirs"), "AlreadyExists"),
+    "two appends": Race(way="s3"),
+    "one job in a directory": Race(
+        way="local", ours="daily", theirs="daily", error="JobAlreadyCommitted"
+    ),
+    "one job, on S3": Race(way="s3", ours="daily", theirs="daily", error="JobAlreadyCommitted"),
+    "no data may be there": Race(way="local", mode="error", error="AlreadyExists"),
 }
 
 
@@ -139,44 +162,43 @@ def rival(
     scratch = tmp_path_factory.mktemp("rival")
     with ExitStack() as stack:
         jobs, held = [], []
-        for way in ("local", "s3"):
-            for number, (mode, (_, theirs), _) in enumerate(RACES.values()):
-                gate = stack.enter_context(Gate())
-                place = new_place(way, scratch / f"{way}-{number}", lambda: ministack)
-                trap = Trap(at="record", what="hold", port=gate.port)
-                jobs.append(place.job(first=100, mode=mode, job_id=theirs, trap=trap))
-                held.append((place, gate))
+        for number, race in enumerate(RACES.values()):
+            gate = stack.enter_context(Gate())
+            place = new_place(race.way, scratch / str(number), lambda: ministack)
+            trap = Trap(at="record", what="hold", port=gate.port)
+            jobs.append(place.job(first=100, mode=race.mode, job_id=race.theirs, trap=trap))
+            held.append((place, gate))
         driver = stack.enter_context(Driver(scratch, jobs))
         for _, gate in held:
             gate.wait()
         yield driver, held
 
 
-@pytest.mark.parametrize("race", RACES)
-@pytest.mark.parametrize("way", SOURCES)
+@pytest.mark.parametrize("name", RACES)
 def test_two_drivers_commit_at_once(
-    spark: SparkSession, rival: tuple[Driver, list[tuple[Place, Gate]]], way: str, race: str
+    spark: SparkSession, rival: tuple[Driver, list[tuple[Place, Gate]]], name: str
 ) -> None:
     """Both appends are there; of two with one job, and of two that want no data there, one alone is."""
     driver, held = rival
-    number = list(RACES).index(race) + len(RACES) * (way == "s3")
+    race, number = RACES[name], list(RACES).index(name)
     place, their_gate = held[number]
-    mode, (ours, theirs), error = RACES[race]
     with Gate() as our_gate:
         trap = Trap(at="record", what="hold", port=our_gate.port)
-        job = place.job(mode=mode, job_id=ours, trap=trap)
+        job = place.job(mode=race.mode, job_id=race.ours, trap=trap)
         with running(spark, job) as (done,):
             our_gate.wait(done)
             their_gate.open()
             our_gate.open()
             results = [
-                (ours, job.numbers, done.exception()),
-                (theirs, evolve(job, first=100).numbers, driver.error(number)),
+                (race.ours, job.numbers, done.exception()),
+                (race.theirs, evolve(job, first=100).numbers, driver.error(number)),
             ]
-    won = [(name, numbers) for name, numbers, raised in results if raised is None]
+    won = [(job_id, numbers) for job_id, numbers, raised in results if raised is None]
     lost = [str(raised) for _, _, raised in results if raised is not None]
-    assert len(won) == (2 if error is None else 1)
-    assert all(f"commitlog.errors.{error}: " in raised for raised in lost)
-    order = [record.job_id for record in place.open().log()]
-    assert sorted(order) == sorted(name for name, _ in won)
+    assert len(won) == (2 if race.error is None else 1)
+    assert all(f"commitlog.errors.{race.error}: " in raised for raised in lost)
+    output = place.open()
+    with output.store:
+        order = [record.job_id for record in output.log()]
+    assert sorted(order) == sorted(job_id for job_id, _ in won)
     place.audit(spark, [number for _, numbers in won for number in numbers], *order)

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_kit import Gate, Trap, running
+from spark_gates_kit import Gate
+from spark_kit import Trap, running
 from spark_places_kit import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
 
 import commitlog.spark

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
-from spark_kit import Gate, Job, Trap
+from spark_gates_kit import Gate
+from spark_kit import Job, Trap
 
 import commitlog.spark
 from commitlog import connect

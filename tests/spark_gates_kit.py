@@ -1,0 +1,70 @@
+"""Places where jobs wait, in whatever process they are, until a test lets them go on or kills them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pyspark.cloudpickle
+
+# Workers cannot import test modules.
+pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+#: Seconds to wait for a job to get somewhere before the test fails.
+PATIENCE = 250.0
+
+
+class Gate:
+    """A place in a job, of whatever process, where it waits until it is let go on."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._held: list[socket.socket] = []
+        self._pid = 0
+
+    @property
+    def port(self) -> int:
+        """What a `Trap` has to know of it."""
+        return int(self._listener.getsockname()[1])
+
+    def wait(self, job: Future[Any] | None = None) -> None:
+        """Return once something waits here; fail if `job` is over before."""
+        for _ in range(int(PATIENCE * 10)):
+            if select.select([self._listener], [], [], 0.1)[0]:
+                self._held.append(self._listener.accept()[0])
+                self._pid = int(self._held[-1].recv(20))
+                return
+            if job is not None and job.done():
+                raise AssertionError(f"the job did not get there: {job.exception()}")
+        raise AssertionError(f"nothing got there within {PATIENCE:.0f} s")
+
+    def open(self) -> None:
+        """Let it go on."""
+        self._held[-1].sendall(b"go")
+
+    def kill(self) -> None:
+        """Kill the process that waits here, unless it is dead."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What still waits fails.
+        for each in (self._listener, *self._held):
+            each.close()
+
+
+def hold(port: int) -> None:
+    """Wait at a gate; raise if it is not opened."""
+    with socket.create_connection(("127.0.0.1", port)) as held:
+        held.sendall(str(os.getpid()).encode())
+        if held.recv(2) != b"go":
+            raise RuntimeError("nobody let this go on")
