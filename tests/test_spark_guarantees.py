@@ -1,0 +1,26 @@
+"""The guide's table of guarantees, held against the tests that it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def test_every_guarantee_is_shown_by_a_test() -> None:
+    """Each row of the table names tests that exist, by function or by file; no row is missing."""
+    guide = (TESTS.parent / "docs" / "spark.md").read_text()
+    rows = re.findall(r"^\| (G\d+)? ?\| .* \| (.*) \|$", guide, re.MULTILINE)
+    assert [name for name, _ in rows if name] == [f"G{number}" for number in range(1, 17)]
+    functions = {
+        name
+        for file in TESTS.glob("test_spark_guarantees_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    for _, shown_by in rows:
+        named = re.findall(r"`([^`]+)`", shown_by)
+        assert named or shown_by == "the same"
+        for name in named:
+            assert name in functions or (TESTS.parent / name).is_file(), name
+    assert functions <= set(re.findall(r"`(test_\w+)`", guide))
