@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what is fast first: plain tests, those with servers, those with Spark."""
     items.sort(key=_slowness)
     for item in items:
-        # A worker of pytest-xdist makes what a module shares, such as a cluster, and one session for all.
+        # A worker of pytest-xdist makes what a module shares, such as a cluster, and a session for all.
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 

@@ -36,7 +36,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             # The server keeps a database of its own in the working directory.
             cwd=where,
             env={**os.environ, "PYTHONPATH": _PATH, "TMPDIR": str(where)},
-            timeout=240,
+            timeout=290,
         )
     assert done.returncode == 0, (where / "driver.log").read_text()
     return {**json.loads(done.stdout), "where": where}

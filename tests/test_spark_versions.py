@@ -38,7 +38,7 @@ def test_spark_4_2(tmp_path: Path) -> None:
                 "XDG_CACHE_HOME": str(tmp_path / "cache"),
                 "TMPDIR": str(tmp_path),
             },
-            timeout=240,
+            timeout=290,
         )
     assert done.returncode == 0, (tmp_path / "driver.log").read_text()
     came = json.loads(done.stdout)
