@@ -127,7 +127,7 @@ def _measure_spark(sizes: Scale, scratch: Path) -> dict[str, dict[str, list[Cost
 
     spark = start("local[2]", scratch)
     try:
-        source = _source(spark, sizes.rows, scratch)
+        source = write_source(spark, sizes.rows, scratch)
         ways = writers(spark)
         bench = SparkBench(ways, scratch)
         bench.run("tiny", sizes.tiny_rounds, None, TINY_ROWS)
@@ -138,7 +138,7 @@ def _measure_spark(sizes: Scale, scratch: Path) -> dict[str, dict[str, list[Cost
         spark.stop()
 
 
-def _source(spark: SparkSession, rows: int, scratch: Path) -> Path:
+def write_source(spark: SparkSession, rows: int, scratch: Path) -> Path:
     """Store the rows that the large jobs copy: numbers, a text, an instant, and what to partition by."""
     path = scratch / "source"
     spark.range(0, rows, 1, FILES).selectExpr(
