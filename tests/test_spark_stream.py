@@ -258,7 +258,7 @@ def drive(stream: Stream, death: Death) -> None:
                 "DEATH": f"{death.method} {death.nth} {death.path}",
             },
             start_new_session=True,
-            timeout=120,
+            timeout=240,
         )
     assert done.returncode == -signal.SIGKILL, (stream.scratch / "driver.log").read_text()
 
