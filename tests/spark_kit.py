@@ -29,8 +29,8 @@ from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource, committer
 from commitlog.spark.configure import COMMIT_PROTOCOL
 from commitlog.spark.options import ReadOptions, WriteOptions
+from commitlog.spark.sessions import active
 from commitlog.spark.source import open_output
-from commitlog.spark.write import active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,7 @@ Imports outputs and the rest of this package; pyspark from outside.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +21,8 @@ from commitlog.spark.formats import format_of
 from commitlog.spark.options import ReadOptions
 from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.schema import arrow_schema
+from commitlog.spark.sessions import active, unbounded
 from commitlog.spark.source import columns_of, open_output
-from commitlog.spark.write import active
 from commitlog.urls import parse_store_url
 
 __all__ = ["read"]
@@ -103,7 +103,7 @@ def read(
     paths = [join(root, file.path) for file in snapshot.files]
     reader = spark.read.format(format_name).schema(plain).options(**_WHOLE, **_READERS[format_name])
     # To look at a local file takes less time than to start a task.
-    with _at_once(spark) if hadoop_url is None else contextlib.nullcontext():
+    with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
         rows = reader.option("basePath", join(root, base)).load(paths)
     return rows.select([f.col(_quoted(c.name)).alias(c.name, metadata=c.metadata) for c in chosen])
 
@@ -138,19 +138,6 @@ def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:
     kinds = {field.name: field.type for field in arrow_schema(stored)}
     for name, text in {pair for file in files for pair in file.partition.items()}:
         value_of(text, kinds[name])
-
-
-@contextlib.contextmanager
-def _at_once(spark: SparkSession) -> Iterator[None]:
-    never, before = str(2**31 - 1), str(spark.conf.get(_THRESHOLD))
-    if before == never:  # perhaps by another thread, which restores it
-        yield
-        return
-    spark.conf.set(_THRESHOLD, never)
-    try:
-        yield
-    finally:
-        spark.conf.set(_THRESHOLD, before)
 
 
 def _quoted(name: str) -> str:

@@ -16,7 +16,7 @@ from commitlog.spark.formats import format_of
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning
-from commitlog.spark.schema import arrow_schema, select
+from commitlog.spark.schema import arrow_schema, select, with_nulls
 
 __all__ = ["CommitlogReader"]
 
@@ -94,11 +94,6 @@ class CommitlogReader(DataSourceReader):
 def _complete(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
     """Return `batch` with all of `schema`: what is in the file's path, and nulls for later columns."""
     for field in schema:
-        if field.name not in batch.schema.names:
-            column = (
-                column_of(file.partition, field, batch.num_rows)
-                if field.name in file.partition
-                else pa.nulls(batch.num_rows, field.type)
-            )
-            batch = batch.append_column(field, column)
-    return select(batch, schema)
+        if field.name in file.partition and field.name not in batch.schema.names:
+            batch = batch.append_column(field, column_of(file.partition, field, batch.num_rows))
+    return select(with_nulls(batch, schema), schema)

@@ -20,7 +20,7 @@ from commitlog.outputs.compaction import TARGET_BYTES, Group, plan
 from commitlog.spark.alive import kept_alive
 from commitlog.spark.formats import format_of
 from commitlog.spark.partitions import directory_of
-from commitlog.spark.schema import arrow_schema, load_schema, select
+from commitlog.spark.schema import arrow_schema, load_schema, select, with_nulls
 
 __all__ = ["Stage", "groups_of", "merged", "rewrite"]
 
@@ -139,10 +139,7 @@ def _rows(output: Output, file: DataFile, schema: pa.Schema) -> Iterator[pa.Reco
     )
     for batch in source:
         count += batch.num_rows
-        for field in schema:
-            if field.name not in batch.schema.names:
-                batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
-        yield select(batch, schema)
+        yield select(with_nulls(batch, schema), schema)
     if file.rows not in (None, count):
         raise CorruptRecord(
             f"{output.locate(file)!r} has {count} rows, and its commit record tells {file.rows}: it is"

@@ -21,6 +21,7 @@ __all__ = [
     "merge_schemas",
     "nullable",
     "select",
+    "with_nulls",
 ]
 
 # Timestamps are stored as instants in UTC whatever the session's time zone is; that is also what
@@ -119,6 +120,14 @@ def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def with_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return `batch` with a column of nulls for each that `schema` has and the batch lacks."""
+    for field in schema:
+        if field.name not in batch.schema.names:
+            batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+    return batch
 
 
 def merge_schemas(first: t.StructType, second: t.StructType) -> t.StructType | None:

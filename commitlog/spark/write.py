@@ -5,15 +5,15 @@ Imports outputs and the rest of this package; pyspark from outside.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import CommitRecord
 from commitlog.spark.alive import kept_alive
 from commitlog.spark.options import WriteOptions
+from commitlog.spark.sessions import active, unbounded
 from commitlog.spark.source import open_output
 from commitlog.words import random_word
 
@@ -84,45 +84,6 @@ def write(
         before = output.watermark()
         spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
         spark, alive = df.sparkSession, kept_alive(output, attempt, heartbeat)
-        with active(spark), _unbounded_batches(spark), alive:
+        with active(spark), unbounded(spark, _BATCH_BYTES), alive:
             df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
         return next((record for record in output.log(before) if record.attempt == attempt), None)
-
-
-@contextlib.contextmanager
-def active(spark: SparkSession) -> Iterator[None]:
-    """Make `spark` the active session of this thread for a while.
-
-    Spark looks a Python data source up in the thread's active session alone, and a new thread has none:
-    it would not find the format.
-    """
-    if not isinstance(spark, SparkSession):  # of Spark Connect: its threads are elsewhere
-        yield
-        return
-    sessions = spark._get_j_spark_session_class(spark._jvm)
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
-
-
-@contextlib.contextmanager
-def _unbounded_batches(spark: SparkSession) -> Iterator[None]:
-    unbounded = str(2**31 - 1)
-    before = spark.conf.get(_BATCH_BYTES)
-    if before == unbounded:  # perhaps by another thread, which restores it
-        yield
-        return
-    spark.conf.set(_BATCH_BYTES, unbounded)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_BATCH_BYTES)
-        else:
-            spark.conf.set(_BATCH_BYTES, before)
