@@ -1,6 +1,6 @@
-"""Real Spark drivers, killed with SIGKILL at each step of a job, then recovered, rerun and audited.
+"""Real Spark drivers, killed with SIGKILL before a job prepares and before it finishes.
 
-Every input row has to be in the output exactly once in the end, with no stray file and no stray upload.
+They are recovered, rerun and audited: every input row has to be in the output exactly once in the end, with no stray file and no stray upload.
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ ROWS = 1000
 #: Where the driver dies, instead of sending which request; how many of the job's two files are visible
 #: then, and how many once the output is recovered.
 DEATHS = {
-    "while its tasks write": (("begin_stage", "part-00001", 1), 0, 0),
     "before it prepares": (("put", "_commitlog/pending/", 1), 0, 0),
-    "before the commit record": (("put", "_commitlog/0000", 1), 0, 0),
-    "after the commit record": (("publish", "", 1), 0, 2),
-    "between two files": (("publish", "", 2), 1, 2),
     "before it finishes": (("put", "_SUCCESS", 1), 2, 2),
 }
 
