@@ -1,6 +1,7 @@
 """Real Spark drivers, killed with SIGKILL before a job prepares and before it finishes.
 
-They are recovered, rerun and audited: every input row has to be in the output exactly once in the end, with no stray file and no stray upload.
+They are recovered, rerun and audited: every input row has to be in the output exactly once in the end,
+with no stray file and no stray upload.
 """
 
 from __future__ import annotations
