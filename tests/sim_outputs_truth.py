@@ -221,7 +221,8 @@ class Truth:
         hidden = {path for path in self.visible if path.startswith("_")}
         needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
         assert hidden == {path for path in needed if path.startswith("_")}
-        left = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)} - self.commits.keys()
+        listed = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)}
+        left = sorted(listed - self.commits.keys())
         assert not left, f"lists of files of {left} are left"
 
     def state(self) -> Hashable:
@@ -405,7 +406,7 @@ class Truth:
             case "overwrite-partitions":
                 return frozenset(path for path in current if where[path] in partitions)
             case "rewrite":
-                gone = set(named) - current.keys()
+                gone = sorted(set(named) - current.keys())
                 assert not gone, f"{gone} are rewritten, and no part of the output"
                 return frozenset(named)
         return frozenset()
