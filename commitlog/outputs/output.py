@@ -233,6 +233,13 @@ class Output:
         """
         self.store.put(join(self.path, join(ALIVE, attempt)), b"")
 
+    def still(self, attempt: str) -> None:
+        """Take the last `heartbeat` of an attempt back, once it will give no more. Idempotent.
+
+        If it is left, `recover` removes it. Raises what the store raises; it changes nothing else.
+        """
+        self._publisher.still(attempt)
+
     def commit(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord:
         """Make all of `files` part of the output, or nothing.
 

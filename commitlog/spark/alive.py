@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from commitlog.errors import CommitError
 from commitlog.outputs import Output
-from commitlog.outputs.publishing import ALIVE
-from commitlog.paths import join
 
 __all__ = ["kept_alive"]
 
@@ -47,6 +45,6 @@ def kept_alive(output: Output, attempt: str, seconds: float) -> Iterator[None]:
         thread.join()
         if given:
             try:
-                output.store.delete(join(output.path, join(ALIVE, attempt)))
+                output.still(attempt)
             except CommitError as error:
                 _log.warning("the last sign of life of attempt %s is left: %s", attempt, error)
