@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import json
-import platform
 import random
 import shutil
 import statistics
@@ -29,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import scale
 import store_commits
 from attrs import frozen
-from measure import Cost, cost_of, ratio
+from measure import Cost, cost_of, ratio, versions
 
 from commitlog.spark.writer import PUBLISHERS
 
@@ -269,19 +267,11 @@ def main() -> None:
     report |= {
         "date": started.date().isoformat(),
         "quick": arguments.quick,
-        "versions": _versions(),
+        "versions": versions("commitlog-store", "pyspark", "pyarrow", "ministack"),
     }
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     _show(report)
-
-
-def _versions() -> dict[str, str]:
-    packages = ("commitlog-store", "pyspark", "pyarrow", "ministack")
-    return {name: importlib.metadata.version(name) for name in packages} | {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
 
 
 def _show(report: dict[str, Any]) -> None:

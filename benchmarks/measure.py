@@ -1,10 +1,13 @@
 """What a piece of work takes: time on the clock, and processor time of this process and all below it.
+And what it was done with: the versions of packages.
 
 Spark's work is done in a JVM and in Python workers, which are children and grandchildren of the driver.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterable
 import psutil
 from attrs import frozen
 
-__all__ = ["Cost", "cost_of", "ratio"]
+__all__ = ["Cost", "cost_of", "ratio", "versions"]
 
 
 @frozen
@@ -51,3 +54,11 @@ def _cpu_seconds() -> dict[int, float]:
 def ratio(mine: Iterable[float], others: Iterable[float]) -> float:
     """Return the median, over the rounds, of `mine` over `others` in the same round."""
     return statistics.median(m / o for m, o in zip(mine, others, strict=True))
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of `packages` and of Python, and what kind of machine it is."""
+    return {name: importlib.metadata.version(name) for name in packages} | {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }

@@ -141,17 +141,11 @@ def test_a_driver_killed_over_a_directory(tmp_path: Path, step: str, when: str) 
 )
 def test_a_driver_killed_over_s3_and_dynamodb(ministack: Ministack, step: str, when: str) -> None:
     """The same where staged files are multipart uploads, and a dead driver may leave a lease."""
-    options = {
-        "endpoint_url": ministack.endpoint_url,
-        "region": "us-east-1",
-        "access_key_id": ministack.access_key_id,
-        "secret_access_key": ministack.secret_access_key,
-    }
     place = {
         "url": f"s3://{ministack.new_bucket()}/lake",
-        "options": options,
+        "options": ministack.options,
         "table": f"dynamodb://{ministack.new_table_name()}",
-        "table_options": options,
+        "table_options": ministack.options,
     }
     check_kill(place, step, when)
 

@@ -59,15 +59,10 @@ def task(request: pytest.FixtureRequest, data: Path, tmp_path: Path) -> Task:
         return task
     server: Ministack = request.getfixturevalue("ministack")
     table = server.new_table_name()
-    service = {
-        "endpoint_url": server.endpoint_url,
-        "region": "us-east-1",
-        "access_key_id": server.access_key_id,
-        "secret_access_key": server.secret_access_key,
-    }
-    open_table(parse_table_url(f"dynamodb://{table}").with_options(service), LEASE_SCHEMA).create()
+    leases = parse_table_url(f"dynamodb://{table}").with_options(server.options)
+    open_table(leases, LEASE_SCHEMA).create()
     # The shortest lease, for a dead driver's is waited for.
-    options = {**service, "commit": f"dynamo:{table}:3000"}
+    options = {**server.options, "commit": f"dynamo:{table}:3000"}
     return evolve(task, url=f"s3://{server.new_bucket()}/out", options=options)
 
 

@@ -332,12 +332,7 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
     """Where Spark cannot reach the files the data source reads them; where it can, it is told how."""
-    given = {
-        "endpointUrl": ministack.endpoint_url,
-        "region": "us-east-1",
-        "accessKeyId": ministack.access_key_id,
-        "secretAccessKey": ministack.secret_access_key,
-    }
+    given = ministack.options
     url = f"s3://{ministack.new_bucket()}/out"
     rows = spark.range(10).selectExpr("id", "id % 2 k")
     commitlog.spark.write(rows, url, partition_by=["k"], options=given)
