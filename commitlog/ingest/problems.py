@@ -78,7 +78,7 @@ class Problem:
         body = {
             "epoch": self.epoch,
             "slice": self.slice.to_json(),
-            "kind": self.kind,
+            "what": self.kind,
             "error": self.error,
             "records": self.records,
             "offset": self.offset,
@@ -99,7 +99,7 @@ class Problem:
         fields = document.body
 
         def make() -> Problem:
-            kind = text(fields["kind"])
+            kind = text(fields["what"])
             if kind not in ("changed", "missing", "unreadable"):
                 raise ValueError(f"{kind!r} is no kind of problem")
             return cls(

@@ -96,7 +96,7 @@ class IngestSettings:
             up below is not found.
         list_limit: most objects that one call lists, or None. The next call goes on there.
         slice_bytes: files of a format that can be split are cut into slices of this size.
-        keep_epochs: how many of the last epochs can be handed out again.
+        keep_epochs: how many of the last epochs can be handed out again, at least.
         changed: see `Changed`; what is not ``again`` needs ``everything`` remembered.
         missing: see `Missing`.
         unreadable: see `Unreadable`.

@@ -110,8 +110,7 @@ class Ingest:
             head = self._head()
             self._check(head, begin)
             if head.epoch > begin.epoch:
-                if begin.epoch + 1 <= head.epoch - self.settings.keep_epochs:
-                    raise self.state.expired(begin.epoch + 1)
+                self.state.slices(begin.epoch + 1)  # before anybody relies on its being there
                 return self._offered(head, begin)
             if self._sweeps is not None and self._done(head, self._sweeps):
                 return dict(start)

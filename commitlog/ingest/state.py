@@ -104,16 +104,12 @@ class State:
         rows = [row for row in rows if row.revision == rows[0].revision]
         found = [each for row in rows for entry in row.entries for each in entry.to_slices()]
         if not found or len(rows) != rows[0].of:
-            raise self.expired(epoch)
+            raise StateMismatch(
+                f"epoch {epoch} of source {self.source!r} is not kept any more: the checkpoint is older"
+                " than the epochs that are. Restore a later checkpoint, or begin anew with `commitlog"
+                " ingest reset` and a new checkpoint directory, which reads everything again"
+            )
         return found
-
-    def expired(self, epoch: int) -> StateMismatch:
-        """Return the error of an epoch that is asked for, and not kept any more."""
-        return StateMismatch(
-            f"epoch {epoch} of source {self.source!r} is not kept any more: the checkpoint is older than"
-            " the epochs that are. Restore a later checkpoint, or begin anew with"
-            " `commitlog ingest reset` and a new checkpoint directory, which reads everything again"
-        )
 
     def wanted(self, most: int) -> list[tuple[str, Slice]]:
         """Return up to `most` slices that are to be read again, with the range keys of their rows."""
