@@ -1,4 +1,4 @@
-"""A bucket whose objects bear the times that a test wants, and an engine that crashes wherever it is told.
+"""A bucket whose objects bear the times that a test wants, and an engine that crashes where it is told.
 
 `Engine` does what Structured Streaming does with a source: the offset goes into a durable log before the
 batch is read, a batch that is not committed is read again from that log, and the sink keeps the first
