@@ -25,7 +25,7 @@ from commitlog.ingest import (
     Problems,
     Slice,
 )
-from commitlog.stores.api import ObjectStore
+from commitlog.stores.api import ObjectData, ObjectInfo, ObjectStore, Page
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Table
 from commitlog.tables.memory import MemoryTable
@@ -175,3 +175,56 @@ class Engine:
             if not self.batch():
                 return number
         raise AssertionError(f"still busy after {most} batches")
+
+
+class Vast(MemoryStore):
+    """A bucket with very many objects below ``in/``, none of which exists before it is listed.
+
+    Attributes:
+        size: how many there are; object number n was put n seconds after `begun`.
+        begun: an epoch second.
+        pages: how many pages were listed.
+    """
+
+    def __init__(self, size: int, *, clock: Clock, begun: float = 0.0) -> None:
+        super().__init__(clock=clock)
+        self.size = size
+        self.begun = begun
+        self.pages = 0
+
+    def info(self, number: int) -> ObjectInfo:
+        """Return what is known of one."""
+        return ObjectInfo(
+            path=f"in/{number:09}.json",
+            size=1,
+            etag=f'"{number:032x}"',
+            last_modified=self.begun + number,
+        )
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """See `ObjectStore.list_page`. Any prefix and token are those of a listing of ``in/``."""
+        self.pages += 1
+        after = max(start_after, token or "")
+        first = int(after[3:12]) + 1 if after else 0
+        last = min(first + limit, self.size)
+        objects = tuple(map(self.info, range(first, last)))
+        return Page(objects=objects, next_token=objects[-1].path if last < self.size else None)
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        info = self.info(int(path[3:12]))
+        return ObjectData(
+            path=path,
+            size=1,
+            etag=info.etag,
+            last_modified=info.last_modified,
+            data=b"1"[start:end],
+        )

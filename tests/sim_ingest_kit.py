@@ -180,7 +180,9 @@ class IngestWorld:
         )
 
     def _put(self, upload: Upload) -> None:
-        self.simulation.perform(f"upload of {upload.path}", lambda: self._put_now(upload))
+        # What names the request names the version.
+        name = f"upload {len(self.sizes)} of {upload.path}"
+        self.simulation.perform(name, lambda: self._put_now(upload))
 
     def _put_now(self, upload: Upload) -> None:
         modified = self._clock.epoch() - upload.age

@@ -458,6 +458,53 @@ def test_a_checkpoint_that_is_too_old_is_refused() -> None:
         place.query(late).batch()
 
 
+def test_an_epoch_is_the_same_whatever_was_remembered_since() -> None:
+    """What is only remembered for longer is stored beside the epoch, and is no part of it."""
+    place = Place()
+    etag = place.store.put_at("a", b"1", place.clock.epoch())
+    place.put("b")
+    query = place.query()
+    query.drain()
+    place.clock.advance(1)
+    place.store.put_at("a", b"1", place.clock.epoch(), etag=etag)
+    query.drain()
+    query.checkpoint.committed = 0
+    again = place.query(query.checkpoint)
+    query.checkpoint.sink.clear()
+    again.drain()
+    assert paths(again) == [["a", "b"]]
+
+
+def test_an_epoch_of_which_a_part_is_gone_is_not_handed_out() -> None:
+    """What is left of an epoch, since it has to be remembered, is not taken for all of it."""
+    place = Place()
+    now = place.clock.epoch()
+    place.store.put_at("old", b"1", now - 10 * GRACE)
+    place.put("new")
+    query = place.query()
+    for number in range(3):
+        query.drain()
+        place.put(f"later {number}")
+    query.drain()
+    back = Checkpoint(log=query.checkpoint.log[:1])
+    with pytest.raises(StateMismatch, match="not kept any more"):
+        place.query(back).batch()
+
+
+def test_what_lies_at_the_edge_of_the_window_is_remembered() -> None:
+    """An object of the very moment from which on objects are looked up is not read twice."""
+    place = Place()
+    place.store.put_at("edge", b"1", place.clock.epoch() - GRACE)
+    query = place.query()
+    query.drain()
+    for number in range(4):
+        place.put(f"{number}")
+        query = place.query(query.checkpoint)
+        query.drain()
+    assert len(query.checkpoint.records) == 5
+    assert set(query.checkpoint.records.values()) == {1}
+
+
 def test_a_checkpoint_that_is_gone_is_noticed() -> None:
     """A query without a checkpoint is refused a source that another one has begun to read."""
     place = Place()

@@ -85,8 +85,8 @@ class State:
 
     def update(self, window: Window | None, head: Head) -> Window:
         """Return what `head` remembers: `window` with the rows that were added since, or a new one."""
-        if window is None or window.born != head.born:
-            window = Window(head.born)
+        if window is None:
+            window = Window()
         if window.revision != head.revision:
             for item in self._rows(window.last or ROWS, ROWS):
                 window.add(Row.from_item(item))

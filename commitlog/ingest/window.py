@@ -38,12 +38,10 @@ class Window:
     """What is remembered of one source. Not thread-safe.
 
     Attributes:
-        born: of which source; see `Head.born`.
         revision: the revision of the list row up to which all rows are in here.
         last: the range key of the last row that is in here.
     """
 
-    born: str
     revision: int = 0
     last: str = ""
     # Rows that are stored, by range key, in the order of their epochs: those that nothing is remembered
