@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import NotFound
-from commitlog.ingest.files import Slice
+from commitlog.ingest.files import File, Slice
 from commitlog.ingest.head import HEAD, Head, Sweep
 from commitlog.ingest.planning import Planner, Verdict
 from commitlog.ingest.problems import Problem, Problems
@@ -125,11 +125,11 @@ class Operator:
         sweep = under_way or Sweep(began=self._planner.now())
         # What the pass under way has dealt with is known as if it were complete.
         dealt_with = head if under_way is None else self._planner.end(head, under_way)
-        for file in self._planner.listed(head.origin):
-            behind = under_way is not None and file.path <= under_way.cursor
+        for info in self._planner.listed(head.origin):
+            behind = under_way is not None and info.path <= under_way.cursor
             known = dealt_with if behind else head
-            if self._planner.judge(known, sweep, window, file) is Verdict.READ:
-                yield Slice(file, 0, file.size)
+            if self._planner.judge(known, sweep, window, info) is Verdict.READ:
+                yield Slice(File.of(info), 0, info.size)
 
     def backlog(self) -> Backlog:
         """Add up what is waiting. Raises as `waiting`."""

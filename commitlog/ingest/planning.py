@@ -29,7 +29,7 @@ from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.state import MAX_WRITES
 from commitlog.ingest.window import Seen, Window
 from commitlog.paths import join
-from commitlog.stores.api import ObjectStore
+from commitlog.stores.api import ObjectInfo, ObjectStore
 
 __all__ = ["MAX_WANTED", "Plan", "Planner", "Verdict"]
 
@@ -145,16 +145,18 @@ class Planner:
             head=head, rows=rows, remove=removed, listed=listed, needed=bool(rows or removed or moved)
         )
 
-    def judge(self, head: Head, sweep: Sweep, window: Window, file: File) -> Verdict:
-        """Tell what is to be done about a file that was listed. Raises `InputChanged`."""
+    def judge(self, head: Head, sweep: Sweep, window: Window, info: ObjectInfo) -> Verdict:
+        """Tell what is to be done about an object that was listed. Raises `InputChanged`."""
         settings = self._settings
-        if not settings.names.wants(file.path[len(settings.prefix) :]):
+        modified = info.last_modified
+        # Most of what is listed is old, and nothing else need be looked at.
+        if head.floor is not None and modified < head.floor:
             return Verdict.PASS
-        if head.since is not None and file.modified < head.since:
+        if head.since is not None and modified < head.since:
             return Verdict.PASS
-        if head.floor is not None and file.modified < head.floor:
+        if not settings.names.wants(info.path[len(settings.prefix) :]):
             return Verdict.PASS
-        seen = window.look(file)
+        seen = window.look(File.of(info))
         if seen is Seen.YES:
             return Verdict.PASS
         if seen is Seen.AGAIN:
@@ -163,18 +165,17 @@ class Planner:
             return Verdict.PASS
         if seen is Seen.OTHER and settings.changed == "fail":
             raise InputChanged(
-                f"{file.path!r} was read before, and has another content now: have it read once more"
+                f"{info.path!r} was read before, and has another content now: have it read once more"
                 " with changed='again', or pass over such objects with changed='ignore'"
             )
         oldest = settings.max_file_age
-        if oldest is not None and file.modified < sweep.began - oldest:
+        if oldest is not None and modified < sweep.began - oldest:
             return Verdict.TOO_OLD
         return Verdict.READ
 
-    def listed(self, after: str) -> Iterator[File]:
+    def listed(self, after: str) -> Iterator[ObjectInfo]:
         """Yield the objects that are listed behind a path."""
-        for info in self._store.list(self._settings.listed_prefix, start_after=after):
-            yield File.of(info)
+        return self._store.list(self._settings.listed_prefix, start_after=after)
 
     def end(self, head: Head, sweep: Sweep, settled: str = "") -> Head:
         """Return the list row once `sweep` is complete."""
@@ -217,28 +218,28 @@ class Planner:
         recent_from = sweep.began - settings.grace
         cursor, settled, quiet = sweep.cursor, sweep.settled, sweep.settled == sweep.cursor
         rest, passed_over, count, ended = head.rest, head.passed_over, 0, True
-        for file in self.listed(cursor):
+        for info in self.listed(cursor):
             enough = most is not None and listed + count >= most and (cargo.files or not finite)
             if enough or rest is not None or cargo.full:
                 ended = False
                 break
-            late = finite and file.modified > sweep.began
-            verdict = Verdict.PASS if late else self.judge(head, sweep, window, file)
-            recent = file.modified >= recent_from or settings.remember == "everything"
+            late = finite and info.last_modified > sweep.began
+            verdict = Verdict.PASS if late else self.judge(head, sweep, window, info)
+            recent = info.last_modified >= recent_from or settings.remember == "everything"
             if verdict is Verdict.READ:
-                whole = Slice(file, 0, file.size)
+                whole = Slice(File.of(info), 0, info.size)
                 rest = cargo.add(whole, recent=recent)
                 if rest == whole:
                     rest, ended = None, False
                     break
             elif verdict is not Verdict.PASS:
-                if recent and not cargo.remember(file):
+                if recent and not cargo.remember(File.of(info)):
                     ended = False
                     break
                 passed_over += verdict is Verdict.TOO_OLD
             count += 1
-            cursor = file.path
-            quiet = quiet and file.modified < recent_from
+            cursor = info.path
+            quiet = quiet and info.last_modified < recent_from
             settled = cursor if quiet else settled
         head = evolve(head, rest=rest, passed_over=passed_over)
         if not ended:
