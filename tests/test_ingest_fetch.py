@@ -15,6 +15,7 @@ from commitlog.errors import (
     InputChanged,
     InputMissing,
     InputUnreadable,
+    InvalidPath,
     OutcomeUnknown,
 )
 from commitlog.ingest import Fetch, File, IngestSettings, Partition, Pinned, Problems, Slice
@@ -141,6 +142,23 @@ def test_what_cannot_be_read_fails_the_task_by_default() -> None:
     with pytest.raises(CorruptRecord):
         reader.read()
     assert not list(reader.problems)
+
+
+def test_a_key_that_cannot_be_read_is_treated_as_content_that_cannot() -> None:
+    """Other tools make keys that no path can have: they are listed, and never skipped in silence."""
+    reader = Reader(unreadable="quarantine")
+    odd = File("a//b", reader.file.etag, 10, 1.0)
+
+    def decode(pinned: Pinned, slice: Slice) -> Iterator[str]:
+        yield pinned.get(slice.file.path).data.decode()
+
+    partition = Partition(1, (Slice(odd, 0, 10),))
+    assert not list(reader.fetch.read(partition, decode, count=len, drop=lambda batch, _: batch))
+    (problem,) = reader.problems
+    assert (problem.kind, problem.slice.file.path) == ("unreadable", "a//b")
+    failing = Reader()
+    with pytest.raises(InvalidPath):
+        list(failing.fetch.read(partition, decode, count=len, drop=lambda batch, _: batch))
 
 
 def test_a_task_fails_whose_problem_may_not_be_kept() -> None:

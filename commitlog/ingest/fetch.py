@@ -16,6 +16,7 @@ from commitlog.errors import (
     InputChanged,
     InputMissing,
     InputUnreadable,
+    InvalidPath,
     NotFound,
 )
 from commitlog.ingest.files import File, Partition, Slice
@@ -99,6 +100,8 @@ class Fetch:
         Raises:
             InputChanged, InputMissing, CorruptRecord: as the policies are; and the first two if some of
                 the slice was yielded: the next attempt finds out at its start, and yields nothing.
+            InvalidPath: as `CorruptRecord`, for a key that no path of the store can have, such as
+                ``a//b``: it can be listed, and not read.
             Unavailable, OutcomeUnknown: it is not certain that a problem was kept.
         """
         for each in partition.slices:
@@ -129,7 +132,7 @@ class Fetch:
             if settings.missing == "fail" or records > slice.skip:
                 raise
             report(epoch, slice, "missing", str(error), records=slice.skip)
-        except CorruptRecord as error:
+        except (CorruptRecord, InvalidPath) as error:
             if settings.unreadable == "fail":
                 raise
             offset = error.offset if isinstance(error, InputUnreadable) else None

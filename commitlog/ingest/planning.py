@@ -58,14 +58,12 @@ class Plan:
         head: the list row after it; revision and word are those of the row before.
         rows: rows of files that come with it.
         remove: range keys of items that go with it.
-        listed: how many objects were listed.
         needed: whether it has to be written; if not, the step can be made again at any time.
     """
 
     head: Head
     rows: Sequence[Row]
     remove: Sequence[str]
-    listed: int
     needed: bool
 
 
@@ -128,9 +126,9 @@ class Planner:
             removed.append(range)
         if head.rest is not None and not cargo.full:
             head = evolve(head, rest=cargo.add(head.rest))
-        before, listed = head, 0
+        before = head
         if head.rest is None and not cargo.full:
-            head, listed = self._list(head, window, cargo, finite=finite)
+            head = self._list(head, window, cargo, finite=finite)
         epoch = head.epoch + (1 if cargo.files else 0)
         head = evolve(head, epoch=epoch, files=head.files + cargo.files, bytes=head.bytes + cargo.bytes)
         rows = encoded(epoch, head.revision + 1, cargo.entries)
@@ -141,9 +139,7 @@ class Planner:
             head.origin,
             head.passed_over,
         )
-        return Plan(
-            head=head, rows=rows, remove=removed, listed=listed, needed=bool(rows or removed or moved)
-        )
+        return Plan(head=head, rows=rows, remove=removed, needed=bool(rows or removed or moved))
 
     def judge(self, head: Head, sweep: Sweep, window: Window, info: ObjectInfo) -> Verdict:
         """Tell what is to be done about an object that was listed. Raises `InputChanged`."""
@@ -190,7 +186,7 @@ class Planner:
 
     # inside
 
-    def _list(self, head: Head, window: Window, cargo: Cargo, *, finite: bool) -> tuple[Head, int]:
+    def _list(self, head: Head, window: Window, cargo: Cargo, *, finite: bool) -> Head:
         """Go on with the sweep under way, and begin another one if it ends with nothing found."""
         listed, begun = 0, False
         while True:
@@ -205,7 +201,7 @@ class Planner:
             listed += more
             if not ended:
                 break
-        return head, listed
+        return head
 
     def _sweep(
         self, head: Head, window: Window, cargo: Cargo, listed: int, *, finite: bool
