@@ -65,9 +65,12 @@ def records_of(pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
         pinned.get(file.path)
 
 
-def read(fetch: Fetch, partition: Partition) -> list[Record]:
+Decode = Callable[[Pinned, Slice], Iterator[list[Record]]]
+
+
+def read(fetch: Fetch, partition: Partition, decode: Decode = records_of) -> list[Record]:
     """Return the records of a partition."""
-    batches = fetch.read(partition, records_of, count=len, drop=lambda batch, first: batch[first:])
+    batches = fetch.read(partition, decode, count=len, drop=lambda batch, first: batch[first:])
     return [record for batch in batches for record in batch]
 
 
@@ -107,6 +110,7 @@ class Engine:
         splits: whether files can be read in ranges.
         step: called between any two calls, with the name of what comes next; may raise `Stop`.
         words: as of `Ingest`.
+        decode: reads slices.
     """
 
     store: ObjectStore
@@ -120,6 +124,7 @@ class Engine:
     source: Ingest = field(init=False)
     fetch: Fetch = field(init=False)
     words: Callable[[], str] | None = None
+    decode: Decode = records_of
 
     def __attrs_post_init__(self) -> None:
         options: dict[str, Any] = {} if self.words is None else {"words": self.words}
@@ -159,7 +164,7 @@ class Engine:
         partitions = self.source.partitions(start, end)
         assert partitions, "an epoch without anything to read"
         self.step("read")
-        records = [record for each in partitions for record in read(self.fetch, each)]
+        records = [record for each in partitions for record in read(self.fetch, each, self.decode)]
         self.step("sink")
         if number not in kept.sink:
             kept.sink[number] = records

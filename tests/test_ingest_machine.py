@@ -7,15 +7,16 @@ each version of each object.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from ingest_kit import Bucket, Checkpoint, Engine, Stop, state_table
+from ingest_kit import Bucket, Checkpoint, Engine, Record, Stop, records_of, state_table
 
-from commitlog.errors import StateMismatch
-from commitlog.ingest import IngestSettings, Operator
+from commitlog.errors import InputUnreadable, StateMismatch
+from commitlog.ingest import IngestSettings, Operator, Pinned, Slice
 from commitlog.testing import ManualClock
 
 GRACE = 60
@@ -44,7 +45,12 @@ class Ingests(RuleBasedStateMachine):
         self.store = Bucket(clock=self.clock)
         self.table = state_table()
         self.settings = IngestSettings(
-            source="s", grace=GRACE, missing="skip", ordered=ordered, **options
+            source="s",
+            grace=GRACE,
+            missing="skip",
+            unreadable="quarantine",
+            ordered=ordered,
+            **options,
         )
         self.splits = splits
         self.checkpoint = Checkpoint()
@@ -53,6 +59,8 @@ class Ingests(RuleBasedStateMachine):
         self.current: dict[str, str] = {}
         self.last_put: dict[str, float] = {}
         self.keys, self.key_since = 0, self.clock.epoch()
+        #: From which byte on a version cannot be read, until somebody has repaired it.
+        self.broken: dict[str, int] = {}
         self.engine = self.process()
 
     def process(self) -> Engine:
@@ -64,7 +72,22 @@ class Ingests(RuleBasedStateMachine):
             clock=self.clock,
             checkpoint=self.checkpoint,
             splits=self.splits,
+            decode=self._decode,
         )
+
+    @property
+    def operator(self) -> Operator:
+        """What an operator works with."""
+        return Operator(self.store, self.table, self.settings, clock=self.clock)
+
+    def _decode(self, pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
+        for batch in records_of(pinned, slice):
+            bad = self.broken.get(slice.file.etag)
+            good = [record for record in batch if bad is None or record[2] < bad]
+            if good:
+                yield good
+            if len(good) < len(batch):
+                raise InputUnreadable("broken", offset=bad)
 
     # the bucket
 
@@ -88,6 +111,13 @@ class Ingests(RuleBasedStateMachine):
             name = f"{self.keys:05}"
             age = 0
         self._put(name, size, age)
+
+    @rule(name=strategies.sampled_from(NAMES), at=strategies.integers(0, 5))
+    def put_broken(self, name: str, at: int) -> None:
+        """Put an object that cannot be read from some byte on."""
+        self.put(name, at + 3, 1)
+        path = f"{self.keys:05}" if self.settings.ordered else name
+        self.broken[self.current[path]] = at
 
     @precondition(lambda self: not self.settings.ordered)
     @rule(name=strategies.sampled_from(NAMES))
@@ -173,21 +203,30 @@ class Ingests(RuleBasedStateMachine):
     @rule()
     def drain(self) -> None:
         """Run until there is nothing new in a whole pass."""
-        for _ in range(200):
-            idle = 0
-            while idle < len(self.versions) + 3:
-                idle = 0 if self.engine.batch() else idle + 1
-            break
+        idle = 0
+        while idle < len(self.versions) + 3:
+            idle = 0 if self.engine.batch() else idle + 1
         self._all_is_read()
-        backlog = Operator(self.store, self.table, self.settings, clock=self.clock).backlog()
-        assert backlog.files == 0
+        assert self.operator.backlog().files == 0
+
+    @rule(restart=strategies.booleans())
+    def repair(self, restart: bool) -> None:
+        """Run to the end, repair what cannot be read, and have all of it read again."""
+        self.drain()
+        self.broken.clear()
+        self.operator.retry()
+        if restart:
+            self.engine = self.process()
+        self.drain()
+        # What was overwritten meanwhile is a problem again, and nothing comes of it.
+        assert all(problem.kind != "unreadable" for problem in self.operator.problems())
 
     # what must hold
 
     def _all_is_read(self) -> None:
         records = self.checkpoint.records
         for path, etag in self.current.items():
-            for number in range(self.versions[path, etag]):
+            for number in range(min(self.versions[path, etag], self.broken.get(etag, 99))):
                 assert records[path, etag, number] == 1, f"byte {number} of {path} {etag} is missing"
 
     @invariant()

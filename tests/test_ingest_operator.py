@@ -119,6 +119,18 @@ def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
     assert set(site.checkpoint.records.values()) == {1}
 
 
+def test_a_slice_comes_again_as_it_was_whatever_the_settings_are_now() -> None:
+    """A slice that is handed out again is not cut, so that no part of it is left or comes twice."""
+    site = Site(missing="skip")
+    etag = site.store.put_at("a", b"1234567890", site.clock.epoch())
+    site.drain(step=lambda what: site.store.delete("a") if what == "read" else None)
+    site.store.put_at("a", b"1234567890", site.clock.epoch(), etag=etag)
+    site.settings = IngestSettings(source="s", grace=60, slice_bytes=2, max_bytes=3)
+    site.operator.retry()
+    assert site.drain(splits=True) == [f"a{number}" for number in range(10)]
+    assert site.drain(splits=True) == []
+
+
 def test_a_batch_that_is_read_again_does_not_bring_a_problem_back() -> None:
     """What was handed out again is remembered as long as its epoch may be read once more."""
     site = Site()

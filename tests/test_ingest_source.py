@@ -452,7 +452,7 @@ def test_a_checkpoint_that_is_too_old_is_refused() -> None:
     query.drain()
     back = Checkpoint(log=query.checkpoint.log[:1], committed=1)
     with pytest.raises(StateMismatch, match=r"epoch 2 .* not kept any more"):
-        place.query(back).batch()
+        place.query(back).source.latest_offset(back.log[0])
     late = Checkpoint(log=query.checkpoint.log[:2], committed=1)
     with pytest.raises(StateMismatch, match="not kept any more"):
         place.query(late).batch()

@@ -91,7 +91,7 @@ class IngestSettings:
         grace: how long after its own timestamp an object may turn up in a listing, in seconds. A
             multipart upload bears the time at which it *began*; clocks of the store's machines differ.
         remember: ``everything`` needs no grace window, and grows with the history: about 200 bytes of
-            the driver's memory, and 60 of the table, for each object.
+            the driver's memory, and 50 of the table, for each object.
         ordered: keys grow, so listing begins where all keys are older than the grace window. What turns
             up below is not found.
         list_limit: most objects that one call lists, or None. The next call goes on there.
