@@ -17,7 +17,7 @@ from ingest_kit import Bucket, Checkpoint, Engine, Stop, state_table
 from sim_kit import Ticks, steady
 
 from commitlog.backoff import Backoff
-from commitlog.errors import Conflict, OutcomeUnknown, StateMismatch, Unavailable
+from commitlog.errors import Conflict, InputChanged, OutcomeUnknown, StateMismatch, Unavailable
 from commitlog.ingest import IngestSettings
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -33,7 +33,7 @@ from commitlog.testing.sim import (
 )
 
 #: What ends a run of a query, which is then started again.
-FAILS = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch)
+FAILS = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged)
 
 #: A clock that goes right.
 _RIGHT = Ticks()

@@ -257,7 +257,7 @@ class TestManyIngests(Ingests.TestCase):  # type: ignore[name-defined,misc]
     """The same, with many more histories."""
 
     settings = settings(
-        max_examples=5_000,
+        max_examples=1_500,
         stateful_step_count=60,
         deadline=None,
         suppress_health_check=list(HealthCheck),
