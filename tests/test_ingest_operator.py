@@ -8,7 +8,7 @@ import pytest
 from ingest_kit import Bucket, Checkpoint, Engine, state_table
 
 from commitlog.errors import InputUnreadable, NotFound
-from commitlog.ingest import IngestSettings, Operator, Pinned, Slice, sources
+from commitlog.ingest import IngestSettings, Operator, Pinned, Problems, Slice, sources
 from commitlog.testing import ManualClock
 
 
@@ -117,6 +117,22 @@ def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
     assert site.drain() == ["b2", "b3", "b4"]
     assert site.operator.status().problems == 0
     assert set(site.checkpoint.records.values()) == {1}
+
+
+def test_two_operators_have_a_slice_read_again_once() -> None:
+    """Whoever comes second, even after it was handed out, changes nothing."""
+    site = Site()
+    site.store.put("a", b"12345")
+    site.bad = {"a"}
+    site.drain()
+    site.bad = set()
+    problems = Problems(site.table, "s", clock=site.clock)
+    (problem,) = problems
+    assert problems.retry(problem)
+    assert not problems.retry(problem)
+    assert site.drain() == ["a2", "a3", "a4"]
+    assert not problems.retry(problem)
+    assert site.drain() == []
 
 
 def test_a_slice_comes_again_as_it_was_whatever_the_settings_are_now() -> None:

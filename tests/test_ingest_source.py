@@ -609,6 +609,22 @@ def test_sources_share_a_table_and_are_dropped_alone() -> None:
     assert paths(query) == [["x", "y"]]
 
 
+def test_a_driver_that_slept_through_a_reset_changes_nothing() -> None:
+    """A step is made on the very list row that was read, not on one of the same revision."""
+    place = Place()
+    place.put("x")
+    state = place.query().source.state
+    place.query().drain()
+    old = state.head()
+    assert old is not None
+    place.operator.reset()
+    place.query().drain()
+    new = state.head()
+    assert new is not None and new.revision == old.revision
+    assert state.advance(old, old) is None
+    assert state.head() == new
+
+
 def test_state_that_was_removed_in_part_is_not_taken_for_state() -> None:
     """While a reset has not come to its end, nobody reads the source."""
     place = Place(max_files=1)

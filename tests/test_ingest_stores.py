@@ -55,7 +55,9 @@ def run(
     assert {each.file.path for each in life()} == {"in/0/ü %2F0.json", "in/new"}
     assert life() == []
     assert set(checkpoint.records.values()) == {1}
-    assert len(checkpoint.records) == sum(number % 7 for number in range(20)) + len(b"no longer empty") + 2
+    assert (
+        len(checkpoint.records) == sum(number % 7 for number in range(20)) + len(b"no longer empty") + 2
+    )
 
 
 def test_a_directory_and_a_file_of_state(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Head:
     Attributes:
         source: whose it is.
         revision: how often it was written; grows by one.
-        word: that of the call that wrote it, by which it recognises its own write.
+        word: that of the call that wrote it: tells it from one of the same revision after a reset.
         born: the word of its creation: tells a source from one that had the id before.
         claim: the word of the query that reads the source, or "" before its first epoch.
         epoch: number of the last epoch that was planned.
