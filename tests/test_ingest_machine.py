@@ -194,8 +194,6 @@ class Ingests(RuleBasedStateMachine):
     def finite(self) -> None:
         """Run to the end, as `Trigger.AvailableNow` does."""
         engine = self.process()
-        engine.batch()
-        engine.source.initial_offset()
         engine.source.finish()
         engine.drain()
         self._all_is_read()

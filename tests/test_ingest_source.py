@@ -315,7 +315,6 @@ def test_a_finite_run_reads_the_last_file_to_its_end() -> None:
     place = Place(max_bytes=2)
     place.put("a", body=b"x" * 9)
     query = place.query(splits=True)
-    query.source.initial_offset()
     query.source.finish()
     assert query.drain() == 5
     assert len(query.checkpoint.records) == 9
@@ -329,7 +328,6 @@ def test_a_finite_run_ends_while_objects_keep_coming() -> None:
     place = Place(max_files=1, list_limit=1)
     place.put("d", "e", "f", "g")
     query = place.query()
-    query.source.initial_offset()
     query.source.finish()
     for number in range(100):
         place.clock.advance(1)

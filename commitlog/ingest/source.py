@@ -72,6 +72,7 @@ class Ingest:
         self._backoff = Backoff() if backoff is None else backoff
         self._claim = words()
         self._window: Window | None = None
+        self._finite = False
         self._sweeps: int | None = None  # how many must be completed, and then it ends
 
     def initial_offset(self) -> dict[str, Any]:
@@ -83,9 +84,10 @@ class Ingest:
         return Offset(source=self.settings.source, epoch=0).to_json()
 
     def finish(self) -> None:
-        """Let `latest_offset` come to an end: hand out what is there now, and not what comes later."""
-        head = self._head()
-        self._sweeps = head.sweeps + (1 if head.sweep is None else 2)
+        """Let `latest_offset` come to an end: hand out what is there when it is called first, and not
+        what comes later. It may be called before `initial_offset`, and sends nothing.
+        """
+        self._finite = True
 
     def latest_offset(
         self, start: Mapping[str, Any], *, max_files: int | None = None, max_bytes: int | None = None
@@ -112,6 +114,8 @@ class Ingest:
             if head.epoch > begin.epoch:
                 self.state.slices(begin.epoch + 1)  # before anybody relies on its being there
                 return self._offered(head, begin)
+            if self._finite and self._sweeps is None:
+                self._sweeps = head.sweeps + (1 if head.sweep is None else 2)
             if self._sweeps is not None and self._done(head, self._sweeps):
                 return dict(start)
             stepped = self._steps(evolve(head, claim=begin.claim), limits)
@@ -234,7 +238,7 @@ class Ingest:
         """Make a step; return the list row after it, or None if another look is needed."""
         window = self._window = self.state.update(self._window, head)
         wanted = self.state.wanted(MAX_WANTED)
-        plan = self._planner.plan(head, window, limits, wanted=wanted, finite=self._sweeps is not None)
+        plan = self._planner.plan(head, window, limits, wanted=wanted, finite=self._finite)
         if not plan.needed:
             return head
         written = self.state.advance(head, plan.head, rows=plan.rows, remove=plan.remove)
