@@ -20,6 +20,9 @@ __all__ = [
     "Conflict",
     "CorruptRecord",
     "FormatTooNew",
+    "InputChanged",
+    "InputMissing",
+    "InputUnreadable",
     "InvalidPath",
     "JobAborted",
     "JobAlreadyCommitted",
@@ -30,6 +33,7 @@ __all__ = [
     "PreconditionFailed",
     "PublishIncomplete",
     "RequestExpired",
+    "StateMismatch",
     "TableNotFound",
     "TransactionCanceled",
     "Unavailable",
@@ -186,3 +190,35 @@ class PublishIncomplete(OutcomeUnknown):
         super().__init__(message)
         self.job_id = job_id
         self.version = version
+
+
+# -- input -------------------------------------------------------------------------------------------
+
+
+class InputChanged(PreconditionFailed):
+    """An object is no longer the version that was listed. Nothing of the new one was read."""
+
+
+class InputMissing(NotFound):
+    """An object was deleted after it was listed, and before it was read."""
+
+
+class InputUnreadable(CorruptRecord):
+    """The content of an input object cannot be read as what it should be. It was left as it is.
+
+    Attributes:
+        offset: byte of the object at which reading failed, if known.
+    """
+
+    # A default, since unpickling makes the error from its message and then sets the attribute.
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class StateMismatch(CommitError):
+    """The checkpoint of a query and the state of its source tell of different pasts.
+
+    Nothing was read and nothing was changed. The message says which of the two is behind, and what to
+    do about it.
+    """

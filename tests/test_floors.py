@@ -27,6 +27,7 @@ FLOORS = (
     {"connect"},
     {"oplog"},
     {"outputs"},
+    {"ingest"},
     {"spark"},
     {"testing"},
     {"demo"},
@@ -35,7 +36,7 @@ FLOORS = (
 )
 
 #: Rooms that hold rules rather than handle things: they run in the simulator as they run on S3.
-BUSINESS = {"commit", "oplog", "outputs"}
+BUSINESS = {"commit", "oplog", "outputs", "ingest"}
 PORTS = {"stores", "stores.api", "tables", "tables.api"}
 IMPURE = {
     *("boto3", "botocore", "urllib3", "sqlite3", "pyspark", "pyarrow"),

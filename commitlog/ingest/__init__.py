@@ -1,0 +1,34 @@
+"""Every object of a bucket, each version exactly once: what is listed, and what is read of it.
+
+`Ingest` is what a driver works with, `Fetch` what an executor does, `Operator` what people do.
+The modules: `settings` and `names` (what is wanted), `files` (what is handed out), `offset` (where a
+query is), `head`, `rows`, `problems` and `state` (what is stored), `window` (what is remembered),
+`cargo` and `planning` (what an epoch is made of), `source`, `fetch` and `operator`.
+"""
+
+from commitlog.ingest.fetch import Fetch, Pinned
+from commitlog.ingest.files import File, Partition, Slice
+from commitlog.ingest.head import INGEST_SCHEMA
+from commitlog.ingest.names import Names
+from commitlog.ingest.operator import Backlog, Operator, Status, sources
+from commitlog.ingest.problems import Problem, Problems
+from commitlog.ingest.settings import IngestSettings
+from commitlog.ingest.source import Ingest
+
+__all__ = [
+    "INGEST_SCHEMA",
+    "Backlog",
+    "Fetch",
+    "File",
+    "Ingest",
+    "IngestSettings",
+    "Names",
+    "Operator",
+    "Partition",
+    "Pinned",
+    "Problem",
+    "Problems",
+    "Slice",
+    "Status",
+    "sources",
+]

@@ -1,0 +1,141 @@
+"""Reading slices: what an executor does, pinned to the versions that were listed.
+
+Imports its siblings and the `ObjectStore` port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from attrs import frozen
+
+from commitlog.errors import (
+    BucketNotFound,
+    CorruptRecord,
+    InputChanged,
+    InputMissing,
+    InputUnreadable,
+    InvalidPath,
+    NotFound,
+)
+from commitlog.ingest.files import File, Partition, Slice
+from commitlog.ingest.problems import Problems
+from commitlog.ingest.settings import IngestSettings
+from commitlog.stores.api import ObjectData, ObjectStore, same_etag
+
+__all__ = ["Fetch", "Pinned"]
+
+T = TypeVar("T")
+
+
+@frozen
+class Pinned:
+    """One version of one object, to read from. Thread-safe, as the store is.
+
+    Attributes:
+        store: where it is.
+        file: which version.
+    """
+
+    store: ObjectStore
+    file: File
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """Return bytes ``[start, end)`` of the version; `path` is that of the file.
+
+        Raises:
+            InputChanged: there is another version by now. The etag comes with the bytes, so they are
+                never those of two versions.
+            InputMissing: there is no object any more.
+        """
+        try:
+            data = self.store.get(path, start=start, end=end)
+        except BucketNotFound:
+            raise
+        except NotFound:
+            raise InputMissing(f"{path!r} was listed, and is gone") from None
+        if not same_etag(data.etag, self.file.etag) or data.size != self.file.size:
+            raise InputChanged(
+                f"{path!r} had etag {self.file.etag} and {self.file.size} bytes when it was listed,"
+                f" and has {data.etag} and {data.size} now"
+            )
+        return data
+
+
+class Fetch:
+    """Reads the partitions of one source, and does about what cannot be read what the settings say.
+
+    Args:
+        store: where the objects are.
+        problems: where problems are kept.
+        settings: of the source.
+
+    Thread-safe.
+    """
+
+    def __init__(self, store: ObjectStore, problems: Problems, settings: IngestSettings) -> None:
+        self._store = store
+        self._problems = problems
+        self._settings = settings
+
+    def read(
+        self,
+        partition: Partition,
+        decode: Callable[[Pinned, Slice], Iterable[T]],
+        *,
+        count: Callable[[T], int],
+        drop: Callable[[T, int], T],
+    ) -> Iterator[T]:
+        """Yield the records of a partition, in batches.
+
+        Args:
+            partition: what to read.
+            decode: yields the records of a slice in batches, the same ones whenever it is called, and
+                reads the object through what it is given. Raises `InputUnreadable` or `CorruptRecord`
+                for content that is not what it should be, once it has yielded what comes before.
+            count: number of records in a batch.
+            drop: a batch without so many of its first records.
+
+        Raises:
+            InputChanged, InputMissing, CorruptRecord: as the policies are; and the first two if some of
+                the slice was yielded: the next attempt finds out at its start, and yields nothing.
+            InvalidPath: as `CorruptRecord`, for a key that no path of the store can have, such as
+                ``a//b``: it can be listed, and not read.
+            Unavailable, OutcomeUnknown: it is not certain that a problem was kept.
+        """
+        for each in partition.slices:
+            yield from self._read(partition.epoch, each, decode, count, drop)
+
+    def _read(
+        self,
+        epoch: int,
+        slice: Slice,
+        decode: Callable[[Pinned, Slice], Iterable[T]],
+        count: Callable[[T], int],
+        drop: Callable[[T, int], T],
+    ) -> Iterator[T]:
+        settings, report = self._settings, self._problems.report
+        records = 0
+        try:
+            for batch in decode(Pinned(self._store, slice.file), slice):
+                size = count(batch)
+                missing = slice.skip - records
+                records += size
+                if missing < size:
+                    yield batch if missing <= 0 else drop(batch, missing)
+        except InputChanged as error:
+            if settings.changed == "fail" or records > slice.skip:
+                raise
+            report(epoch, slice, "changed", str(error), records=slice.skip)
+        except InputMissing as error:
+            if settings.missing == "fail" or records > slice.skip:
+                raise
+            report(epoch, slice, "missing", str(error), records=slice.skip)
+        except (CorruptRecord, InvalidPath) as error:
+            if settings.unreadable == "fail":
+                raise
+            offset = error.offset if isinstance(error, InputUnreadable) else None
+            # Records that were to be skipped may lie behind the place.
+            delivered = max(records, slice.skip)
+            report(epoch, slice, "unreadable", str(error), records=delivered, offset=offset)

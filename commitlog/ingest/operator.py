@@ -1,0 +1,183 @@
+"""What an operator asks of a source, and does to it. Imports its siblings and the three ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve, frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import NotFound
+from commitlog.ingest.files import File, Slice
+from commitlog.ingest.head import HEAD, Head, Sweep
+from commitlog.ingest.planning import Planner, Verdict
+from commitlog.ingest.problems import Problem, Problems
+from commitlog.ingest.settings import IngestSettings
+from commitlog.ingest.state import State
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import Table
+
+__all__ = ["Backlog", "Operator", "Status", "sources"]
+
+
+def sources(table: Table) -> list[str]:
+    """Return the ids of the sources that have state in `table`, which is read as a whole."""
+    return sorted(str(item["source"]) for item in table.scan() if item["item"] == HEAD)
+
+
+@frozen(kw_only=True)
+class Status:
+    """How a source is doing, as far as its state tells.
+
+    Attributes:
+        source: its id.
+        epoch: number of the last epoch that was planned; it may be under way.
+        files: files that were handed out, ever; one that was cut counts in each epoch that has some.
+        bytes: bytes that were handed out, ever.
+        sweeps: passes over the listing that were completed.
+        cursor: the last path that the pass under way has dealt with; None between passes.
+        known_before: objects modified before this epoch second count as read; None as long as none do.
+        rest: bytes that are left of the last file.
+        passed_over: objects that were too old when they were listed, ever.
+        problems: slices that could not be read, and were not handed out again.
+    """
+
+    source: str
+    epoch: int
+    files: int
+    bytes: int
+    sweeps: int
+    cursor: str | None
+    known_before: float | None
+    rest: int
+    passed_over: int
+    problems: int
+
+
+@frozen(kw_only=True)
+class Backlog:
+    """What is waiting.
+
+    Attributes:
+        files: number of files.
+        bytes: their size, as far as it was not handed out.
+        oldest: the one that was modified first, or None.
+    """
+
+    files: int
+    bytes: int
+    oldest: Slice | None
+
+
+class Operator:
+    """An operator's view of one source. Safe while the query runs.
+
+    Args:
+        store: where the objects are.
+        table: where the state is kept.
+        settings: of the source, as its query has them.
+        clock: this machine's.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table: Table,
+        settings: IngestSettings,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = SystemClock() if clock is None else clock
+        self._settings = settings
+        self._store = store
+        self._state = State(table, settings.source)
+        self._planner = Planner(store, settings, splits=lambda path: False, clock=clock)
+        self._problems = Problems(table, settings.source, clock=clock)
+
+    def status(self) -> Status:
+        """Return how the source is doing. Raises `NotFound` if it has no state."""
+        head = self._head()
+        return Status(
+            source=head.source,
+            epoch=head.epoch,
+            files=head.files,
+            bytes=head.bytes,
+            sweeps=head.sweeps,
+            cursor=None if head.sweep is None else head.sweep.cursor,
+            known_before=head.floor,
+            rest=0 if head.rest is None else head.rest.size,
+            passed_over=head.passed_over,
+            problems=sum(1 for _ in self.problems()),
+        )
+
+    def waiting(self) -> Iterator[Slice]:
+        """Yield what would be handed out if there were no limits, in the order of the listing.
+
+        It is listed from the start. What is handed out meanwhile may be among it.
+        Raises `NotFound` if the source has no state, `InputChanged` as the query would.
+        """
+        head = self._head()
+        window = self._state.update(None, head)
+        if head.rest is not None:
+            yield head.rest
+        yield from (each for _, each in self._state.wanted(1000))
+        under_way = head.sweep
+        sweep = under_way or Sweep(began=self._planner.now())
+        # What the pass under way has dealt with is known as if it were complete.
+        dealt_with = head if under_way is None else self._planner.end(head, under_way)
+        for info in self._planner.listed(head.origin):
+            behind = under_way is not None and info.path <= under_way.cursor
+            known = dealt_with if behind else head
+            if self._planner.judge(known, sweep, window, info) is Verdict.READ:
+                yield Slice(File.of(info), 0, info.size)
+
+    def backlog(self) -> Backlog:
+        """Add up what is waiting. Raises as `waiting`."""
+        files, size, oldest = 0, 0, None
+        for each in self.waiting():
+            files += 1
+            size += each.size
+            if oldest is None or each.file.modified < oldest.file.modified:
+                oldest = each
+        return Backlog(files=files, bytes=size, oldest=oldest)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the slices that could not be read, and were not handed out again."""
+        return (problem for problem in self._problems if not problem.retried)
+
+    def retry(self, path: str | None = None) -> list[Problem]:
+        """Have what could not be read handed out again, with the next epoch; return what that is.
+
+        Of each slice only what was not delivered is. It has to be the same version still, or the same
+        problem comes back as one of a changed object.
+
+        Args:
+            path: of the object; None for all.
+
+        A problem says that *an attempt* at the slice failed. Where another attempt at the same slice
+        succeeded after it, which only `missing` and `changed` let happen, records come twice.
+        """
+        head = self._head()
+        done: list[Problem] = []
+        for problem in list(self._problems):
+            if problem.retried:
+                # Until its epoch cannot be handed out again, it keeps that from reporting it anew.
+                if problem.epoch <= head.epoch - self._settings.keep_epochs:
+                    self._problems.remove(problem)
+            elif path in (None, problem.slice.file.path) and self._problems.retry(problem):
+                done.append(evolve(problem, retried=True))
+        return done
+
+    def reset(self) -> int:
+        """Forget everything of the source; return how many items that were. Other sources stay.
+
+        Stop the query first, and give it a new checkpoint directory: it then reads everything again. A
+        call that was cut off has to be repeated before anybody can read the source.
+        """
+        return self._state.drop()
+
+    def _head(self) -> Head:
+        head = self._state.head()
+        if head is None:
+            raise NotFound(f"source {self._settings.source!r} has no state in this table")
+        return head
