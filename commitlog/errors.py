@@ -37,6 +37,7 @@ __all__ = [
     "TableNotFound",
     "TransactionCanceled",
     "Unavailable",
+    "UnknownColumns",
     "WrongTableSchema",
 ]
 
@@ -214,6 +215,10 @@ class InputUnreadable(CorruptRecord):
     def __init__(self, message: str, *, offset: int | None = None) -> None:
         super().__init__(message)
         self.offset = offset
+
+
+class UnknownColumns(CommitError, ValueError):
+    """An input has columns that the query does not know, and it is to stop then. None of it was read."""
 
 
 class StateMismatch(CommitError):

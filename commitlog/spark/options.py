@@ -5,7 +5,7 @@ Imports connect, and the names of modes and codecs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any, Literal, Protocol, cast, get_args
 
@@ -16,27 +16,12 @@ from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Mode, Output, Visibility
 from commitlog.spark.formats import FORMATS
-from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
+from commitlog.spark.given import Given, connection_names, place_of, table_of
+from commitlog.urls import parse_table_url
 
 __all__ = ["ReadOptions", "WriteOptions"]
 
-_SERVICE = sorted(SERVICE_OPTIONS | SECRET_OPTIONS)
-_OF_TABLE = [name for name in _SERVICE if name != "addressing_style"]
-
-
-def _camel(name: str) -> str:
-    """Return the spelling that the documentation uses.
-
-    Spark's own pattern for what to hide (spark.redaction.regex) matches accessKeyId, not access_key_id.
-
-    >>> _camel("table.access_key_id")
-    'table.accessKeyId'
-    """
-    head, *words = name.split("_")
-    return head + "".join(word.capitalize() for word in words)
-
-
-_PLACE = tuple(map(_camel, ["path", "commit", "table", *_SERVICE, *(f"table.{n}" for n in _OF_TABLE)]))
+_PLACE = (*connection_names("table"), "commit")
 _READ = (*_PLACE, "rollForward", "version")
 _JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
 _FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
@@ -69,10 +54,10 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        given = _Given(options, _READ)
+        given = Given(options, _READ)
         return cls(
             **_place(given),
-            roll_forward=given.choice("rollForward", ("true", "false")) == "true",
+            roll_forward=given.flag("rollForward", default=True),
             version=given.count("version"),
         )
 
@@ -119,7 +104,7 @@ class WriteOptions(ReadOptions):
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        given = _Given(options, _WRITE)
+        given = Given(options, _WRITE)
         file_format = given.choice("fileFormat", tuple(FORMATS))
         return cls(
             **_place(given),
@@ -127,7 +112,7 @@ class WriteOptions(ReadOptions):
             if_exists=given.choice("ifExists", ("append", "error", "ignore")),
             on_duplicate=given.choice("onDuplicate", ("error", "skip")),
             dynamic=given.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
-            merge_schema=given.choice("mergeSchema", ("false", "true")) == "true",
+            merge_schema=given.flag("mergeSchema"),
             visibility=given.choice("visibility", get_args(Visibility))
             if given.get("visibility")
             else None,
@@ -156,70 +141,13 @@ class OpenOutput(Protocol):
         """Return it; nothing is sent before it is used."""
 
 
-class _Given:
-    """Options by their documented names. Spark lowers them, and underscores do not count."""
-
-    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
-        spelled = {name.lower(): name for name in known}
-        self._values: dict[str, str] = {}
-        for name, value in options.items():
-            documented = spelled.get(name.lower().replace("_", ""))
-            if documented is None:
-                raise ConfigurationError(f"unknown option {name!r}; known: {', '.join(sorted(known))}")
-            if self._values.setdefault(documented, value) != value:
-                raise ConfigurationError(f"option {documented} is given twice, with different values")
-
-    def get(self, name: str) -> str | None:
-        return self._values.get(name)
-
-    def choice(self, name: str, allowed: Sequence[str]) -> Any:
-        value = self._values.get(name, allowed[0]).lower()
-        if value not in allowed:
-            raise ConfigurationError(f"option {name} is {value!r}; known: {', '.join(allowed)}")
-        return value
-
-    def names(self, name: str) -> tuple[str, ...]:
-        parts = (self._values.get(name) or "").split(",")
-        return tuple(part.strip() for part in parts if part.strip())
-
-    def count(self, name: str) -> int | None:
-        value = self._values.get(name)
-        if value is not None and not (value.isdecimal() and int(value)):
-            raise ConfigurationError(f"option {name} is {value!r}: give a whole number from 1 on")
-        return None if value is None else int(value)
-
-    def some(self, names: Iterable[str], prefix: str = "") -> dict[str, str]:
-        """Return the values of those of `names` that are given with `prefix`."""
-        values = {name: self._values.get(_camel(prefix + name)) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
-
-
-def _place(given: _Given) -> dict[str, Any]:
-    """Return the attributes of `ReadOptions`."""
-    url, table = given.get("path"), given.get("table")
-    of_table = given.some(_OF_TABLE, "table.")
-    if not url:
-        raise ConfigurationError("no place given: name the output's URL in save(…) or load(…)")
-    parsed = parse_store_url(url)
-    _without_secrets("path", parsed)
-    if parsed.scheme == "memory":
-        raise ConfigurationError("a memory:// store is gone with its process, and Spark has many")
-    if table is not None:
-        _without_secrets("table", parse_table_url(table))
-    elif of_table:
-        raise ConfigurationError("options table.… go with option table, which is missing")
-    connection = given.some(["commit", *_SERVICE])
-    # Workers may run in another directory.
-    place = parsed.name if parsed.scheme == "file" else url
-    return {"url": place, "connection": connection, "table": table, "table_options": of_table}
-
-
-def _without_secrets(option: str, url: Url) -> None:
-    # Spark shows the values of these options in plans and in its event log.
-    leaked = sorted(SECRET_OPTIONS & set(url.options))
-    if leaked:
-        name = _camel(leaked[0] if option == "path" else f"{option}.{leaked[0]}")
-        raise ConfigurationError(
-            f"the URL of option {option} must not bear {leaked[0]}, for Spark prints it:"
-            f" give it as option {name}"
-        )
+def _place(given: Given) -> dict[str, Any]:
+    """Return the attributes of `ReadOptions` that say where it is."""
+    url, connection = place_of(given)
+    table, table_options = table_of(given, "table")
+    return {
+        "url": url,
+        "connection": {**connection, **given.some(["commit"])},
+        "table": table,
+        "table_options": table_options,
+    }

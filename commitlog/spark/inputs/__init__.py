@@ -1,0 +1,15 @@
+"""The formats of files that others wrote: how slices of them become Arrow batches.
+
+Knows pyarrow, what a source hands out (`Pinned`, `Slice`), and nothing of Spark's classes.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from commitlog.spark.inputs.api import Columns, Input, Records
+from commitlog.spark.inputs.binary import Binary
+
+__all__ = ["INPUTS", "Columns", "Input", "Records"]
+
+#: The formats by name, as option ``fileFormat`` has them.
+INPUTS: Mapping[str, type[Input]] = MappingProxyType({known.name: known for known in (Binary,)})

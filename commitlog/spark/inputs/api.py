@@ -1,0 +1,142 @@
+"""What a format of input files is to a source: the port of this package.
+
+Imports what a source hands out, pyarrow and errors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, TypeAlias
+
+import pyarrow as pa
+from attrs import field, frozen
+
+from commitlog.errors import ConfigurationError, UnknownColumns
+from commitlog.ingest import Pinned, Slice
+
+__all__ = ["BATCH_ROWS", "Columns", "Input", "NewColumns", "Records"]
+
+#: Rows that an input hands on at a time, at most.
+BATCH_ROWS = 64 * 1024
+
+#: What to do about columns that a file has and the query does not know.
+NewColumns: TypeAlias = Literal["ignore", "fail", "rescue"]
+
+
+@frozen(kw_only=True)
+class Columns:
+    """What a query wants of the content of files.
+
+    Attributes:
+        schema: columns and their types. Files may lack some.
+        new: what to do about others. ``rescue`` also keeps values that are not of their column's type.
+        elsewhere: names that are no news in a file, since they are told by its path.
+        offsets: whether records have to come with their places.
+    """
+
+    schema: pa.Schema
+    new: NewColumns = field(default="ignore")
+    elsewhere: frozenset[str] = frozenset()
+    offsets: bool = False
+
+    def check(self, path: str, names: Sequence[str]) -> list[str]:
+        """Return those of a file's columns `names` that are to be rescued.
+
+        Raises `UnknownColumns` if there are new ones, and that is the policy.
+
+        >>> columns = Columns(schema=pa.schema([("a", pa.int64())]), new="rescue")
+        >>> columns.check("x", ["a", "b"])
+        ['b']
+        """
+        if self.new == "ignore":
+            return []
+        known = self.elsewhere.union(self.schema.names)
+        news = [name for name in names if name not in known]
+        if news and self.new == "fail":
+            raise UnknownColumns(
+                f"{path!r} has columns that the query does not know: {', '.join(map(repr, news))}. Give"
+                " them in its schema, or set option newColumns to ignore or rescue; nothing was lost"
+            )
+        return news
+
+
+@frozen
+class Records:
+    """Some records of a slice, one after the other.
+
+    Attributes:
+        batch: those columns of `Columns.schema` that the file has, of these types, in any order.
+        offsets: int64: where each record begins. In text, the byte of the content (as decompressed); in
+            formats with rows, the row's number in its file, from 0. None if it was not asked for.
+        rescued: string: for each record a JSON object of what `batch` could not take, or null. None if
+            all are null.
+    """
+
+    batch: pa.RecordBatch
+    offsets: pa.Array | None = None
+    rescued: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def drop(self, first: int) -> Records:
+        """Return the records without the first so many."""
+        return Records(
+            self.batch.slice(first),
+            None if self.offsets is None else self.offsets.slice(first),
+            None if self.rescued is None else self.rescued.slice(first),
+        )
+
+
+class Input(ABC):
+    """A kind of file, as the options of a query describe it. Thread-safe; pickled along with readers.
+
+    Args:
+        options: those of `options` that were given, by their documented names.
+
+    Raises `ConfigurationError` for a value that is none.
+    """
+
+    #: As option ``fileFormat`` has it.
+    name: ClassVar[str]
+    #: The options that it knows, as documented.
+    options: ClassVar[tuple[str, ...]] = ()
+    #: The columns that all of its files have, if there is nothing to infer.
+    fixed: ClassVar[pa.Schema | None] = None
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+
+    def splits(self, path: str) -> bool:
+        """Tell whether slices of this file can be read: not if it is compressed as a whole, say."""
+        return False
+
+    def check(self, columns: Columns) -> None:  # noqa: B027 - most formats hold everything
+        """Raise `NotSupported`, with name and type, if files cannot have one of the columns."""
+
+    @abstractmethod
+    def infer(self, sample: Pinned) -> pa.Schema:
+        """Return the columns that a file has, as far as a look at it tells. Of few bytes, if possible.
+
+        A column of which nothing but nulls was seen is of type null. Raises `InputUnreadable`.
+        """
+
+    @abstractmethod
+    def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
+        """Yield the records that begin in a slice, in order, the same ones each time.
+
+        Memory is bounded by what is read at a time, and by the largest record.
+
+        Raises:
+            InputUnreadable: what follows is not what it should be; all before it was yielded. Under
+                ``rescue``, a record or value that is not is rescued instead, where that is possible.
+            UnknownColumns: there are new columns, and that is the policy.
+            InputChanged, InputMissing: as `Pinned.get`.
+        """
+
+    def _flag(self, name: str, default: bool) -> bool:
+        value = self._options.get(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise ConfigurationError(f"option {name} is {value!r}: give true or false")
+        return value == "true"
