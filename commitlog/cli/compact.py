@@ -5,11 +5,9 @@ Heavy imports wait until it runs.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -20,10 +18,9 @@ from commitlog.cli.show import json_option, print_columns, print_json
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.compaction import Group
+from commitlog.units import parse_bytes
 
 __all__ = ["Size", "compact"]
-
-_UNITS = MappingProxyType({"": 1, "k": 2**10, "m": 2**20, "g": 2**30})
 
 
 class Size(click.ParamType[int]):
@@ -32,15 +29,11 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return `value` in bytes.
-
-        >>> Size().convert("512", None, None), Size().convert("1.5KiB", None, None)
-        (512, 1536)
-        """
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:([kmg])(?:ib)?)?", str(value), re.IGNORECASE)
-        if match is None:
-            self.fail(f"{value!r} is no size: write 512, 64KiB, 128MiB or 1GiB", param, ctx)
-        return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+        """Return `value` in bytes."""
+        try:
+            return parse_bytes(str(value))
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command(short_help="Merge small files of an output.")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.show import duration, json_option, print_json, printable
+from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output, RecoveryReport
+from commitlog.units import parse_seconds
 
 __all__ = ["WORKERS", "Seconds", "recover", "to_json", "to_lines"]
-
-_UNITS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
 
 #: Requests side by side while publishing and dropping uploads.
 WORKERS = 16
@@ -29,15 +27,11 @@ class Seconds(click.ParamType[float]):
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return `value` in seconds.
-
-        >>> Seconds().convert("90", None, None), Seconds().convert("1.5h", None, None)
-        (90.0, 5400.0)
-        """
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
-        if match is None:
-            self.fail(f"{value!r} is no duration: write 90s, 15m, 2h or 1d", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
+        """Return `value` in seconds."""
+        try:
+            return parse_seconds(str(value))
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command(short_help="Finish or undo what dead drivers left.")

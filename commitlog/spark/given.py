@@ -1,18 +1,21 @@
 """Options as Spark hands them over: by their documented names, each checked.
 
 What every format of this package has in common: where a store and a table are, and how to reach them.
-Imports urls and errors.
+Imports units, urls and errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from commitlog.errors import ConfigurationError
+from commitlog.units import parse_bytes, parse_seconds
 from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
 
 __all__ = ["Given", "connection_names", "place_of", "table_of"]
+
+T = TypeVar("T")
 
 _SERVICE = sorted(SERVICE_OPTIONS | SECRET_OPTIONS)
 _OF_TABLE = [name for name in _SERVICE if name != "addressing_style"]
@@ -84,6 +87,21 @@ class Given:
         if value is not None and not (value.isdecimal() and int(value)):
             raise ConfigurationError(f"option {name} is {value!r}: give a whole number from 1 on")
         return None if value is None else int(value)
+
+    def seconds(self, name: str) -> float | None:
+        """Return a span of time in seconds, or None if it is not given; see `parse_seconds`."""
+        return self._parsed(name, parse_seconds)
+
+    def size(self, name: str) -> int | None:
+        """Return a number of bytes, or None if it is not given; see `parse_bytes`."""
+        return self._parsed(name, parse_bytes)
+
+    def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+        value = self._values.get(name)
+        try:
+            return None if value is None else parse(value)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option {name}: {error}") from None
 
     def some(self, names: Iterable[str], prefix: str = "") -> dict[str, str]:
         """Return the values of those of `names` that are given with `prefix`."""
