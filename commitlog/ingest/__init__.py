@@ -2,10 +2,11 @@
 
 `Ingest` is what a driver works with, `Fetch` what an executor does, `Operator` what people do.
 The modules: `settings` and `names` (what is wanted), `files` (what is handed out), `offset` (where a
-query is), `head`, `rows`, `problems` and `state` (what is stored), `window` (what is remembered),
-`cargo` and `planning` (what an epoch is made of), `source`, `fetch` and `operator`.
+query is), `head`, `rows`, `problems`, `about` and `state` (what is stored), `window` (what is
+remembered), `cargo` and `planning` (what an epoch is made of), `source`, `fetch` and `operator`.
 """
 
+from commitlog.ingest.about import About
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
 from commitlog.ingest.head import INGEST_SCHEMA
@@ -14,9 +15,11 @@ from commitlog.ingest.operator import Backlog, Operator, Status, sources
 from commitlog.ingest.problems import Problem, Problems
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source import Ingest
+from commitlog.ingest.state import State
 
 __all__ = [
     "INGEST_SCHEMA",
+    "About",
     "Backlog",
     "Fetch",
     "File",
@@ -29,6 +32,7 @@ __all__ = [
     "Problem",
     "Problems",
     "Slice",
+    "State",
     "Status",
     "sources",
 ]

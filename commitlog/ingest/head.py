@@ -17,7 +17,7 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.fields import build, count, mapping, moment, text
 from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["HEAD", "INGEST_SCHEMA", "Head", "Sweep", "place_of"]
+__all__ = ["HEAD", "INGEST_SCHEMA", "Head", "Sweep", "document_of", "place_of"]
 
 #: How a table of ingest state is keyed. Sources share it; each has a hash key of its own.
 INGEST_SCHEMA = TableSchema(hash_key="source", range_key="item")
@@ -31,6 +31,15 @@ _KIND = "ingest-list"
 def place_of(item: Item) -> str:
     """Return what messages call an item."""
     return "/".join(str(item.get(name)) for name in INGEST_SCHEMA.key_names)
+
+
+def document_of(item: Item, kind: str) -> Document:
+    """Return the record in the body of an item. Raises `CorruptRecord`, `FormatTooNew`."""
+    body = item.get("body")
+    place = place_of(item)
+    if not isinstance(body, bytes):
+        raise CorruptRecord(f"{place!r} has no body")
+    return decode(body, {kind}, path=place)
 
 
 @frozen(kw_only=True)

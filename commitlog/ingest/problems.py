@@ -13,10 +13,10 @@ from attrs import evolve, field, frozen
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import CommitError, CorruptRecord, OutcomeUnknown, TransactionCanceled, Unavailable
+from commitlog.errors import CommitError, OutcomeUnknown, TransactionCanceled, Unavailable
 from commitlog.ingest.files import Slice
-from commitlog.ingest.head import INGEST_SCHEMA, place_of
-from commitlog.oplog.codec import Document, decode, encode
+from commitlog.ingest.head import INGEST_SCHEMA, document_of
+from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.fields import build, count, flag, maybe_count, moment, text
 from commitlog.tables.api import Absent, ConditionFailed, Equals, Item, Key, Put, Table
 from commitlog.words import random_word
@@ -95,7 +95,7 @@ class Problem:
     @classmethod
     def from_item(cls, item: Item) -> Problem:
         """Return the problem that a row tells of. Raises `CorruptRecord`, `FormatTooNew`."""
-        document = _document(item, _PROBLEM)
+        document = document_of(item, _PROBLEM)
         fields = document.body
 
         def make() -> Problem:
@@ -119,16 +119,8 @@ class Problem:
 
 def wanted_slice(item: Item) -> Slice:
     """Return the slice of a row that says that it is to be read again."""
-    document = _document(item, _WANTED)
+    document = document_of(item, _WANTED)
     return build(document, lambda: Slice.from_json(document.body["slice"]))
-
-
-def _document(item: Item, kind: str) -> Document:
-    body = item.get("body")
-    place = place_of(item)
-    if not isinstance(body, bytes):
-        raise CorruptRecord(f"{place!r} has no body")
-    return decode(body, {kind}, path=place)
 
 
 class Problems:

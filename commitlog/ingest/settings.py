@@ -5,6 +5,7 @@ Imports the ground floor.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, TypeAlias, get_args
 
 from attrs import Attribute, field, frozen, validators
@@ -55,14 +56,20 @@ def _one_of(words: Any) -> Any:
 
 def _at_least(least: float) -> Any:
     def check(_self: object, attribute: Attribute[float], value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not least <= value < math.inf
+        ):
             raise ConfigurationError(f"{attribute.name} is a number from {least} on, not {value!r}")
 
     return check
 
 
 def _check_starting(_self: object, _attribute: Attribute[Starting], value: object) -> None:
-    if value in ("all", "latest") or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+    if value in ("all", "latest"):
+        return
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return
     raise ConfigurationError(f"starting_from is 'all', 'latest' or an epoch second, not {value!r}")
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from attrs import evolve
 
 from commitlog.errors import OutcomeUnknown, StateMismatch, TransactionCanceled
+from commitlog.ingest.about import SCHEMA, SETTINGS, About, schema_item, schema_text
 from commitlog.ingest.files import Slice
 from commitlog.ingest.head import HEAD, Head
 from commitlog.ingest.problems import WANTED, wanted_slice
@@ -115,6 +116,45 @@ class State:
         """Return up to `most` slices that are to be read again, with the range keys of their rows."""
         page = self._table.query_page(self.source, start_after=WANTED, limit=most)
         return [(str(item["item"]), wanted_slice(item)) for item in page.items]
+
+    def fix_schema(self, schema: str) -> str:
+        """Keep `schema` as that of the source, unless one is kept already; return the one that is.
+
+        Raises `OutcomeUnknown` if it cannot be told which one that is, and `PreconditionFailed` if the
+        state was removed at that moment. Either way the call can be repeated.
+        """
+        try:
+            self._table.put(schema_item(self.source, schema), condition=Absent())
+        except (ConditionFailed, OutcomeUnknown):
+            kept = self.schema()
+            if kept is None:
+                raise
+            return kept
+        return schema
+
+    def schema(self) -> str | None:
+        """Return the schema that is kept, or None."""
+        item = self._table.get(Key(self.source, SCHEMA))
+        return None if item is None else schema_text(item)
+
+    def describe(self, about: About) -> None:
+        """Keep what the query runs with, in place of what it ran with before; writes only what is new.
+
+        Raises `OutcomeUnknown` if it stays open whether it was written: repeat it.
+        """
+        item = about.to_item()
+        if self._table.get(about.key) == item:
+            return
+        try:
+            self._table.put(item)
+        except OutcomeUnknown:
+            if self._table.get(about.key) != item:
+                raise
+
+    def about(self) -> About | None:
+        """Return what the query was last started with; None if it was not, or the state was reset."""
+        item = self._table.get(Key(self.source, SETTINGS))
+        return None if item is None else About.from_item(item)
 
     def drop(self) -> int:
         """Remove all that is stored of the source; return the number of items.
