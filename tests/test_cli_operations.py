@@ -59,6 +59,17 @@ def test_table_is_created_once(tmp_path: Path) -> None:
     assert "was there" in run("table", "create", url).stdout
 
 
+def test_table_of_ingest_state(tmp_path: Path) -> None:
+    """A table for the state of sources has their keys, and is not taken for one of leases."""
+    url = f"sqlite://{tmp_path}/t.db"
+    assert lines(run("table", "create", url, "--for", "ingest", "--json")) == [
+        {"url": url, "created": True}
+    ]
+    [info] = lines(run("table", "info", url, "--for", "ingest", "--json"))
+    assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("source", "item", None)
+    assert "keys" in run("table", "info", url).stderr
+
+
 def test_table_info_shows_keys(table: str) -> None:
     """The keys, TTL attribute and format of a table can be read by people and scripts."""
     [info] = lines(run("table", "info", table, "--json"))

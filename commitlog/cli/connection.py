@@ -19,7 +19,7 @@ from commitlog.commit import ConditionalStore, Verdict
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
-from commitlog.tables.api import Table
+from commitlog.tables.api import Table, TableSchema
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_table_url
 
@@ -66,9 +66,13 @@ class Connection:
 
     def leases(self, url: str) -> Table:
         """Open a table of leases; nothing is sent before it is used."""
+        return self.opened_table(url, LEASE_SCHEMA)
+
+    def opened_table(self, url: str, schema: TableSchema) -> Table:
+        """Open a table whose items have the keys `schema`; nothing is sent before it is used."""
         parsed = parse_table_url(url)
         refuse_secrets(parsed)
-        return _closed_at_end(open_table(self._completed(parsed), LEASE_SCHEMA))
+        return _closed_at_end(open_table(self._completed(parsed), schema))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open the store; nothing is sent before it is used.

@@ -1,41 +1,65 @@
-"""Commands on the table of leases: ``table create``, ``table info``."""
+"""Commands on tables, of leases or of what was ingested: ``table create``, ``table info``."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TypeVar
 
 import click
 
 from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.show import json_option, moment, print_columns, print_json
+from commitlog.commit.record import LEASE_SCHEMA
+from commitlog.ingest import INGEST_SCHEMA
 
 __all__ = ["table"]
 
+R = TypeVar("R")
 
-@click.group(short_help="Create or describe a table of leases.")
+#: The uses of a table: its keys differ.
+_SCHEMAS = MappingProxyType({"leases": LEASE_SCHEMA, "ingest": INGEST_SCHEMA})
+
+
+def _use_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option(
+        "--for",
+        "use",
+        type=click.Choice(list(_SCHEMAS)),
+        default="leases",
+        show_default=True,
+        help="What the table is for: leases, or the state of ingest sources.",
+    )(command)
+
+
+@click.group(short_help="Create or describe a table.")
 def table() -> None:
-    """Create or describe a table of leases: dynamodb://NAME or sqlite:///FILE."""
+    """Create or describe a table, of leases or of ingest state: dynamodb://NAME or sqlite:///FILE."""
 
 
 @table.command()
 @click.argument("url")
+@_use_option
 @json_option
 @table_options
-def create(connection: Connection, url: str, json: bool) -> None:
-    """Create the table URL with its keys and TTL; do nothing if it is there and fits."""
-    leases = connection.leases(url)
-    created = leases.create()
+def create(connection: Connection, url: str, use: str, json: bool) -> None:
+    """Create the table URL with its keys, and TTL if it has one; do nothing if it is there and fits."""
+    opened = connection.opened_table(url, _SCHEMAS[use])
+    created = opened.create()
     if json:
-        print_json({"url": leases.url, "created": created})
+        print_json({"url": opened.url, "created": created})
     else:
-        click.echo(f"{leases.url} {'created' if created else 'was there and fits'}")
+        click.echo(f"{opened.url} {'created' if created else 'was there and fits'}")
 
 
 @table.command()
 @click.argument("url")
+@_use_option
 @json_option
 @table_options
-def info(connection: Connection, url: str, json: bool) -> None:
+def info(connection: Connection, url: str, use: str, json: bool) -> None:
     """Show the keys, TTL, format and size of the table URL."""
-    known = connection.leases(url).describe()
+    known = connection.opened_table(url, _SCHEMAS[use]).describe()
     schema = known.schema
     if json:
         print_json(

@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from commitlog.errors import ConfigurationError
+from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.source import CommitlogDataSource
 
 __all__ = ["session"]
 
 
 def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a Spark session that reads and writes the format ``commitlog``.
+    """Return a Spark session that knows the formats ``commitlog`` and ``commitlog_ingest``.
 
     It spares the settings that everybody needs:
 
@@ -49,10 +50,11 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     for name, value in (conf or {}).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    # Spark looks for the module pyspark_commitlog, but not everywhere where Python would find it: of an
+    # Spark looks for the modules pyspark_…, but not everywhere where Python would find it: of an
     # editable install it sees only the working directory. To register a format twice, it warns.
     # (Of Spark Connect, a session has no JVM to ask, and the warning goes to the server.)
     known = None if is_remote() else spark._jsparkSession.sessionState().dataSourceManager()
-    if known is None or not known.dataSourceExists("commitlog"):
-        spark.dataSource.register(CommitlogDataSource)
+    for source in (CommitlogDataSource, IngestDataSource):
+        if known is None or not known.dataSourceExists(source.name()):
+            spark.dataSource.register(source)
     return spark

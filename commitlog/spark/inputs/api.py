@@ -14,8 +14,9 @@ from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError, UnknownColumns
 from commitlog.ingest import Pinned, Slice
+from commitlog.urls import parse_store_url
 
-__all__ = ["BATCH_ROWS", "Columns", "Input", "NewColumns", "Records"]
+__all__ = ["BATCH_ROWS", "Columns", "Input", "NewColumns", "Records", "location"]
 
 #: Rows that an input hands on at a time, at most.
 BATCH_ROWS = 64 * 1024
@@ -140,3 +141,14 @@ class Input(ABC):
         if value not in ("true", "false"):
             raise ConfigurationError(f"option {name} is {value!r}: give true or false")
         return value == "true"
+
+
+def location(store: str, path: str) -> str:
+    """Return the URL of an object, readable rather than quoted, and without options.
+
+    >>> location("s3://landing/events?region=eu-west-1", "a b/c%.json")
+    's3://landing/events/a b/c%.json'
+    """
+    url = parse_store_url(store)
+    prefix = f"{url.prefix}/" if url.prefix else ""
+    return f"{url.scheme}://{url.name}/{prefix}{path}"

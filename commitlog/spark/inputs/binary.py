@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from commitlog.ingest import Pinned, Slice
-from commitlog.spark.inputs.api import Columns, Input, Records
+from commitlog.spark.inputs.api import Columns, Input, Records, location
 
 __all__ = ["Binary"]
 
@@ -34,7 +34,7 @@ class Binary(Input):
         file = slice.file
         data = pinned.get(file.path).data if "content" in columns.schema.names else None
         values = {
-            "path": f"{pinned.store.url}/{file.path}",
+            "path": location(pinned.store.url, file.path),
             "modificationTime": int(file.modified * 1_000_000),
             "length": file.size,
             "content": data,

@@ -1,0 +1,187 @@
+"""The options of the source ``commitlog_ingest``, checked before anything is touched.
+
+Imports the rules' settings, input formats, and how stores and tables are opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime
+from typing import get_args
+
+from attrs import field, frozen
+
+from commitlog.errors import ConfigurationError
+from commitlog.ingest import INGEST_SCHEMA, IngestSettings, Names
+from commitlog.ingest.settings import Starting
+from commitlog.spark.given import Given, connection_names, place_of, table_of
+from commitlog.spark.inputs import INPUTS, Input
+from commitlog.spark.inputs.api import NewColumns
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.local_tree import RESERVED
+from commitlog.stores.open import open_store
+from commitlog.tables.api import Table
+from commitlog.tables.open import open_table
+from commitlog.urls import Url, parse_store_url, parse_table_url
+
+__all__ = ["IngestOptions"]
+
+_LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "sliceBytes", "listLimit")
+_WHICH = ("glob", "pathGlobFilter", "hiddenFiles", "startingFrom", "ordered")
+_KNOWN = ("source", "grace", "remember")
+_POLICIES = ("changed", "missing", "unreadable", "newColumns")
+_COLUMNS = ("fileFormat", "metadata", "rescuedColumn", "sampleFiles", "partitionBytes")
+_OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_COLUMNS)
+
+# What makes a segment of a path a glob. A question mark begins the options of a URL.
+_GLOB = re.compile(r"[*{\[]")
+
+
+@frozen(kw_only=True)
+class IngestOptions:
+    """Where input and state are, what is wanted of the input, and what becomes of it.
+
+    Attributes:
+        url: of the directory or prefix that all input is below, or its absolute path.
+        connection: further options of the store. There may be credentials among them, so they are
+            never shown.
+        state: URL of the table that the state is kept in.
+        state_options: what completes that URL; never shown either.
+        settings: the rules'.
+        input: the format of the files.
+        new_columns: what to do about columns that the query does not know; None: it depends.
+        metadata: whether there is to be a column that tells of each record's file.
+        rescued_column: name of the column that takes what no other can.
+        sample_files: how many files are looked at to infer columns.
+        partition_bytes: how much a task should read.
+    """
+
+    url: str
+    connection: Mapping[str, str] = field(repr=False)
+    state: str
+    state_options: Mapping[str, str] = field(repr=False)
+    settings: IngestSettings
+    input: Input
+    new_columns: NewColumns | None
+    metadata: bool
+    rescued_column: str
+    sample_files: int
+    partition_bytes: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> IngestOptions:
+        """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
+        formats = {name.lower(): kind for name, kind in INPUTS.items()}
+        name = next((value for key, value in options.items() if _is_format(key)), None)
+        if name is None or name.lower() not in formats:
+            said = "is missing" if name is None else f"is {name!r}"
+            raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUTS)}")
+        kind = formats[name.lower()]
+        given = Given(options, (*_OWN, *kind.options))
+        url, glob, connection = _place(given)
+        state, state_options = table_of(given, "state")
+        of_format = {known: given.get(known) for known in kind.options}
+        return cls(
+            url=url,
+            connection=connection,
+            state=_default_state(url) if state is None else state,
+            state_options=state_options,
+            settings=_settings(given, parse_store_url(url), glob),
+            input=kind({known: value for known, value in of_format.items() if value is not None}),
+            new_columns=given.choice("newColumns", get_args(NewColumns))
+            if given.get("newColumns")
+            else None,
+            metadata=given.flag("metadata"),
+            rescued_column=given.get("rescuedColumn") or "_rescued",
+            sample_files=given.count("sampleFiles") or 10,
+            partition_bytes=given.size("partitionBytes") or 32 * 1024 * 1024,
+        )
+
+    def opened_store(self) -> AbstractContextManager[ObjectStore]:
+        """Open the store of the input for a context. Nothing is sent before it is used."""
+        return closing(open_store(parse_store_url(self.url).with_options(self.connection)))
+
+    def opened_table(self) -> AbstractContextManager[Table]:
+        """Open the table of the state, likewise."""
+        place = parse_table_url(self.state).with_options(self.state_options)
+        return closing(open_table(place, INGEST_SCHEMA))
+
+
+def _is_format(name: str) -> bool:
+    return name.lower().replace("_", "") == "fileformat"
+
+
+def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
+    """Return the URL below which all input is, the glob of it, and how to reach the store."""
+    url, connection = place_of(given)
+    glob = given.get("glob")
+    path, mark, query = url.partition("?")
+    if _GLOB.search(path):
+        if glob is not None:
+            raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
+        segments = path.split("/")
+        first = next(number for number, each in enumerate(segments) if _GLOB.search(each))
+        path, glob = "/".join(segments[:first]), "/".join(segments[first:])
+        if not path.partition("://")[2] and not path.startswith("/"):
+            raise ConfigurationError(f"{url!r}: the bucket or root cannot be a glob")
+    return path + mark + query, glob, connection
+
+
+def _default_state(url: str) -> str:
+    parsed = parse_store_url(url)
+    if parsed.scheme != "file":
+        raise ConfigurationError(
+            "option state is missing: name the table that what was read is to be kept in, such as"
+            " dynamodb://ingest"
+        )
+    return str(Url(scheme="sqlite", name=os.path.join(parsed.name, RESERVED, "ingest.sqlite")))
+
+
+def _settings(given: Given, url: Url, glob: str | None) -> IngestSettings:
+    local = url.scheme == "file"
+    place = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
+    values = {
+        "max_files": given.count("maxFilesPerTrigger"),
+        "max_bytes": given.size("maxBytesPerTrigger"),
+        "max_file_age": given.seconds("maxFileAge"),
+        "grace": given.seconds("grace"),
+        "slice_bytes": given.size("sliceBytes"),
+        "list_limit": given.count("listLimit"),
+        "changed": given.get("changed"),
+        "missing": given.get("missing"),
+        "unreadable": given.get("unreadable"),
+        # A file that is moved into a directory keeps its time, however old.
+        "remember": given.get("remember") or ("everything" if local else None),
+    }
+    return IngestSettings(
+        source=given.get("source") or place,
+        names=Names(glob=glob, name=given.get("pathGlobFilter"), hidden=given.flag("hiddenFiles")),
+        starting_from=_starting(given.get("startingFrom") or "all"),
+        ordered=given.flag("ordered"),
+        **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def _starting(text: str) -> Starting:
+    """Return ``all``, ``latest``, or the epoch second that `text` tells.
+
+    >>> _starting("latest"), _starting("1700000000"), _starting("2023-11-14T22:13:20Z")
+    ('latest', 1700000000.0, 1700000000.0)
+    """
+    if text == "all" or text == "latest":
+        return text  # type: ignore[return-value]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"option startingFrom is {text!r}: give all, latest, or a time such as 2026-11-21T00:00:00Z"
+        ) from None
+    # A time without a zone must not mean another moment on each machine.
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

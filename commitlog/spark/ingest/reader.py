@@ -1,0 +1,132 @@
+"""Reading a source in micro-batches: what Spark calls on the driver, and in its tasks.
+
+One object lives in a process beside the driver for as long as the query runs; each task has a copy that
+was pickled before. All that tasks need is in their partition, and in the options.
+
+Imports the rules and its siblings; pyspark and pyarrow from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from commitlog.clock import SystemClock
+from commitlog.ingest import About, Fetch, Ingest, Pinned, Problems, Slice
+from commitlog.spark.ingest.columns import Shape
+from commitlog.spark.ingest.options import IngestOptions
+
+__all__ = ["IngestReader"]
+
+#: Rows of small files are put together until there are so many, or so many bytes of them.
+GATHERED_ROWS = 16 * 1024
+GATHERED_BYTES = 16 * 1024 * 1024
+
+
+class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what a source hands out.
+
+    Args:
+        options: of the source.
+        shape: of the rows.
+    """
+
+    def __init__(self, options: IngestOptions, shape: Shape) -> None:
+        self._options = options
+        self._shape = shape
+        self._opened: Ingest | None = None
+        self._connections = ExitStack()
+
+    # on the driver
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query come to an end; see `Ingest.finish`."""
+        self._ingest.finish()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit by files; that by bytes holds as well, for Spark takes one only."""
+        return ReadMaxFiles(self._options.settings.max_files)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """See `Ingest.initial_offset`."""
+        return self._ingest.initial_offset()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See `Ingest.latest_offset`."""
+        return self._ingest.latest_offset(
+            start,
+            max_files=limit.max_files if isinstance(limit, ReadMaxFiles) else None,
+            max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """See `Ingest.partitions`."""
+        found = self._ingest.partitions(start, end, partition_bytes=self._options.partition_bytes)
+        return [InputPartition(each) for each in found]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """See `Ingest.commit`."""
+
+    def stop(self) -> None:
+        """Let go of connections."""
+        self._connections.close()
+
+    @property
+    def _ingest(self) -> Ingest:
+        if self._opened is None:
+            options = self._options
+            store = self._connections.enter_context(options.opened_store())
+            table = self._connections.enter_context(options.opened_table())
+            self._opened = Ingest(store, table, options.settings, splits=options.input.splits)
+            about = About(url=store.url, format=options.input.name, settings=options.settings)
+            self._opened.state.describe(about)
+        return self._opened
+
+    # in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition. Raises as `Fetch.read`."""
+        options, shape = self._options, self._shape
+        with options.opened_store() as store, options.opened_table() as table:
+            problems = Problems(table, options.settings.source, clock=SystemClock())
+
+            def decode(pinned: Pinned, slice: Slice) -> Iterator[pa.RecordBatch]:
+                for records in options.input.decode(pinned, slice, shape.columns(slice.file)):
+                    yield shape.rows(records, slice, store.url)
+
+            rows = Fetch(store, problems, options.settings).read(
+                partition.value,
+                decode,
+                count=lambda batch: int(batch.num_rows),
+                drop=lambda batch, first: batch.slice(first),
+            )
+            yield from gathered(rows)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `batches` in batches that are worth their overhead."""
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        kept.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+            yield _joined(kept)
+            kept, rows, size = [], 0, 0
+    if rows:
+        yield _joined(kept)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

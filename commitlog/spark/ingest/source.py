@@ -1,0 +1,138 @@
+"""The Spark data source ``commitlog_ingest``.
+
+Imports the rules and its siblings; pyspark and pyarrow from outside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from itertools import islice
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from commitlog.errors import ConfigurationError, NotFound, TableNotFound
+from commitlog.ingest import File, Pinned, State
+from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, told_by_path
+from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.ingest.reader import IngestReader
+from commitlog.spark.inputs.merge import merge
+from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
+from commitlog.urls import parse_table_url
+
+__all__ = ["IngestDataSource"]
+
+
+class IngestDataSource(DataSource):
+    """The format ``commitlog_ingest``: a stream of the records in all objects of a bucket.
+
+    ``spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
+    .option("state", "dynamodb://ingest").load("s3://landing/events/")``. Options and guarantees:
+    ``docs/ingest.md``.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._inferred = False
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "commitlog_ingest"
+
+    def schema(self) -> t.StructType:
+        """Return the columns that were found in a sample of files when this was asked for first.
+
+        Raises `NotFound` if there is no file to look at, `ConfigurationError` if files contradict.
+        """
+        options = IngestOptions.parse(self.options)
+        self._inferred = True
+        return _with_extras(_content(options), options)
+
+    def streamReader(self, schema: t.StructType) -> IngestReader:
+        """Return the reader of a query; everything that can be refused is refused here.
+
+        Raises:
+            ConfigurationError: an option is wrong, or does not go with the schema.
+            NotSupported: columns that cannot be read.
+            TableNotFound: there is no table for the state.
+        """
+        options = IngestOptions.parse(self.options)
+        check_columns(schema)
+        new = options.new_columns or ("fail" if self._inferred else "ignore")
+        shape = Shape(nullable(schema), new, options.rescued_column)
+        options.input.check(shape.content)
+        if options.metadata and METADATA_COLUMN not in schema.names:
+            raise ConfigurationError(
+                f"metadata is true, but the schema that was given has no column {METADATA_COLUMN}:"
+                f" add it as {METADATA.simpleString()}, or with some of these fields"
+            )
+        _check_table(options)
+        return IngestReader(options, shape)
+
+
+def _check_table(options: IngestOptions) -> None:
+    """See to it that there is a table for the state: a file is made, no table of a service."""
+    place = parse_table_url(options.state)
+    with options.opened_table() as table:
+        if place.scheme == "sqlite":
+            os.makedirs(os.path.dirname(place.name), exist_ok=True)
+            table.create()
+            return
+        try:
+            table.check()
+        except TableNotFound:
+            raise TableNotFound(
+                f"there is no table {place} for the state: create it with"
+                f" `commitlog table create --for ingest {place}`"
+            ) from None
+
+
+def _content(options: IngestOptions) -> t.StructType:
+    """Return the columns of the files, as the state has them; infer them if it does not."""
+    _check_table(options)
+    with options.opened_table() as table:
+        state = State(table, options.settings.source)
+        stored = state.schema()
+        if stored is None:
+            stored = state.fix_schema(dump_schema(_inferred(options)))
+    return load_schema(stored)
+
+
+def _inferred(options: IngestOptions) -> t.StructType:
+    fixed = options.input.fixed
+    if fixed is not None:
+        return _spark(fixed)
+    with options.opened_store() as store:
+        listed = store.list(options.settings.listed_prefix)
+        wanted = (info for info in listed if options.settings.names.wants(info.path))
+        sample = [File.of(info) for info in islice(wanted, options.sample_files)]
+        if not sample:
+            raise NotFound(
+                f"there is no file below {store.url} to tell the columns: give them with .schema(…)"
+            )
+        merged = merge([options.input.infer(Pinned(store, file)) for file in sample])
+    # What a directory is called, one day, must not fail a query that took its name for a number.
+    told = dict.fromkeys(name for file in sample for name in told_by_path(file.path))
+    more = [pa.field(name, pa.string()) for name in told if name not in merged.names]
+    return _spark(pa.schema([*merged, *more]))
+
+
+def _spark(schema: pa.Schema) -> t.StructType:
+    """Return a schema as Spark's; a column without any values is one of strings."""
+    known = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in schema]
+    found = nullable(from_arrow_schema(pa.schema(known)))
+    arrow_schema(found)
+    return found
+
+
+def _with_extras(content: t.StructType, options: IngestOptions) -> t.StructType:
+    more = []
+    if options.new_columns == "rescue":
+        more.append(t.StructField(options.rescued_column, t.StringType()))
+    if options.metadata:
+        more.append(t.StructField(METADATA_COLUMN, METADATA))
+    return t.StructType([*content, *more])
