@@ -103,6 +103,8 @@ class Input(ABC):
     name: ClassVar[str]
     #: The options that it knows, as documented.
     options: ClassVar[tuple[str, ...]] = ()
+    #: Whether whatever a file has can be read as a string: see `merge`.
+    strings: ClassVar[bool] = False
     #: The columns that all of its files have, if there is nothing to infer.
     fixed: ClassVar[pa.Schema | None] = None
 
