@@ -60,14 +60,14 @@ def test_table_is_created_once(tmp_path: Path) -> None:
 
 
 def test_table_of_ingest_state(tmp_path: Path) -> None:
-    """A table for the state of sources has their keys, and is not taken for one of leases."""
+    """A table for the state of sources has other keys than one of leases, which it is not taken for."""
     url = f"sqlite://{tmp_path}/t.db"
     assert lines(run("table", "create", url, "--for", "ingest", "--json")) == [
         {"url": url, "created": True}
     ]
-    [info] = lines(run("table", "info", url, "--for", "ingest", "--json"))
+    [info] = lines(run("table", "info", url, "--json"))
     assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("source", "item", None)
-    assert "keys" in run("table", "info", url).stderr
+    assert "keys" in run("locks", url).stderr
 
 
 def test_table_info_shows_keys(table: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import MappingProxyType
-from typing import TypeVar
 
 import click
 
@@ -15,21 +13,8 @@ from commitlog.ingest import INGEST_SCHEMA
 
 __all__ = ["table"]
 
-R = TypeVar("R")
-
 #: The uses of a table: its keys differ.
 _SCHEMAS = MappingProxyType({"leases": LEASE_SCHEMA, "ingest": INGEST_SCHEMA})
-
-
-def _use_option(command: Callable[..., R]) -> Callable[..., R]:
-    return click.option(
-        "--for",
-        "use",
-        type=click.Choice(list(_SCHEMAS)),
-        default="leases",
-        show_default=True,
-        help="What the table is for: leases, or the state of ingest sources.",
-    )(command)
 
 
 @click.group(short_help="Create or describe a table.")
@@ -39,7 +24,14 @@ def table() -> None:
 
 @table.command()
 @click.argument("url")
-@_use_option
+@click.option(
+    "--for",
+    "use",
+    type=click.Choice(list(_SCHEMAS)),
+    default="leases",
+    show_default=True,
+    help="What the table is for: leases, or the state of ingest sources.",
+)
 @json_option
 @table_options
 def create(connection: Connection, url: str, use: str, json: bool) -> None:
@@ -54,12 +46,11 @@ def create(connection: Connection, url: str, use: str, json: bool) -> None:
 
 @table.command()
 @click.argument("url")
-@_use_option
 @json_option
 @table_options
-def info(connection: Connection, url: str, use: str, json: bool) -> None:
+def info(connection: Connection, url: str, json: bool) -> None:
     """Show the keys, TTL, format and size of the table URL."""
-    known = connection.opened_table(url, _SCHEMAS[use]).describe()
+    known = connection.leases(url).describe()
     schema = known.schema
     if json:
         print_json(
