@@ -3,10 +3,12 @@
 `Ingest` is what a driver works with, `Fetch` what an executor does, `Operator` what people do.
 The modules: `settings` and `names` (what is wanted), `files` (what is handed out), `offset` (where a
 query is), `head`, `rows`, `problems`, `about` and `state` (what is stored), `window` (what is
-remembered), `cargo` and `planning` (what an epoch is made of), `source`, `fetch` and `operator`.
+remembered), `cargo` and `planning` (what an epoch is made of), `counters`, `source`, `fetch` and
+`operator`.
 """
 
 from commitlog.ingest.about import About
+from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
 from commitlog.ingest.head import INGEST_SCHEMA
@@ -21,6 +23,7 @@ __all__ = [
     "INGEST_SCHEMA",
     "About",
     "Backlog",
+    "Counters",
     "Fetch",
     "File",
     "Ingest",

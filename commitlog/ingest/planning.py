@@ -59,12 +59,16 @@ class Plan:
         rows: rows of files that come with it.
         remove: range keys of items that go with it.
         needed: whether it has to be written; if not, the step can be made again at any time.
+        listed: how many objects were listed for it.
+        caught_up: whether that came to an end, and all that was found is handed out.
     """
 
     head: Head
     rows: Sequence[Row]
     remove: Sequence[str]
     needed: bool
+    listed: int
+    caught_up: bool
 
 
 class Planner:
@@ -126,9 +130,10 @@ class Planner:
             removed.append(range)
         if head.rest is not None and not cargo.full:
             head = evolve(head, rest=cargo.add(head.rest))
-        before = head
+        before, listed, caught_up = head, 0, False
         if head.rest is None and not cargo.full:
-            head = self._list(head, window, cargo, finite=finite)
+            head, listed = self._list(head, window, cargo, finite=finite)
+            caught_up = head.sweep is None and head.rest is None
         epoch = head.epoch + (1 if cargo.files else 0)
         head = evolve(head, epoch=epoch, files=head.files + cargo.files, bytes=head.bytes + cargo.bytes)
         rows = encoded(epoch, head.revision + 1, cargo.entries)
@@ -139,7 +144,14 @@ class Planner:
             head.origin,
             head.passed_over,
         )
-        return Plan(head=head, rows=rows, remove=removed, needed=bool(rows or removed or moved))
+        return Plan(
+            head=head,
+            rows=rows,
+            remove=removed,
+            needed=bool(rows or removed or moved),
+            listed=listed,
+            caught_up=caught_up,
+        )
 
     def judge(self, head: Head, sweep: Sweep, window: Window, info: ObjectInfo) -> Verdict:
         """Tell what is to be done about an object that was listed. Raises `InputChanged`."""
@@ -186,8 +198,11 @@ class Planner:
 
     # inside
 
-    def _list(self, head: Head, window: Window, cargo: Cargo, *, finite: bool) -> Head:
-        """Go on with the sweep under way, and begin another one if it ends with nothing found."""
+    def _list(self, head: Head, window: Window, cargo: Cargo, *, finite: bool) -> tuple[Head, int]:
+        """Go on with the sweep under way, and begin another one if it ends with nothing found.
+
+        Returns the list row, and how many objects were listed.
+        """
         listed, begun = 0, False
         while True:
             if head.sweep is None:
@@ -201,7 +216,7 @@ class Planner:
             listed += more
             if not ended:
                 break
-        return head
+        return head, listed
 
     def _sweep(
         self, head: Head, window: Window, cargo: Cargo, listed: int, *, finite: bool

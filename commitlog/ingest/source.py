@@ -16,6 +16,7 @@ from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import OutcomeUnknown, StateMismatch
 from commitlog.ingest.cargo import Limits
+from commitlog.ingest.counters import Counters
 from commitlog.ingest.files import Partition, packed
 from commitlog.ingest.head import Head
 from commitlog.ingest.offset import Offset
@@ -32,6 +33,10 @@ __all__ = ["Ingest"]
 #: Partitions are filled up to the first size, each slice counting as the second at least.
 PARTITION_BYTES = 32 * 1024 * 1024
 SLICE_COST = 1024 * 1024
+
+#: Problems are counted again after so many seconds, and up to so many.
+PROBLEMS_SECONDS = 60.0
+MAX_PROBLEMS = 1000
 
 
 def _never(path: str) -> bool:
@@ -74,6 +79,8 @@ class Ingest:
         self._window: Window | None = None
         self._finite = False
         self._sweeps: int | None = None  # how many must be completed, and then it ends
+        self._counters = Counters(source=settings.source)
+        self._problems_counted: float | None = None
 
     def initial_offset(self) -> dict[str, Any]:
         """Return the offset before the first epoch. The state is made, if there is none."""
@@ -111,8 +118,10 @@ class Ingest:
         for _ in self._backoff.attempts(self._clock):
             head = self._head()
             self._check(head, begin)
+            self._counters = self._counters.at(head)
             if head.epoch > begin.epoch:
-                self.state.slices(begin.epoch + 1)  # before anybody relies on its being there
+                slices = self.state.slices(begin.epoch + 1)  # before anybody relies on its being there
+                self._counters = self._counters.at(head, slices)
                 return self._offered(head, begin)
             if self._finite and self._sweeps is None:
                 self._sweeps = head.sweeps + (1 if head.sweep is None else 2)
@@ -156,6 +165,14 @@ class Ingest:
             slices = self.state.slices(epoch)
             found += packed(epoch, slices, partition_bytes=partition_bytes, slice_cost=slice_cost)
         return found
+
+    def counters(self) -> Counters:
+        """Return what the last call of `latest_offset` did. Asks for problems once a minute."""
+        now = self._clock.monotonic()
+        if self._problems_counted is None or now >= self._problems_counted + PROBLEMS_SECONDS:
+            self._problems_counted = now
+            self._counters = evolve(self._counters, problems=self.state.problems(MAX_PROBLEMS))
+        return self._counters
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Do nothing: that an epoch is over is known when somebody asks for what comes after it."""
@@ -238,7 +255,9 @@ class Ingest:
         """Make a step; return the list row after it, or None if another look is needed."""
         window = self._window = self.state.update(self._window, head)
         wanted = self.state.wanted(MAX_WANTED)
+        begun = self._clock.monotonic()
         plan = self._planner.plan(head, window, limits, wanted=wanted, finite=self._finite)
+        self._counters = self._counters.with_plan(plan, self._clock.monotonic() - begun)
         if not plan.needed:
             return head
         written = self.state.advance(head, plan.head, rows=plan.rows, remove=plan.remove)

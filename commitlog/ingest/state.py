@@ -15,7 +15,7 @@ from commitlog.errors import OutcomeUnknown, StateMismatch, TransactionCanceled
 from commitlog.ingest.about import SCHEMA, SETTINGS, About, schema_item, schema_text
 from commitlog.ingest.files import Slice
 from commitlog.ingest.head import HEAD, Head
-from commitlog.ingest.problems import WANTED, wanted_slice
+from commitlog.ingest.problems import PROBLEMS, WANTED, wanted_slice
 from commitlog.ingest.rows import ROWS, Row, epoch_prefix
 from commitlog.ingest.window import Window
 from commitlog.tables.api import Absent, ConditionFailed, Delete, Item, Key, Put, Table, Write
@@ -116,6 +116,15 @@ class State:
         """Return up to `most` slices that are to be read again, with the range keys of their rows."""
         page = self._table.query_page(self.source, start_after=WANTED, limit=most)
         return [(str(item["item"]), wanted_slice(item)) for item in page.items]
+
+    def problems(self, most: int) -> int:
+        """Return the number of slices that could not be read, and were not handed out again.
+
+        One request; no more than `most` are looked at, and no more than a page of the table holds.
+        """
+        page = self._table.query_page(self.source, start_after=PROBLEMS, limit=most)
+        ours = (item for item in page.items if str(item["item"]).startswith(PROBLEMS))
+        return sum(item.get("retried") is False for item in ours)
 
     def fix_schema(self, schema: str) -> str:
         """Keep `schema` as that of the source, unless one is kept already; return the one that is.
