@@ -109,9 +109,9 @@ class Given:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def place_of(given: Given) -> tuple[str, dict[str, str]]:
-    """Return the URL that option ``path`` names, and what else `open_store` is to be given for it."""
-    url = given.get("path")
+def place_of(given: Given, url: str | None = None) -> tuple[str, dict[str, str]]:
+    """Return the URL in option ``path``, or `url`, and what else `open_store` is to be given for it."""
+    url = given.get("path") if url is None else url
     if not url:
         raise ConfigurationError("no place given: name its URL in save(…) or load(…)")
     parsed = parse_store_url(url)

@@ -116,18 +116,19 @@ def _is_format(name: str) -> bool:
 
 def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
     """Return the URL below which all input is, the glob of it, and how to reach the store."""
-    url, connection = place_of(given)
     glob = given.get("glob")
-    path, mark, query = url.partition("?")
-    if _GLOB.search(path):
-        if glob is not None:
-            raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
-        segments = path.split("/")
-        first = next(number for number, each in enumerate(segments) if _GLOB.search(each))
-        path, glob = "/".join(segments[:first]), "/".join(segments[first:])
-        if not path.partition("://")[2] and not path.startswith("/"):
-            raise ConfigurationError(f"{url!r}: the bucket or root cannot be a glob")
-    return path + mark + query, glob, connection
+    path, mark, query = (given.get("path") or "").partition("?")
+    segments = path.split("/")
+    first = next((number for number, each in enumerate(segments) if _GLOB.search(each)), None)
+    if first is None:
+        url, connection = place_of(given)
+        return url, glob, connection
+    if glob is not None:
+        raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
+    # What is quoted in a URL is no glob.
+    glob = "/".join(segments[first:])
+    url, connection = place_of(given, "/".join(segments[:first]) + mark + query)
+    return url, glob, connection
 
 
 def _default_state(url: str) -> str:
