@@ -84,5 +84,6 @@ def test_counters_travel_in_an_offset() -> None:
     assert Counters.from_json(value) == counters
     value["counters"]["colour"] = "red"
     assert Counters.from_json(value) == counters
-    for other in (None, 3, "x", [], {}, {"counters": 3}, {"counters": {}}, {"epoch": 3}):
+    others: list[object] = [None, 3, "x", [], {}, {"counters": 3}, {"counters": {}}, {"epoch": 3}]
+    for other in others:
         assert Counters.from_json(other) is None

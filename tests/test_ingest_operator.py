@@ -92,7 +92,9 @@ def test_the_backlog_is_what_waits() -> None:
         left -= sum(each.size for each in engine.checkpoint.slices[len(engine.checkpoint.log) - 1])
     assert left == 0 and backlog.oldest is None
     site.store.put("a", b"x")  # behind the pass under way, and between passes
-    assert site.operator.backlog().files == 1
+    listed: list[None] = []
+    assert site.operator.backlog(listed=lambda: listed.append(None)).files == 1
+    assert len(listed) == 4
 
 
 def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
@@ -103,6 +105,7 @@ def test_what_was_quarantined_is_read_again_from_where_it_failed() -> None:
     site.bad = {"a", "b"}
     assert site.drain() == ["a0", "a1", "b0", "b1"]
     assert site.operator.status().problems == 2
+    assert site.operator.status().problems_by_kind == {"changed": 0, "missing": 0, "unreadable": 2}
     site.bad = {"b"}
     assert [problem.slice.file.path for problem in site.operator.retry("a")] == ["a"]
     assert site.operator.retry("a") == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
 
 from attrs import evolve, frozen
 
@@ -11,13 +13,17 @@ from commitlog.errors import NotFound
 from commitlog.ingest.files import File, Slice
 from commitlog.ingest.head import HEAD, Head, Sweep
 from commitlog.ingest.planning import Planner, Verdict
-from commitlog.ingest.problems import Problem, Problems
+from commitlog.ingest.problems import Kind, Problem, Problems
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.state import State
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
 
 __all__ = ["Backlog", "Operator", "Status", "sources"]
+
+
+def _nothing() -> None:
+    pass
 
 
 def sources(table: Table) -> list[str]:
@@ -39,7 +45,8 @@ class Status:
         known_before: objects modified before this epoch second count as read; None as long as none do.
         rest: bytes that are left of the last file.
         passed_over: objects that were too old when they were listed, ever.
-        problems: slices that could not be read, and were not handed out again.
+        problems_by_kind: for each kind of problem, how many slices could not be read for it, and were
+            not handed out again.
     """
 
     source: str
@@ -51,7 +58,12 @@ class Status:
     known_before: float | None
     rest: int
     passed_over: int
-    problems: int
+    problems_by_kind: Mapping[Kind, int]
+
+    @property
+    def problems(self) -> int:
+        """Number of slices that could not be read, and were not handed out again."""
+        return sum(self.problems_by_kind.values())
 
 
 @frozen(kw_only=True)
@@ -97,6 +109,7 @@ class Operator:
     def status(self) -> Status:
         """Return how the source is doing. Raises `NotFound` if it has no state."""
         head = self._head()
+        counted = Counter(problem.kind for problem in self.problems())
         return Status(
             source=head.source,
             epoch=head.epoch,
@@ -107,13 +120,17 @@ class Operator:
             known_before=head.floor,
             rest=0 if head.rest is None else head.rest.size,
             passed_over=head.passed_over,
-            problems=sum(1 for _ in self.problems()),
+            problems_by_kind={kind: counted[kind] for kind in get_args(Kind)},
         )
 
-    def waiting(self) -> Iterator[Slice]:
+    def waiting(self, *, listed: Callable[[], object] = _nothing) -> Iterator[Slice]:
         """Yield what would be handed out if there were no limits, in the order of the listing.
 
         It is listed from the start. What is handed out meanwhile may be among it.
+
+        Args:
+            listed: called for each object that is listed, to show how far it is.
+
         Raises `NotFound` if the source has no state, `InputChanged` as the query would.
         """
         head = self._head()
@@ -126,15 +143,16 @@ class Operator:
         # What the pass under way has dealt with is known as if it were complete.
         dealt_with = head if under_way is None else self._planner.end(head, under_way)
         for info in self._planner.listed(head.origin):
+            listed()
             behind = under_way is not None and info.path <= under_way.cursor
             known = dealt_with if behind else head
             if self._planner.judge(known, sweep, window, info) is Verdict.READ:
                 yield Slice(File.of(info), 0, info.size)
 
-    def backlog(self) -> Backlog:
-        """Add up what is waiting. Raises as `waiting`."""
+    def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:
+        """Add up what is waiting. Arguments and errors as of `waiting`."""
         files, size, oldest = 0, 0, None
-        for each in self.waiting():
+        for each in self.waiting(listed=listed):
             files += 1
             size += each.size
             if oldest is None or each.file.modified < oldest.file.modified:
