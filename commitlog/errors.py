@@ -33,6 +33,7 @@ __all__ = [
     "PreconditionFailed",
     "PublishIncomplete",
     "RequestExpired",
+    "RowsReplaced",
     "StateMismatch",
     "TableNotFound",
     "TransactionCanceled",
@@ -219,6 +220,23 @@ class InputUnreadable(CorruptRecord):
 
 class UnknownColumns(CommitError, ValueError):
     """An input has columns that the query does not know, and it is to stop then. None of it was read."""
+
+
+class RowsReplaced(CommitError):
+    """A version of an output that is being followed removed rows, and some may have been read.
+
+    Nothing of it was read. The message says what can be done about it.
+
+    Attributes:
+        job_id: the job that removed them.
+        version: the version of the output that its commit made.
+    """
+
+    # Defaults, since unpickling makes the error from its message and then sets the attributes.
+    def __init__(self, message: str, *, job_id: str = "", version: int = 0) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.version = version
 
 
 class StateMismatch(CommitError):

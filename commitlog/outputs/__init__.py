@@ -2,8 +2,8 @@
 
 `Output` is the way in. The modules: `job` (what travels to workers), `records`, `manifest` and `pending`
 (what is stored), `state` and `checkpoints` (what it adds up to), `log` (who is committed), `publishing`
-(what follows from it), `recovery`, `reports` (what readers and operators are told), `compaction` (which
-files to merge), and `output`, which joins them.
+(what follows from it), `recovery`, `reports` (what readers and operators are told), `tail` (what
+is new since), `compaction` (which files to merge), and `output`, which joins them.
 """
 
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
@@ -11,9 +11,11 @@ from commitlog.outputs.output import Output
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
+from commitlog.outputs.tail import Added, OnRewrite, Position, Tail
 
 __all__ = [
     "AbortRecord",
+    "Added",
     "Batch",
     "CommitRecord",
     "DataFile",
@@ -21,12 +23,15 @@ __all__ = [
     "GcReport",
     "Job",
     "Mode",
+    "OnRewrite",
     "Output",
+    "Position",
     "Record",
     "RecoveryReport",
     "Snapshot",
     "StagedFile",
     "State",
     "Stats",
+    "Tail",
     "Visibility",
 ]

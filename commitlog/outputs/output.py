@@ -47,6 +47,7 @@ from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
+from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_prefix, join
 from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
 from commitlog.words import random_word
@@ -447,6 +448,18 @@ class Output:
     def records(self, after: int = 0) -> Iterator[Record]:
         """Yield all records after number `after`, aborts and expiries among them."""
         return self._log.read(after)
+
+    def tail(self, *, on_rewrite: OnRewrite = "fail", roll_forward: bool = True) -> Tail:
+        """Return what follows the log, batch by batch, from positions that can be stored.
+
+        Jobs of mode ``rewrite`` add no rows, and are passed over.
+
+        Args:
+            on_rewrite: what to do about a commit that removes rows: ``fail`` before it, with
+                `RowsReplaced`; ``skip`` it, with what it adds; or take what it ``added``.
+            roll_forward: as for `snapshot`.
+        """
+        return Tail(self._log, self._publisher, on_rewrite=on_rewrite, roll_forward=roll_forward)
 
     # inside
 
