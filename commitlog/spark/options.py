@@ -14,15 +14,19 @@ from attrs import field, frozen
 from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
-from commitlog.outputs import Mode, Output, Visibility
+from commitlog.outputs import Mode, OnRewrite, Output, Visibility
 from commitlog.spark.formats import FORMATS
 from commitlog.spark.given import Given, connection_names, place_of, table_of
 from commitlog.urls import parse_table_url
 
-__all__ = ["ReadOptions", "WriteOptions"]
+__all__ = ["OpenOutput", "ReadOptions", "TailOptions", "WriteOptions"]
+
+#: Files of a batch of a stream, unless a number is given.
+MAX_FILES = 1000
 
 _PLACE = (*connection_names("table"), "commit")
 _READ = (*_PLACE, "rollForward", "version")
+_TAIL = ("startingVersion", "onRewrite", "maxFilesPerTrigger", "maxBytesPerTrigger")
 _JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
 _FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
 # Spark hands the options of a streaming query on as they are.
@@ -61,10 +65,53 @@ class ReadOptions:
             version=given.count("version"),
         )
 
+    @classmethod
+    def parse_any(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Return the same while Spark does not say whether it is a stream: with or without its options.
+
+        >>> ReadOptions.parse_any({"path": "/out", "startingversion": "latest"}).url
+        '/out'
+        """
+        of_streams = {name.lower() for name in _TAIL}
+        given = {name: value for name, value in options.items() if _lowered(name) not in of_streams}
+        return cls.parse(given)
+
     def open(self) -> ConditionalStore:
         """Open the store. Nothing is sent before it is used."""
         table = self.table and parse_table_url(self.table).with_options(self.table_options)
         return connect(self.url, table=table, **cast(dict[str, Any], self.connection))
+
+
+@frozen(kw_only=True)
+class TailOptions(ReadOptions):
+    """Where an output is, and how to follow it.
+
+    Attributes:
+        starting: where a query begins that has no checkpoint yet; see `Tail.start`.
+        on_rewrite: what to do about commits that remove rows; see `Output.tail`.
+        max_files: most files of a batch.
+        max_bytes: most bytes of a batch that has more than one file; None for any number.
+    """
+
+    starting: int | Literal["all", "latest"]
+    on_rewrite: OnRewrite
+    max_files: int
+    max_bytes: int | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> TailOptions:
+        """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
+        given = Given(options, (*_READ, *_TAIL))
+        if given.get("version") is not None:
+            raise ConfigurationError("option version is of batch queries: give startingVersion")
+        return cls(
+            **_place(given),
+            roll_forward=given.flag("rollForward", default=True),
+            starting=_starting((given.get("startingVersion") or "all").lower()),
+            on_rewrite=given.choice("onRewrite", get_args(OnRewrite)),
+            max_files=given.count("maxFilesPerTrigger") or MAX_FILES,
+            max_bytes=given.size("maxBytesPerTrigger"),
+        )
 
 
 @frozen(kw_only=True)
@@ -151,3 +198,18 @@ def _place(given: Given) -> dict[str, Any]:
         "table": table,
         "table_options": table_options,
     }
+
+
+def _lowered(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _starting(value: str) -> int | Literal["all", "latest"]:
+    match value:
+        case "all" | "latest":
+            return value
+    if not value.isdecimal():
+        raise ConfigurationError(
+            f"option startingVersion is {value!r}: give all, latest, or the number of a version"
+        )
+    return int(value)

@@ -11,14 +11,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlog.outputs import DataFile
+from commitlog.errors import ConfigurationError
+from commitlog.outputs import DataFile, Output
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
-__all__ = ["CommitlogReader"]
+__all__ = ["CommitlogReader", "check_asked", "packed", "rows_of"]
 
 #: Files are read together up to the first size, each counting as the second at least: that is a few
 #: seconds' work for a task. A larger file is a partition of its own.
@@ -65,30 +66,64 @@ class CommitlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return partitions of whole files, in their order, so that each is worth a task."""
-        packed: list[list[DataFile]] = []
-        filled = PARTITION_BYTES
-        for file in self._files:
-            cost = max(file.size, FILE_BYTES)
-            if filled + cost > PARTITION_BYTES:
-                packed.append([])
-                filled = 0
-            packed[-1].append(file)
-            filled += cost
-        return [InputPartition(files) for files in packed]
+        return [InputPartition(files) for files in packed(self._files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
         output = self._open_output(self._options)
-        names = set(self._schema.names)
         with output.store:
             # Spark makes a partition of None where there is none.
-            for file in partition.value or ():
-                stored = pa.schema([field for field in self._stored if field.name not in file.partition])
-                known, path = format_of(file.path), output.locate(file)
-                for batch in known.read(
-                    output.store, path, file.size, stored, names, self._pruning.wants_part
-                ):
-                    yield _complete(batch, file, self._schema)
+            files = partition.value or ()
+            yield from rows_of(output, files, self._stored, self._schema, self._pruning)
+
+
+def check_asked(asked: StructType, there: StructType) -> None:
+    """Raise `ConfigurationError` unless the columns `asked` for are among those `there`."""
+    columns = {field.name: field.dataType for field in there}
+    for field in asked:
+        if columns.get(field.name) != field.dataType:
+            told = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
+            raise ConfigurationError(
+                f"the output has no {field.name} {field.dataType.simpleString()}; it has {told}"
+            )
+
+
+def packed(files: Iterable[DataFile]) -> list[list[DataFile]]:
+    """Return `files`, in their order, in groups that are worth a task each."""
+    groups: list[list[DataFile]] = []
+    filled = PARTITION_BYTES
+    for file in files:
+        cost = max(file.size, FILE_BYTES)
+        if filled + cost > PARTITION_BYTES:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += cost
+    return groups
+
+
+def rows_of(
+    output: Output,
+    files: Iterable[DataFile],
+    stored: pa.Schema,
+    schema: pa.Schema,
+    pruning: Pruning,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of committed files.
+
+    Args:
+        output: that they are part of; its store is open.
+        files: the files.
+        stored: all columns that the output had when they were committed, or later.
+        schema: what is wanted of them; nulls where a file has no such column.
+        pruning: which parts of files are left out.
+    """
+    names = set(schema.names)
+    for file in files:
+        inside = pa.schema([field for field in stored if field.name not in file.partition])
+        known, path = format_of(file.path), output.locate(file)
+        for batch in known.read(output.store, path, file.size, inside, names, pruning.wants_part):
+            yield _complete(batch, file, schema)
 
 
 def _complete(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,8 +25,8 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Output, Snapshot, State
 from commitlog.spark.formats import FORMATS
-from commitlog.spark.options import ReadOptions, WriteOptions
-from commitlog.spark.reader import CommitlogReader
+from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions
+from commitlog.spark.reader import CommitlogReader, check_asked
 from commitlog.spark.schema import (
     arrow_schema,
     check_columns,
@@ -36,6 +36,7 @@ from commitlog.spark.schema import (
     nullable,
 )
 from commitlog.spark.stream import CommitlogStreamWriter
+from commitlog.spark.tail import CommitlogTail
 from commitlog.spark.task import check_files
 from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
@@ -50,10 +51,11 @@ def open_output(options: ReadOptions, executor: Executor | None = None) -> Outpu
 
 
 class CommitlogDataSource(DataSource):
-    """The format ``commitlog``: batch write and read of committed files.
+    """The format ``commitlog``: write and read of committed files, in batches and streams.
 
-    ``df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)`` and
-    ``spark.read.format("commitlog").load(url)``. Options and guarantees: ``docs/spark.md``.
+    ``df.write.format("commitlog").mode("append").option("jobId", "daily-2026-11-21").save(url)``,
+    ``spark.read.format("commitlog").load(url)``, and the same with ``writeStream`` and ``readStream``.
+    Options and guarantees: ``docs/spark.md``.
 
     A DataFrame that was loaded without a schema of the user's keeps reading the version that was the
     last one at that moment.
@@ -73,7 +75,7 @@ class CommitlogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the version to read. Raises `NotFound` if there is none."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse_any(self.options)
         return columns_of(self._pinned(options), options)
 
     def reader(self, schema: StructType) -> CommitlogReader:
@@ -81,14 +83,17 @@ class CommitlogDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         snapshot = self._pinned(options)
         stored = columns_of(snapshot, options)
-        columns = {field.name: field.dataType for field in stored}
-        for field in nullable(schema):
-            if columns.get(field.name) != field.dataType:
-                there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
-                raise ConfigurationError(
-                    f"the output has no {field.name} {field.dataType.simpleString()}; it has {there}"
-                )
+        check_asked(nullable(schema), stored)
         return CommitlogReader(type(self).open_output, options, snapshot.files, stored, schema)
+
+    def streamReader(self, schema: StructType) -> CommitlogTail:
+        """Return what follows the output; `schema` is that of the user, or what `schema` returned."""
+        inferred = self._snapshot is not None
+        if self._snapshot is not None:
+            # Spark sends this object to the tasks of every batch, and they need no list of files.
+            self._snapshot = evolve(self._snapshot, files=())
+        options = TailOptions.parse(self.options)
+        return CommitlogTail(type(self).open_output, options, schema, inferred=inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of one job; everything that can be refused is refused here.

@@ -1,0 +1,189 @@
+"""Following an output: what was committed to it since, batch by batch, by its log alone.
+
+One object lives in a process beside the driver for as long as the query runs; each task has a copy that
+was pickled before. All that a task needs is in its partition.
+
+Imports outputs and the rest of this package; pyspark and pyarrow from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from commitlog.errors import (
+    BucketNotFound,
+    NotFound,
+    StateMismatch,
+    UnknownColumns,
+)
+from commitlog.outputs import DataFile, Output, Position, Tail
+from commitlog.spark.options import OpenOutput, TailOptions
+from commitlog.spark.pruning import Pruning
+from commitlog.spark.reader import check_asked, packed, rows_of
+from commitlog.spark.schema import arrow_schema, load_schema, nullable
+from commitlog.spark.writer import PUBLISHERS
+
+__all__ = ["CommitlogTail"]
+
+
+@frozen
+class Work:
+    """What one task reads.
+
+    Attributes:
+        schema: of the output when the files were committed, as the commit tells it.
+        files: the files.
+    """
+
+    schema: str | None
+    files: tuple[DataFile, ...]
+
+
+class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows an output. Lists no data, and keeps no state but the query's own checkpoint.
+
+    An offset is a `Position`; what lies between two of them never changes.
+
+    Args:
+        open_output: opens the output.
+        options: of the query.
+        schema: the columns to read.
+        inferred: whether they are those that the output had when the query was begun.
+    """
+
+    def __init__(
+        self, open_output: OpenOutput, options: TailOptions, schema: StructType, *, inferred: bool
+    ) -> None:
+        self._open_output = open_output
+        self._options = options
+        self._columns = nullable(schema)
+        self._schema = arrow_schema(schema)
+        self._inferred = inferred
+        self._opened: tuple[Output, Tail] | None = None
+        self._resources = ExitStack()
+        self._until: int | None = None
+
+    # on the driver
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query end with what is the last version now."""
+        self._until = self._tail.end()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit by files; that by bytes holds as well, for Spark takes one only."""
+        return ReadMaxFiles(self._options.max_files)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query begins that has no checkpoint yet.
+
+        Raises `NotFound` if there is no such version, and `ConfigurationError` if the output has not the
+        columns that the user asked for.
+        """
+        if not self._inferred:
+            told = self._output.state().schema
+            if told is not None:
+                check_asked(self._columns, load_schema(told))
+        return self._tail.start(self._options.starting, until=self._until).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return how far the next batch goes; raises as `Tail.advance`."""
+        position, options = Position.from_json(start), self._options
+        limited = not isinstance(limit, ReadAllAvailable)
+        end = self._tail.advance(
+            position,
+            max_files=options.max_files if limited else None,
+            max_bytes=options.max_bytes if limited else None,
+            until=self._until,
+        )
+        return start if end == position else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Return the last version that is known of, for the query's progress."""
+        return {"version": self._tail.seen}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return what lies between two offsets, in groups of whole files.
+
+        Raises `UnknownColumns` if a commit has columns that the query cannot read, and `StateMismatch`
+        if the offsets are of another output.
+        """
+        found = self._tail.added(Position.from_json(start), Position.from_json(end))
+        partitions = []
+        for schema, group in groupby(found, key=lambda added: added.schema):
+            parts = list(group)
+            if schema is not None:
+                self._check(load_schema(schema), parts[0].version)
+            for files in packed(file for added in parts for file in added.files):
+                partitions.append(InputPartition(Work(schema, tuple(files))))
+        return partitions
+
+    def stop(self) -> None:
+        """Let go of connections."""
+        self._resources.close()
+
+    # in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition. Raises `StateMismatch` if a file of it is gone."""
+        work: Work = partition.value
+        stored = self._schema if work.schema is None else arrow_schema(load_schema(work.schema))
+        output = self._open_output(self._options)
+        with output.store:
+            try:
+                yield from rows_of(output, work.files, stored, self._schema, Pruning())
+            except BucketNotFound:
+                raise
+            except NotFound as error:
+                raise StateMismatch(
+                    f"a file that is to be read is gone ({error}): a later version replaced it, and it"
+                    " was removed, by that job if the output is 'listed', by gc if it is 'logged'. Begin"
+                    " anew with another checkpoint. An output that is followed while it is compacted or"
+                    " overwritten should be 'logged', and gc spare what a query may still have to read"
+                ) from error
+
+    # inside
+
+    @property
+    def _output(self) -> Output:
+        return self._open()[0]
+
+    @property
+    def _tail(self) -> Tail:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Output, Tail]:
+        if self._opened is None:
+            options = self._options
+            executor = self._resources.enter_context(ThreadPoolExecutor(PUBLISHERS))
+            output = self._open_output(options, executor)
+            self._resources.enter_context(output.store)
+            tail = output.tail(on_rewrite=options.on_rewrite, roll_forward=options.roll_forward)
+            self._opened = output, tail
+        return self._opened
+
+    def _check(self, stored: StructType, version: int) -> None:
+        """Raise `UnknownColumns` if rows of `version` have columns that the query cannot read."""
+        asked = {field.name: field.dataType for field in self._columns}
+        for field in stored:
+            if asked.get(field.name, None if self._inferred else field.dataType) != field.dataType:
+                raise UnknownColumns(
+                    f"version {version} of the output has a column {field.name}"
+                    f" {field.dataType.simpleString()}, which the query does not know. Start it again:"
+                    " it goes on with the columns that the output has then. Or name the columns to read,"
+                    " in schema(…)"
+                )
