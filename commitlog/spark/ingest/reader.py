@@ -46,6 +46,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shape = shape
         self._opened: Ingest | None = None
         self._connections = ExitStack()
+        self._latest: dict[str, Any] | None = None
 
     # on the driver
 
@@ -63,11 +64,16 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """See `Ingest.latest_offset`."""
-        return self._ingest.latest_offset(
+        self._latest = self._ingest.latest_offset(
             start,
             max_files=limit.max_files if isinstance(limit, ReadMaxFiles) else None,
             max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
         )
+        return self._latest
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the last offset with the source's counters, which Spark adds to the query's progress."""
+        return None if self._latest is None else self._ingest.counters().to_json(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """See `Ingest.partitions`."""
