@@ -9,8 +9,6 @@ pyarrow has no writer of JSON; a text is made column by column with its string k
 from __future__ import annotations
 
 import base64
-import datetime as dt
-import decimal
 import json
 from collections.abc import Collection, Iterator, Sequence
 from json.encoder import encode_basestring
@@ -19,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
 from commitlog.errors import NotSupported
 from commitlog.spark.formats.api import BATCH_ROWS, Encoder, Format, Keep
 from commitlog.spark.formats.files import Reads, SinkFile
-from commitlog.spark.formats.nested import as_list, leaf_types
+from commitlog.spark.formats.nested import as_list
+from commitlog.spark.formats.objects import Exact, Quick
 from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
     SUFFIXES,
@@ -39,7 +37,7 @@ from commitlog.spark.formats.text import (
     whole_rows,
 )
 
-__all__ = ["Json"]
+__all__ = ["Json", "objects"]
 
 
 class Json(Format):
@@ -82,7 +80,7 @@ class _Encoder:
     def write(self, table: pa.Table) -> None:
         check_years(table)
         for batch in table.to_batches(max_chunksize=TEXT_ROWS):
-            self._stream.write(content(_objects(batch.schema.names, batch.columns, end="}\n")))
+            self._stream.write(content(objects(batch.schema.names, batch.columns, end="}\n")))
 
     def close(self, statistics: Statistics) -> None:
         self._stream.close()
@@ -102,8 +100,8 @@ def _check(name: str, kind: pa.DataType) -> None:
 # -- to text -------------------------------------------------------------------------------------------
 
 
-def _objects(names: Sequence[str], columns: Sequence[pa.Array], end: str = "}") -> pa.Array:
-    """Return an object for each row, in which nulls are left out."""
+def objects(names: Sequence[str], columns: Sequence[pa.Array], end: str = "}") -> pa.Array:
+    """Return the text of a JSON object for each row, in which nulls are left out."""
     texts = [_text(column) for column in columns]
     # The first member that no row lacks has no comma. Those before it bring one, and so do those after.
     sure = next((number for number, text in enumerate(texts) if not text.values.null_count), None)
@@ -124,8 +122,8 @@ def _text(array: pa.Array) -> Text:
     """Return the JSON of each value."""
     kind = array.type
     if pa.types.is_struct(kind):
-        objects = _objects([field.name for field in kind], array.flatten())
-        return Text("", _with_nulls_of(array, objects), "")
+        texts = objects([field.name for field in kind], array.flatten())
+        return Text("", _with_nulls_of(array, texts), "")
     if pa.types.is_nested(kind):
         return Text("", _with_nulls_of(array, _lists(array)), "")
     if pa.types.is_string(kind):
@@ -180,79 +178,22 @@ def _lines_end(data: bytes) -> int:
 
 
 class _Parser:
-    """Lines to tables of `schema`: by pyarrow if it can, else by way of Python's objects.
-
-    pyarrow knows no objects as maps, no base64, and no "NaN" among numbers.
-    """
+    """Lines to tables of `schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        wire = pa.schema([field.with_type(_wire(field.type)) for field in schema])
-        self._options = pa.json.ParseOptions(
-            explicit_schema=wire, unexpected_field_behavior="ignore", newlines_in_values=False
-        )
-        self._by_pyarrow = not any(_is_foreign(field.type) for field in schema)
-        self._exact = any(map(pa.types.is_decimal, leaf_types(pa.struct(list(schema)))))
+        self._quick = Quick(schema)
+        self._exact = Exact(schema)
 
     def parse(self, lines: bytes) -> pa.Table:
-        if self._by_pyarrow:
-            read = pa.json.ReadOptions(block_size=len(lines) + 1)
-            try:
-                table = pa.json.read_json(pa.BufferReader(lines), read, self._options)
-                return table.select(self._schema.names).cast(self._schema)
-            except pa.ArrowInvalid:
-                pass
-        parse_float: Any = decimal.Decimal if self._exact else float
-        rows = json.loads(b"[%b]" % lines.rstrip().replace(b"\n", b","), parse_float=parse_float)
-        columns = [
-            pa.array([_value(_members(row).get(field.name), field.type) for row in rows], field.type)
-            for field in self._schema
-        ]
-        return pa.table(columns, schema=self._schema)
+        table = self._quick.table(lines)
+        return (
+            self._exact.table([self._row(line) for line in lines.decode().split("\n") if line])
+            if table is None
+            else table
+        )
 
-
-def _is_foreign(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind) or pa.types.is_binary(kind):
-        return True
-    return pa.types.is_nested(kind) and any(
-        _is_foreign(kind.field(i).type) for i in range(kind.num_fields)
-    )
-
-
-def _wire(kind: pa.DataType) -> pa.DataType:
-    """Return what pyarrow reads a column of type `kind` as: dates as text, which it then casts."""
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_wire(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_wire(kind.value_type)))
-    return pa.string() if pa.types.is_date(kind) else kind
-
-
-def _members(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is no object")
-    return value
-
-
-def _value(value: Any, kind: pa.DataType) -> Any:
-    """Return what pyarrow makes a value of type `kind` of."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        members = _members(value)
-        return {field.name: _value(members.get(field.name), field.type) for field in kind}
-    if pa.types.is_map(kind):
-        return [(key, _value(item, kind.item_type)) for key, item in _members(value).items()]
-    if pa.types.is_list(kind):
-        return [_value(item, kind.value_type) for item in value]
-    if pa.types.is_binary(kind):
-        return base64.b64decode(value, validate=True)
-    if pa.types.is_floating(kind):
-        return float(value)
-    if pa.types.is_decimal(kind):
-        return decimal.Decimal(value)
-    if pa.types.is_date(kind):
-        return dt.date.fromisoformat(value)
-    if pa.types.is_timestamp(kind):
-        return dt.datetime.fromisoformat(value)
-    return value
+    def _row(self, line: str) -> list[Any]:
+        row = self._exact.row(line)
+        if self._exact.misfits:
+            raise ValueError(f"a value of {self._exact.misfits[0]!r} is not of its type")
+        return row
