@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
+from attrs import field, frozen
 
 from commitlog.ingest import File, Pinned, Slice
-from commitlog.spark.inputs import content, lines
-from commitlog.stores.api import ObjectStore
+from commitlog.spark.inputs import Columns, Input, content, lines, opened
+from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
 
 
@@ -35,3 +37,41 @@ def pieces_of(size: int) -> Iterator[None]:
         patch.setattr(content, "_FED", size)
         patch.setattr(lines, "_BEYOND", size)
         yield
+
+
+def records(
+    input: Input, pinned: Pinned, columns: Columns, cuts: Sequence[int] = ()
+) -> list[tuple[dict[str, Any], int | None, str | None]]:
+    """Return each record of a file, slice by slice: its columns, its place, and what was rescued."""
+    found: list[tuple[dict[str, Any], int | None, str | None]] = []
+    for each in slices(pinned.file, cuts):
+        for part in input.decode(pinned, each, columns):
+            part.batch.validate(full=True)
+            assert set(part.batch.schema).issubset(columns.schema)
+            assert (part.offsets is not None) == columns.offsets
+            rows = part.batch.to_pylist() if part.batch.num_columns else [{} for _ in range(len(part))]
+            offsets = [None] * len(part) if part.offsets is None else part.offsets.to_pylist()
+            rescued = [None] * len(part) if part.rescued is None else part.rescued.to_pylist()
+            found += zip(rows, offsets, rescued, strict=True)
+    return found
+
+
+@contextlib.contextmanager
+def small_up_to(size: int) -> Iterator[None]:
+    """Have files of more bytes read in ranges."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opened, "SMALL", size)
+        yield
+
+
+@frozen
+class Counting(Pinned):
+    """A file that keeps how many bytes each request brought."""
+
+    sizes: list[int] = field(factory=list)
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `Pinned.get`."""
+        data = super().get(path, start=start, end=end)
+        self.sizes.append(len(data.data))
+        return data

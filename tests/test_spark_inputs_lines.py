@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from inputs_kit import pieces_of, pinned, slices
+from inputs_kit import Counting, pieces_of, pinned, slices
 
 from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable
 from commitlog.ingest import Pinned
@@ -119,7 +119,7 @@ def test_damaged_streams_are_told(suffix: str, damage: str) -> None:
     assert caught.value.offset is not None
     assert 0 < caught.value.offset <= len(packed)
     text = b"".join(block for _, block in got)
-    sure = int(len(data) * (1 if damage == "garbage" else 0.4))
+    sure = int(len(data) * (0.9 if damage == "garbage" else 0.4))
     assert text[:sure] == data[:sure]
     assert text.endswith(b"\n")
 
@@ -154,18 +154,10 @@ def test_a_line_that_is_too_long_is_refused() -> None:
 def test_a_slice_without_a_begin_is_not_read_to_the_end_of_its_line() -> None:
     """Of a line that goes on for many slices, each reads what is its own."""
     source = pinned(b"x" * 10_000 + b"\nlast\n")
-    asked: list[int] = []
-
-    class Counting(Pinned):
-        def get(self, path: str, *, start: int = 0, end: int | None = None):  # type: ignore[no-untyped-def]
-            data = super().get(path, start=start, end=end)
-            asked.append(len(data.data))
-            return data
-
     counting = Counting(source.store, source.file)
     with pieces_of(64):
         assert list(Lines().read(counting, slices(source.file, [1000, 2000])[1])) == []
-    assert sum(asked) < 1200
+    assert sum(counting.sizes) < 1200
 
 
 def test_a_small_file_is_one_request_and_an_empty_one_is_looked_at() -> None:

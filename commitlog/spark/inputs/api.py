@@ -81,12 +81,12 @@ class Records:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    def drop(self, first: int) -> Records:
-        """Return the records without the first so many."""
+    def part(self, first: int, size: int) -> Records:
+        """Return `size` of the records, from the given one on, or as many as there are."""
         return Records(
-            self.batch.slice(first),
-            None if self.offsets is None else self.offsets.slice(first),
-            None if self.rescued is None else self.rescued.slice(first),
+            self.batch.slice(first, size),
+            None if self.offsets is None else self.offsets.slice(first, size),
+            None if self.rescued is None else self.rescued.slice(first, size),
         )
 
 

@@ -24,6 +24,8 @@ PIECE = 8 * 1024 * 1024
 
 #: Compressed bytes that a decompressor is given at once. What it makes of those it fails at is lost.
 _FED = 64 * 1024
+#: Bytes that pyarrow is asked for at once, which are lost if it fails.
+_MADE = 4 * 1024
 
 
 class _Decompressor(Protocol):
@@ -64,7 +66,9 @@ class _Zlib:
 _MACHINES: Mapping[str, Callable[[], _Decompressor]] = MappingProxyType(
     {"gz": lambda: _Zlib(31), "deflate": lambda: _Zlib(15), "bz2": bz2.BZ2Decompressor}
 )
-_ARROW: Mapping[str, str] = MappingProxyType({"zst": "zstd"})
+_ARROW: Mapping[str, str] = MappingProxyType({"zst": "zstd", "lz4": "lz4"})
+#: Of which there are several kinds, Hadoop having its own.
+_REFUSED = "snappy"
 
 
 def is_compressed(path: str) -> bool:
@@ -73,8 +77,7 @@ def is_compressed(path: str) -> bool:
     >>> is_compressed("a.json.gz"), is_compressed("a.json")
     (True, False)
     """
-    suffix = _suffix(path)
-    return suffix in _MACHINES or suffix in _ARROW
+    return _suffix(path) in {*_MACHINES, *_ARROW, _REFUSED}
 
 
 def ranges_of(pinned: Pinned, start: int, end: int, *, beyond: int = 0) -> Iterator[bytes]:
@@ -115,6 +118,8 @@ def content_of(pinned: Pinned) -> Iterator[bytes]:
         InputUnreadable: a compressed stream is damaged, or ends early. What comes before was yielded,
             but for what some last 64 KiB of it would have made. Its offset is that of the compressed
             bytes, about. (Checksums come behind the data: that bytes are wrong may be noticed late.)
+            Or it is of Hadoop's own kind, as ``.snappy`` and its ``.lz4`` are; that of the lz4 program
+            can be read.
         InputChanged, InputMissing: as `Pinned.get`.
     """
     path = pinned.file.path
@@ -122,6 +127,11 @@ def content_of(pinned: Pinned) -> Iterator[bytes]:
     suffix = _suffix(path)
     if suffix in _MACHINES:
         yield from _gathered(_streams(path, stored, _MACHINES[suffix]))
+    elif suffix == _REFUSED:
+        raise InputUnreadable(
+            f"{path!r} cannot be decompressed: of .snappy there are several kinds, none of them common."
+            " Write it as .gz or .zst"
+        )
     elif suffix in _ARROW:
         yield from _gathered(_by_arrow(path, stored, _ARROW[suffix]))
     else:
@@ -192,7 +202,7 @@ def _by_arrow(path: str, stored: Iterator[bytes], codec: str) -> Iterator[bytes]
     fed = _Fed(stored)
     try:
         with pa.CompressedInputStream(pa.PythonFile(fed, mode="r"), codec) as stream:
-            while data := stream.read(_FED):
+            while data := stream.read(_MADE):
                 yield data
     except (OSError, ValueError) as error:
         if fed.error is not None:

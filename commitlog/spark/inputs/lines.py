@@ -17,7 +17,7 @@ from commitlog.errors import ConfigurationError, InputUnreadable
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.inputs.content import content_of, is_compressed, ranges_of
 
-__all__ = ["LINE_OPTIONS", "Lines"]
+__all__ = ["LINE_OPTIONS", "Lines", "as_strings"]
 
 #: The options that `Lines.of` knows.
 LINE_OPTIONS = ("lineSep", "maxRecordBytes")
@@ -177,6 +177,19 @@ class Lines:
         if _overlaps(self.separator):
             return len(data) - len(data.split(self.separator)[-1])
         return data.rfind(self.separator) + len(self.separator) if self.separator in data else 0
+
+
+def as_strings(values: pa.Array) -> pa.Array:
+    """Return binary values as strings, with U+FFFD for bytes that are not UTF-8.
+
+    >>> as_strings(pa.array([b"caf\\xc3\\xa9", b"caf\\xe9"])).to_pylist()
+    ['café', 'caf�']
+    """
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [value and value.decode(errors="replace") for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
 
 
 def _overlaps(mark: bytes) -> bool:

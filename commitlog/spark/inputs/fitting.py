@@ -1,0 +1,97 @@
+"""The columns of a file as those of a query, for formats whose files tell their own schema.
+
+Knows types, rescue and the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlog.errors import InputUnreadable
+from commitlog.spark.inputs.api import Columns, Records
+from commitlog.spark.inputs.rescue import as_json
+from commitlog.spark.inputs.types import Misfit, extra_members, fit, matched
+
+__all__ = ["Fitting"]
+
+#: A batch of more bytes is handed on in parts.
+BATCH_BYTES = 16 * 1024 * 1024
+
+
+class Fitting:
+    """How batches of a file become records.
+
+    Args:
+        path: of the file, for messages.
+        found: the columns that it tells it has.
+        columns: what is wanted.
+
+    Columns are matched by name, letter case aside, and so are members of structs. What the query does
+    not know is as `Columns.new` says; of a column whose structs have members that are to be rescued,
+    the value is rescued as a whole. A column whose type does not fit makes the file unreadable, or is
+    null and rescued.
+
+    Raises `InputUnreadable` and `UnknownColumns`.
+    """
+
+    def __init__(self, path: str, found: pa.Schema, columns: Columns) -> None:
+        self._path = path
+        self._columns = columns
+        #: The columns of the query that the file has, and what these are called there.
+        self._taken: list[tuple[pa.Field, str]] = []
+        self._rescued: set[str] = set()
+        try:
+            places = matched(found.names, columns.schema.names)
+            unknown = [name for number, name in enumerate(found.names) if number not in places]
+            self._rescued.update(columns.check(path, unknown))
+            for field, place in zip(columns.schema, places, strict=True):
+                if place is not None:
+                    self._take(field, found.field(place))
+        except Misfit as error:
+            raise InputUnreadable(f"{path!r} cannot be read: {error}") from error
+        wanted = self._rescued.union(name for _, name in self._taken)
+        #: What has to be read of the file, in its order.
+        self.names = [name for name in found.names if name in wanted]
+
+    def _take(self, field: pa.Field, found: pa.Field) -> None:
+        if self._columns.check(self._path, extra_members(found.type, field.type, field.name)):
+            self._rescued.add(found.name)
+        try:
+            fit(pa.nulls(0, found.type), field.type)
+        except Misfit as error:
+            self._refuse(found.name, error)
+            self._rescued.add(found.name)
+        else:
+            self._taken.append((field, found.name))
+
+    def _refuse(self, name: str, error: Misfit) -> None:
+        if self._columns.new != "rescue":
+            raise InputUnreadable(f"column {name!r} of {self._path!r} does not fit: {error}") from error
+
+    def records(self, batch: pa.RecordBatch, first: int) -> Iterator[Records]:
+        """Yield a batch of the file as records; `first` is the number of its first row there."""
+        rescued = set(self._rescued)
+        fitted: dict[pa.Field, pa.Array] = {}
+        for field, name in self._taken:
+            try:
+                fitted[field] = fit(batch.column(name), field.type)
+            except Misfit as error:
+                self._refuse(name, error)
+                rescued.add(name)
+        kept = [name for name in self.names if name in rescued]
+        rows = pa.RecordBatch.from_arrays(list(fitted.values()), schema=pa.schema(list(fitted)))
+        whole = Records(
+            rows if fitted else batch.select([]),
+            _numbers(first, batch.num_rows) if self._columns.offsets else None,
+            as_json(kept, [batch.column(name) for name in kept]),
+        )
+        size = max(1, len(whole) * BATCH_BYTES // max(rows.nbytes, BATCH_BYTES))
+        for start in range(0, len(whole), size):
+            yield whole if size >= len(whole) else whole.part(start, size)
+
+
+def _numbers(first: int, count: int) -> pa.Array:
+    return pc.add(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), first - 1)

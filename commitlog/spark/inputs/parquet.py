@@ -1,0 +1,107 @@
+"""Parquet as anybody writes it. Knows pyarrow's reader, and how columns fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from commitlog.ingest import Pinned, Slice
+from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
+from commitlog.spark.inputs.fitting import BATCH_BYTES, Fitting
+from commitlog.spark.inputs.opened import opened
+from commitlog.spark.inputs.types import plain_type
+
+__all__ = ["Parquet"]
+
+#: Most footers are no longer.
+_FOOTER = 64 * 1024
+
+_WHAT = "Parquet"
+
+
+class Parquet(Input):
+    """Parquet files, by row groups: each belongs to the slice in which its first column begins.
+
+    Memory holds the wanted columns of a row group as they are stored, and a batch.
+
+    An empty object is no Parquet. Dates before 1582-10-15 that were written by the Julian calendar, as
+    Hive and Spark 2 did, come as they are stored.
+    """
+
+    name = "parquet"
+
+    def splits(self, path: str) -> bool:
+        """See `Input.splits`."""
+        return True
+
+    def infer(self, sample: Pinned) -> pa.Schema:
+        """See `Input.infer`. Reads the footer."""
+        with opened(sample, _WHAT, small=_FOOTER) as source, _file(source) as file:
+            return pa.schema([(each.name, plain_type(each.type)) for each in _instants(file)])
+
+    def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
+        """See `Input.decode`."""
+        with opened(pinned, _WHAT) as source, _file(source) as file:
+            fitting = Fitting(pinned.file.path, file.schema_arrow, columns)
+            names = file.schema_arrow.names
+            # Naming them would make pyarrow take a dot in a name for a path.
+            chosen = None if any("." in name for name in names) else fitting.names
+            first = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if slice.start <= _begin(group, slice.file.size) < slice.end:
+                    at = first
+                    for batch in file.iter_batches(_rows(group), [number], chosen):
+                        yield from fitting.records(batch, at)
+                        at += batch.num_rows
+                first += group.num_rows
+
+
+def _file(source: object) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        source,
+        # In few large ranges, a row group at a time.
+        pre_buffer=True,
+        # What Spark has; in nanoseconds, years before 1678 and after 2262 would overflow.
+        coerce_int96_timestamp_unit="us",
+    )
+
+
+def _begin(group: pq.RowGroupMetaData, size: int) -> int:
+    """Return the first byte of a row group, which lies in the file whatever a damaged footer says."""
+    if not group.num_columns:
+        return 0
+    column = group.column(0)
+    begin = int(column.data_page_offset)
+    if column.has_dictionary_page and column.dictionary_page_offset:
+        begin = min(begin, column.dictionary_page_offset)
+    return max(0, min(begin, size - 1))
+
+
+def _rows(group: pq.RowGroupMetaData) -> int:
+    """Return how many rows make a batch of some MiB, at most."""
+    each = int(group.total_byte_size) // max(int(group.num_rows), 1) + 1
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // each))
+
+
+def _instants(file: pq.ParquetFile) -> list[pa.Field]:
+    """Return the columns of a file. What is stored as INT96 is an instant, though it does not say so."""
+    stored = [file.schema.column(number).physical_type for number in range(len(file.schema))]
+    if "INT96" not in stored:
+        return list(file.schema_arrow)
+    leaves = iter(stored)
+    return [_instant(field, leaves) for field in file.schema_arrow]
+
+
+def _instant(field: pa.Field, leaves: Iterator[str]) -> pa.Field:
+    kind = field.type
+    if not pa.types.is_nested(kind):
+        return field.with_type(pa.timestamp("us", tz="UTC")) if next(leaves) == "INT96" else field
+    inside = [_instant(kind.field(number), leaves) for number in range(kind.num_fields)]
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct(inside))
+    if pa.types.is_map(kind):
+        return field.with_type(pa.map_(*inside[0].type))
+    return field.with_type(pa.list_(inside[0]))

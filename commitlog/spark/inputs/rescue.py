@@ -1,0 +1,49 @@
+"""What no column can take, as JSON. Knows pyarrow, and the writer of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlog.spark.formats.json import objects
+from commitlog.spark.inputs.types import fit, plain_type
+
+__all__ = ["as_json"]
+
+
+def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | None:
+    """Return a JSON object for each row of some columns, of what is not null in it.
+
+    A row of nothing but nulls is null; if all rows are, there is no array. Binary is base64, dates and
+    times are text, and maps whose keys are no strings are lists of ``{"key": …, "value": …}``.
+
+    >>> as_json(["a", "b"], [pa.array([1, None]), pa.array([["x"], None])]).to_pylist()
+    ['{"a":1,"b":["x"]}', None]
+    """
+    told = [
+        (name, fit(column, _json_type(plain_type(column.type))))
+        for name, column in zip(names, columns, strict=True)
+        if column.null_count < len(column)
+    ]
+    if not told:
+        return None
+    text = objects([name for name, _ in told], [column for _, column in told])
+    return pc.if_else(pc.equal(text, "{}"), pa.scalar(None, pa.string()), text)
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    """Return `kind` as JSON has it: with lists for maps whose keys are no strings, and no null type."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_json_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = (_json_type(each) for each in (kind.key_type, kind.item_type))
+        if key == pa.string():
+            return pa.map_(key, item)
+        return pa.list_(pa.struct([("key", key), ("value", item)]))
+    if pa.types.is_list(kind):
+        return pa.list_(_json_type(kind.value_type))
+    return kind

@@ -1,0 +1,83 @@
+"""``text``: each line is a record, as Spark's own source of this name has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlog.errors import InputUnreadable, NotSupported
+from commitlog.ingest import Pinned, Slice
+from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
+from commitlog.spark.inputs.content import content_of
+from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines, as_strings
+from commitlog.spark.inputs.rescue import as_json
+
+__all__ = ["Text"]
+
+
+class Text(Input):
+    """Lines, or whole files, in a column ``value``.
+
+    As STRING, bytes that are not UTF-8 become U+FFFD; as BINARY, they stay as they are.
+    """
+
+    name = "text"
+    options = (*LINE_OPTIONS, "wholetext")
+    fixed = pa.schema([("value", pa.string())])
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._lines = Lines.of(options)
+        self._whole = self._flag("wholetext", False)
+
+    def splits(self, path: str) -> bool:
+        """See `Input.splits`."""
+        return not self._whole and self._lines.splits(path)
+
+    def check(self, columns: Columns) -> None:
+        """See `Input.check`."""
+        for field in columns.schema:
+            if field.name == "value" and field.type not in (pa.string(), pa.binary()):
+                raise NotSupported(
+                    f"column 'value' of text is {field.type}: make it a string, or binary"
+                )
+
+    def infer(self, sample: Pinned) -> pa.Schema:
+        """See `Input.infer`."""
+        return self.fixed
+
+    def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
+        """See `Input.decode`."""
+        rescued = columns.check(pinned.file.path, ["value"])
+        known = "value" in columns.schema.names
+        kind = columns.schema.field("value").type if known else pa.string()
+        for at, lines, begins in self._read(pinned, slice):
+            for first in range(0, len(lines), BATCH_ROWS):
+                some = lines.slice(first, BATCH_ROWS)
+                values = some if kind == pa.binary() else as_strings(some)
+                batch = pa.RecordBatch.from_arrays([values], names=["value"])
+                yield Records(
+                    batch if known else batch.select([]),
+                    pc.add(begins.slice(first, BATCH_ROWS), at) if columns.offsets else None,
+                    as_json(["value"], [values]) if rescued else None,
+                )
+
+    def _read(self, pinned: Pinned, slice: Slice) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+        """Yield lines, where they begin, and what is to be added to that."""
+        if not self._whole:
+            for at, block in self._lines.read(pinned, slice):
+                yield at, *self._lines.split(block)
+            return
+        parts: list[bytes] = []
+        size = 0
+        for part in content_of(pinned):
+            parts.append(part)
+            size += len(part)
+            if size > self._lines.max_record:
+                raise InputUnreadable(
+                    f"{pinned.file.path!r} has more than {self._lines.max_record} bytes, which are too"
+                    " many for one value: raise option maxRecordBytes"
+                )
+        yield 0, pa.array([b"".join(parts)], pa.binary()), pa.array([0], pa.int64())
