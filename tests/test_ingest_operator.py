@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ingest_kit import Bucket, Checkpoint, Engine, state_table
 
-from commitlog.errors import InputUnreadable, NotFound
+from commitlog.errors import ConfigurationError, InputUnreadable, NotFound
 from commitlog.ingest import IngestSettings, Operator, Pinned, Problems, Slice, sources
 from commitlog.testing import ManualClock
 
@@ -65,6 +65,10 @@ def test_status_tells_how_far_it_is() -> None:
     status = site.operator.status()
     assert (status.epoch, status.files, status.bytes, status.cursor) == (1, 2, 2, "b")
     assert (status.sweeps, status.rest, status.known_before) == (0, 0, None)
+    without = Operator(None, site.table, site.settings, clock=site.clock)
+    assert without.status() == status
+    with pytest.raises(ConfigurationError, match="give a store"):
+        without.backlog()
 
 
 def test_the_backlog_is_what_waits() -> None:

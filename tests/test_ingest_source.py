@@ -600,7 +600,7 @@ def test_sources_share_a_table_and_are_dropped_alone() -> None:
         each.put("x", "y")
         each.query().drain()
     before = [item for item in place.table.scan() if item["source"] == "b"]
-    assert place.operator.reset() == 1
+    assert place.operator.reset() == 2
     assert list(place.table.scan()) == before
     query = place.query()
     query.drain()

@@ -13,6 +13,7 @@ from commitlog.cli.compact import compact
 from commitlog.cli.demo import demo
 from commitlog.cli.exits import Exit, message_of, status_of
 from commitlog.cli.gc import gc
+from commitlog.cli.ingest import ingest
 from commitlog.cli.locks import locks
 from commitlog.cli.log import log
 from commitlog.cli.move import cp, mv
@@ -94,6 +95,7 @@ for _command in (
     recover,
     compact,
     gc,
+    ingest,
     demo,
 ):
     main.add_command(_command)

@@ -1,7 +1,7 @@
 """The options by which every command reaches its store and its table.
 
 Each may come from the environment instead (``COMMITLOG_…``). What a URL says of itself in its query
-goes before both, so that one command can reach two services. Imports connect, tables and urls.
+goes before both, so that one command can reach two services. Imports connect, stores, tables and urls.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from commitlog.commit import ConditionalStore, Verdict
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.open import open_store
 from commitlog.tables.api import Table, TableSchema
 from commitlog.tables.open import open_table
-from commitlog.urls import Url, parse_table_url
+from commitlog.urls import Url, parse_store_url, parse_table_url
 
 __all__ = ["Connection", "object_options", "store_options", "table_options"]
 
 R = TypeVar("R")
-C = TypeVar("C", ConditionalStore, Table)
+C = TypeVar("C", ConditionalStore, ObjectStore, Table)
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OF_SERVICE = ("endpoint_url", "region", "profile")
@@ -73,6 +75,12 @@ class Connection:
         parsed = parse_table_url(url)
         refuse_secrets(parsed)
         return _closed_at_end(open_table(self._completed(parsed), schema))
+
+    def opened_store(self, url: str) -> ObjectStore:
+        """Open a store to read from; nothing is sent before it is used."""
+        parsed = parse_store_url(url)
+        refuse_secrets(parsed)
+        return _closed_at_end(open_store(self._completed(parsed)))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open the store; nothing is sent before it is used.

@@ -9,7 +9,7 @@ from typing import get_args
 from attrs import evolve, frozen
 
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import NotFound
+from commitlog.errors import ConfigurationError, NotFound
 from commitlog.ingest.files import File, Slice
 from commitlog.ingest.head import HEAD, Head, Sweep
 from commitlog.ingest.planning import Planner, Verdict
@@ -85,7 +85,7 @@ class Operator:
     """An operator's view of one source. Safe while the query runs.
 
     Args:
-        store: where the objects are.
+        store: where the objects are; None if nobody is going to ask what waits.
         table: where the state is kept.
         settings: of the source, as its query has them.
         clock: this machine's.
@@ -93,17 +93,16 @@ class Operator:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: ObjectStore | None,
         table: Table,
         settings: IngestSettings,
         *,
         clock: Clock | None = None,
     ) -> None:
-        clock = SystemClock() if clock is None else clock
+        clock = self._clock = SystemClock() if clock is None else clock
         self._settings = settings
         self._store = store
         self._state = State(table, settings.source)
-        self._planner = Planner(store, settings, splits=lambda path: False, clock=clock)
         self._problems = Problems(table, settings.source, clock=clock)
 
     def status(self) -> Status:
@@ -131,22 +130,28 @@ class Operator:
         Args:
             listed: called for each object that is listed, to show how far it is.
 
-        Raises `NotFound` if the source has no state, `InputChanged` as the query would.
+        Raises `NotFound` if the source has no state, `InputChanged` as the query would,
+        `ConfigurationError` without a store.
         """
+        if self._store is None:
+            raise ConfigurationError(
+                f"where the objects of source {self._settings.source!r} are is not known: give a store"
+            )
+        planner = Planner(self._store, self._settings, splits=lambda path: False, clock=self._clock)
         head = self._head()
         window = self._state.update(None, head)
         if head.rest is not None:
             yield head.rest
         yield from (each for _, each in self._state.wanted(1000))
         under_way = head.sweep
-        sweep = under_way or Sweep(began=self._planner.now())
+        sweep = under_way or Sweep(began=planner.now())
         # What the pass under way has dealt with is known as if it were complete.
-        dealt_with = head if under_way is None else self._planner.end(head, under_way)
-        for info in self._planner.listed(head.origin):
+        dealt_with = head if under_way is None else planner.end(head, under_way)
+        for info in planner.listed(head.origin):
             listed()
             behind = under_way is not None and info.path <= under_way.cursor
             known = dealt_with if behind else head
-            if self._planner.judge(known, sweep, window, info) is Verdict.READ:
+            if planner.judge(known, sweep, window, info) is Verdict.READ:
                 yield Slice(File.of(info), 0, info.size)
 
     def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:

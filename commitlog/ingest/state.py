@@ -171,9 +171,10 @@ class State:
         Until all is gone there is a list row that says so, and nobody can begin the source anew: rows
         that are left would be taken for what is known. A call that was cut off can be repeated.
         """
-        if self._table.get(Key(self.source, HEAD)) is not None:
+        head = self._table.get(Key(self.source, HEAD))
+        if head is not None:
             self._table.put({"source": self.source, "item": HEAD, "word": self._words(), _DROPPED: True})
-        removed = 0
+        removed = 0 if head is None else 1
         for item in self._table.query(self.source):
             if item["item"] != HEAD:
                 self._table.delete(Key(self.source, str(item["item"])))

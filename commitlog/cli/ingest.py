@@ -1,0 +1,307 @@
+"""The commands ``ingest …``: what a source is doing, what waits, what could not be read.
+
+They need the state table alone, for the query of a source keeps there what it runs with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+from attrs import evolve
+
+from commitlog.cli.connection import Connection, table_options
+from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.ingest_show import (
+    Shown,
+    problem_lines,
+    problem_record,
+    shown_metrics,
+    slice_record,
+    status_record,
+    status_rows,
+    waiting_line,
+)
+from commitlog.cli.show import json_option, print_columns, print_json, printable
+from commitlog.clock import SystemClock
+from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.ingest import INGEST_SCHEMA, About, IngestSettings, Operator, State, sources
+from commitlog.tables.api import Table
+
+__all__ = ["ingest"]
+
+R = TypeVar("R")
+
+#: How many of the sources of a table are named in a message.
+_NAMED = 10
+
+
+@click.group(short_help="Look after the sources of streaming queries.")
+def ingest() -> None:
+    """Look after the sources that streaming queries read buckets with.
+
+    --state is the table that the query was given. What the query runs with is kept there.
+    """
+
+
+def _state_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option(
+        "--state",
+        required=True,
+        envvar="COMMITLOG_STATE",
+        show_envvar=True,
+        metavar="URL",
+        help="Table that the state of sources is kept in: dynamodb://NAME or sqlite:///FILE.",
+    )(command)
+
+
+def _input_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option(
+        "--input", metavar="URL", help="Where the objects are, if not where the query has them from."
+    )(command)
+
+
+@ingest.command(short_help="Show how sources are doing.")
+@click.argument("source", required=False)
+@_state_option
+@_input_option
+@click.option("--no-backlog", is_flag=True, help="Do not list the input to see what waits.")
+@click.option("--openmetrics", is_flag=True, help="Print metrics, as OpenMetrics text.")
+@json_option
+@table_options
+def status(
+    connection: Connection,
+    source: str | None,
+    state: str,
+    input: str | None,
+    no_backlog: bool,
+    openmetrics: bool,
+    json: bool,
+) -> None:
+    """Show how SOURCE is doing, or every source of the table.
+
+    To see what waits, the input is listed as a whole; nothing is changed. Every source is tried; the
+    exit status is the highest that any of them gave.
+    """
+    if json and openmetrics:
+        raise click.UsageError("--json and --openmetrics are two formats: choose one")
+    table = connection.opened_table(state, INGEST_SCHEMA)
+    names = _all(table) if source is None else [source]
+    if input is not None and len(names) > 1:
+        raise click.UsageError(f"--input is of one source: {_choice(names)}")
+    worst = Exit.DONE
+    known: list[Shown] = []
+    for name in names:
+        try:
+            about = State(table, name).about()
+            operator = Operator(None, table, _settings(name, about))
+            shown = Shown(now=SystemClock().epoch(), status=operator.status(), about=about)
+        except CommitError as error:
+            worst = max(worst, _complain(name, error))
+            continue
+        try:
+            if not no_backlog:
+                with _progress(f"listing the input of {printable(name)}") as listed:
+                    operator = _with_input(connection, table, name, input)
+                    shown = evolve(shown, backlog=operator.backlog(listed=listed))
+        except CommitError as error:
+            worst = max(worst, _complain(name, error))
+        if json:
+            print_json(status_record(shown))
+        elif openmetrics:
+            known.append(shown)
+        else:
+            if known:
+                click.echo()
+            print_columns(status_rows(shown))
+            known.append(shown)
+    if openmetrics:
+        click.echo(shown_metrics(known), nl=False)
+    click.get_current_context().exit(worst)
+
+
+@ingest.command(short_help="List files that wait, and those that could not be read.")
+@click.argument("source", required=False)
+@_state_option
+@_input_option
+@click.option("--waiting", is_flag=True, help="Only what waits.")
+@click.option("--problems", is_flag=True, help="Only what could not be read.")
+@json_option
+@table_options
+def files(
+    connection: Connection,
+    source: str | None,
+    state: str,
+    input: str | None,
+    waiting: bool,
+    problems: bool,
+    json: bool,
+) -> None:
+    """List what SOURCE has not delivered: files that wait, and slices that could not be read.
+
+    SOURCE can be left out if the table has one alone. Each line is printed as it is found. To see what
+    waits, the input is listed as a whole.
+    """
+    table = connection.opened_table(state, INGEST_SCHEMA)
+    operator = _with_input(connection, table, _one(table, source), input)
+    now = SystemClock().epoch()
+    if problems or not waiting:
+        for problem in operator.problems():
+            if json:
+                print_json(problem_record(problem, now=now))
+            else:
+                for line in problem_lines(problem, now=now):
+                    click.echo(line)
+    if waiting or not problems:
+        with _progress("listing", hidden=sys.stdout.isatty()) as listed:
+            for each in operator.waiting(listed=listed):
+                if json:
+                    print_json({"state": "waiting", **slice_record(each, now=now)})
+                else:
+                    click.echo(waiting_line(each, now=now))
+
+
+@ingest.command(short_help="Have what could not be read read again.")
+@click.argument("source", required=False)
+@_state_option
+@click.option(
+    "--path", "paths", metavar="PATH", multiple=True, help="Path of an object, as files shows it."
+)
+@click.option("--all", "everything", is_flag=True, help="All that could not be read.")
+@json_option
+@table_options
+def retry(
+    connection: Connection,
+    source: str | None,
+    state: str,
+    paths: tuple[str, ...],
+    everything: bool,
+    json: bool,
+) -> None:
+    """Have SOURCE hand out again, with its next batch, what it could not read, and print what that is.
+
+    Of each slice only what was not delivered comes. It has to be the same version of the object still:
+    one that was repaired or replaced is a new version, and comes by itself.
+    """
+    if everything == bool(paths):
+        raise click.UsageError("name what to read again with --path PATH, or say --all")
+    table = connection.opened_table(state, INGEST_SCHEMA)
+    name = _one(table, source)
+    operator = Operator(None, table, _settings(name, State(table, name).about()))
+    for path in [None] if everything else paths:
+        again = operator.retry(path)
+        if not again and path is not None:
+            raise NotFound(f"there is nothing of {path!r} that could not be read")
+        for problem in again:
+            if json:
+                rest = evolve(problem.slice, skip=problem.records)
+                print_json({**slice_record(rest, now=SystemClock().epoch()), "skip": rest.skip})
+            else:
+                click.echo(printable(problem.slice.file.path))
+        if not again and not json:
+            click.echo("nothing to read again", err=True)
+
+
+@ingest.command(short_help="Forget a source.")
+@click.argument("source", required=False)
+@_state_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@table_options
+def reset(connection: Connection, source: str | None, state: str, yes: bool, json: bool) -> None:
+    """Forget all that is known of SOURCE: what was read, the schema, what could not be read.
+
+    Stop its query first, and give it a new checkpoint directory: it then reads everything again. One
+    that goes on with its old checkpoint stops with StateMismatch. Other sources stay as they are.
+    """
+    table = connection.opened_table(state, INGEST_SCHEMA)
+    name = _one(table, source)
+    kept = State(table, name)
+    if not yes:
+        _ask(kept)
+    items = kept.drop()
+    if not items:
+        raise NotFound(f"nothing was kept of source {name!r} in {table.url}")
+    if json:
+        print_json({"source": name, "items": items})
+    else:
+        click.echo(f"{printable(name)}: forgotten, {items} items")
+
+
+def _ask(kept: State) -> None:
+    try:
+        head = kept.head()
+        so_far = "it has not begun" if head is None else f"it has handed out {head.files} files"
+    except CommitError as error:  # it may be what a reset is to help with
+        so_far = message_of(error)
+    click.echo(f"{printable(kept.source)}: {so_far}", err=True)
+    try:
+        sure = click.confirm("Is its query stopped, and is all to be read again?", err=True)
+    except click.Abort:
+        sure = False
+    if not sure:
+        raise click.UsageError("nothing was forgotten; say --yes, or answer so")
+
+
+# -- which source, and where its objects are ---------------------------------------------------------
+
+
+def _all(table: Table) -> list[str]:
+    found = sources(table)
+    if not found:
+        raise NotFound(f"there is no source in {table.url}")
+    return found
+
+
+def _one(table: Table, source: str | None) -> str:
+    if source is not None:
+        return source
+    found = _all(table)
+    if len(found) > 1:
+        raise click.UsageError(f"{table.url} has several sources: {_choice(found)}")
+    return found[0]
+
+
+def _choice(found: list[str]) -> str:
+    more = f", or another of {len(found)}" if len(found) > _NAMED else ""
+    return "name one of " + ", ".join(map(repr, found[:_NAMED])) + more
+
+
+def _settings(source: str, about: About | None) -> IngestSettings:
+    return IngestSettings(source=source) if about is None else about.settings
+
+
+def _with_input(connection: Connection, table: Table, source: str, input: str | None) -> Operator:
+    about = State(table, source).about()
+    url = about.url if input is None and about is not None else input
+    if url is None:
+        raise ConfigurationError(
+            f"the state of source {source!r} does not say where its objects are: give --input URL"
+        )
+    return Operator(connection.opened_store(url), table, _settings(source, about))
+
+
+# -- telling -----------------------------------------------------------------------------------------
+
+
+def _complain(source: str, error: CommitError) -> Exit:
+    click.echo(f"commitlog: {printable(source)}: {message_of(error)}", err=True)
+    return status_of(error)
+
+
+@contextmanager
+def _progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
+    """Count on a terminal how many objects were listed; give what is to be called for each."""
+    with click.progressbar(
+        itertools.count(),
+        label=label,
+        show_pos=True,
+        update_min_steps=1000,
+        file=sys.stderr,
+        hidden=hidden or not sys.stderr.isatty(),
+    ) as bar:
+        yield lambda: bar.update(1)
