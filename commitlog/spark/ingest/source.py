@@ -19,6 +19,7 @@ from commitlog.ingest import File, Pinned, State
 from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, told_by_path
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.reader import IngestReader
+from commitlog.spark.inputs.api import Columns
 from commitlog.spark.inputs.merge import merge
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
 from commitlog.urls import parse_table_url
@@ -64,7 +65,7 @@ class IngestDataSource(DataSource):
         check_columns(schema)
         new = options.new_columns or ("fail" if self._inferred else "ignore")
         shape = Shape(nullable(schema), new, options.rescued_column)
-        options.input.check(shape.content)
+        options.input.check(Columns(schema=shape.content, new=new))
         if options.metadata and METADATA_COLUMN not in schema.names:
             raise ConfigurationError(
                 f"metadata is true, but the schema that was given has no column {METADATA_COLUMN}:"
