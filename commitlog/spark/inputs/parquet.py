@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlog.ingest import Pinned, Slice
+from commitlog.spark.formats.files import StoredFile
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
 from commitlog.spark.inputs.fitting import BATCH_BYTES, Fitting
 from commitlog.spark.inputs.opened import opened
@@ -53,7 +54,8 @@ class Parquet(Input):
                 group = file.metadata.row_group(number)
                 if slice.start <= _begin(group, slice.file.size) < slice.end:
                     at = first
-                    for batch in file.iter_batches(_rows(group), [number], chosen):
+                    # A task has one core.
+                    for batch in file.iter_batches(_rows(group), [number], chosen, use_threads=False):
                         yield from fitting.records(batch, at)
                         at += batch.num_rows
                 first += group.num_rows
@@ -62,8 +64,8 @@ class Parquet(Input):
 def _file(source: object) -> pq.ParquetFile:
     return pq.ParquetFile(
         source,
-        # In few large ranges, a row group at a time.
-        pre_buffer=True,
+        # In few large ranges, a row group at a time; of no use where all is in memory.
+        pre_buffer=isinstance(source, StoredFile),
         # What Spark has; in nanoseconds, years before 1678 and after 2262 would overflow.
         coerce_int96_timestamp_unit="us",
     )
