@@ -22,7 +22,7 @@ from commitlog.errors import NotSupported
 from commitlog.spark.formats.api import BATCH_ROWS, Encoder, Format, Keep
 from commitlog.spark.formats.files import Reads, SinkFile
 from commitlog.spark.formats.nested import as_list
-from commitlog.spark.formats.objects import Exact, Quick
+from commitlog.spark.formats.objects import Exact, Quick, table_of
 from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
     SUFFIXES,
@@ -181,16 +181,16 @@ class _Parser:
     """Lines to tables of `schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._quick = Quick(schema)
         self._exact = Exact(schema)
 
     def parse(self, lines: bytes) -> pa.Table:
         table = self._quick.table(lines)
-        return (
-            self._exact.table([self._row(line) for line in lines.decode().split("\n") if line])
-            if table is None
-            else table
-        )
+        if table is None:
+            rows = [self._row(line) for line in lines.decode().split("\n") if line]
+            table = table_of(rows, self._schema)
+        return table
 
     def _row(self, line: str) -> list[Any]:
         row = self._exact.row(line)

@@ -26,7 +26,7 @@ import pyarrow.json
 from commitlog.spark.formats.moments import days_of, micros_of
 from commitlog.spark.formats.nested import leaf_types
 
-__all__ = ["Exact", "Quick"]
+__all__ = ["Exact", "Quick", "table_of"]
 
 #: Given a text and where a value begins, returns it and where it ends. One that is not of the kind that
 #: is wanted is None, and ends where it begins.
@@ -114,7 +114,7 @@ class Exact:
         self._read = _members(columns, lambda name: self._part(name, partial(self._new, name)))
 
     def row(self, line: str) -> list[Any]:
-        """Return the values of a line, in the order of the columns: what `pyarrow.array` takes.
+        """Return the values of a line, in the order of the columns, for `table_of`.
 
         Raises `ValueError` if the line is not an object of JSON, or is nested too deeply.
         """
@@ -126,14 +126,6 @@ class Exact:
         if found is None or _space(line, at) != len(line):
             raise ValueError("it is not one object")
         return [found.get(name) for name in self._schema.names]
-
-    def table(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
-        """Return `rows` of `row` as a table."""
-        columns: Sequence[Any] = list(zip(*rows, strict=True)) or [()] * len(self._schema)
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)
-        ]
-        return pa.table(arrays, schema=self._schema)
 
     def _part(self, name: str, read: _Read) -> _Read:
         """Return `read` for a member of the whole, of which is noted whether it is odd."""
@@ -182,6 +174,16 @@ class Exact:
             return (value, end) if value is not None else misfit(text, at)
 
         return either
+
+
+def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table. Their values are what `Exact.row` makes, in the order of the columns."""
+    if not schema.names:
+        # Without columns, only this knows how many there are.
+        return pa.table([pa.nulls(len(rows))], names=[""]).select([])
+    columns: Sequence[Any] = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
 # -- values --------------------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""``json``: objects, one a line, or files that are a document each.
+
+As Spark reads them where it loses nothing: columns are known by name, in any order; what is missing is
+null; a string column holds the text of any value as it stands there; the last of several members with
+one name counts. Times are those of ISO 8601, and in UTC if they name no zone. What Spark would round,
+cut off or skip in silence does not fit here: digits of a decimal, the time of day in a date, whatever
+follows the object on its line.
+
+Imports its siblings and the reader of objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from commitlog.errors import InputUnreadable, NotSupported
+from commitlog.ingest import Pinned, Slice
+from commitlog.spark.formats.objects import Exact, Quick
+from commitlog.spark.inputs.api import Columns, Input, Records
+from commitlog.spark.inputs.content import content_of
+from commitlog.spark.inputs.guess import Guess
+from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines
+from commitlog.spark.inputs.parse import Parser, check_encoding
+
+__all__ = ["Json"]
+
+#: Bytes from which columns are inferred.
+SAMPLE_BYTES = 2 * 1024 * 1024
+
+_MARK = b"\xef\xbb\xbf"
+
+
+class Json(Input):
+    """JSON lines; with option ``multiLine``, files that are an object each, or arrays of objects.
+
+    Such a document may be followed by others; each object is a record.
+    """
+
+    name = "json"
+    options = (*LINE_OPTIONS, "multiLine", "encoding", "charset")
+    strings = True
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        check_encoding(options)
+        self._lines = Lines.of(options)
+        self._documents = self._flag("multiLine", False)
+
+    def splits(self, path: str) -> bool:
+        """See `Input.splits`."""
+        return not self._documents and self._lines.splits(path)
+
+    def check(self, columns: Columns) -> None:
+        """See `Input.check`."""
+        for field in columns.schema:
+            _check(field.name, field.type)
+
+    def infer(self, sample: Pinned) -> pa.Schema:
+        """See `Input.infer`. Lines that are no objects are left to those who read the file.
+
+        Numbers are bigint, decimal where that is too narrow, or double; times and dates are strings, as
+        Spark takes them by default.
+        """
+        guess, lines, size = Guess(), 0, 0
+        for _, line in self._some(sample):
+            if line and not line.isspace():
+                lines += 1
+                guess.add(line)
+                size += len(line)
+                if size >= SAMPLE_BYTES:
+                    break
+        if lines and not guess.objects:
+            raise InputUnreadable(f"{sample.file.path!r} has no line that is an object of JSON")
+        return guess.schema()
+
+    def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
+        """See `Input.decode`."""
+        parser = Parser(pinned.file.path, columns, _Objects(columns), self._lines)
+        if not self._documents:
+            for at, block in self._lines.read(pinned, slice):
+                yield from parser.block(at, block)
+        elif slice.start == 0:
+            yield from parser.lines(_documents(b"".join(content_of(pinned))))
+
+    def _some(self, sample: Pinned) -> Iterator[tuple[int, bytes]]:
+        """Yield the first lines of a file, or all objects of its documents."""
+        if self._documents:
+            yield from _documents(b"".join(content_of(sample)))
+            return
+        first = Slice(sample.file, 0, min(SAMPLE_BYTES, sample.file.size))
+        for _, block in self._lines.read(sample, first):
+            lines, begins = self._lines.split(block)
+            yield from zip(begins.to_pylist(), lines.to_pylist(), strict=True)
+
+
+class _Objects(Exact):
+    """Both ways to read lines of objects."""
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__(columns.schema)
+        known = columns.new != "ignore"
+        self.quick = Quick(columns.schema, all_known=known, elsewhere=columns.elsewhere).table
+
+
+def _check(name: str, kind: pa.DataType) -> None:
+    if pa.types.is_map(kind) and kind.key_type != pa.string():
+        raise NotSupported(
+            f"column {name!r} has a map with keys of type {kind.key_type}, and the names in JSON are"
+            " strings: make it a map with string keys"
+        )
+    if pa.types.is_nested(kind):
+        for i in range(kind.num_fields):
+            _check(name, kind.field(i).type)
+
+
+# -- documents -----------------------------------------------------------------------------------------
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_skip = json.JSONDecoder(parse_int=float).raw_decode
+
+
+def _documents(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield each object of some documents as a line, with the byte at which it begins.
+
+    What is none comes as it is; what follows it cannot be told apart from it.
+    """
+    at = len(_MARK) if content.startswith(_MARK) else 0
+    try:
+        text = content[at:].decode()
+    except UnicodeDecodeError:
+        yield at, content[at:]
+        return
+    done, place = 0, at
+    for begin, end in _parts(text):
+        # Only the bracket of an array without an end lies behind.
+        place = (
+            place + len(text[done:begin].encode()) if begin >= done else at + len(text[:begin].encode())
+        )
+        # Within strings there are no line ends.
+        line = text[begin:end].encode()
+        yield place, line.replace(b"\r", b" ").replace(b"\n", b" ")
+        done, place = end, place + len(line)
+
+
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each object begins and ends, and what is none.
+
+    What cannot be read is one part up to the end of the text; an array that has no end, its bracket.
+    """
+    opened: int | None = None
+    at = _space(text, 0)
+    while at < len(text):
+        if opened is None and text[at] == "[":
+            opened, at = at, _space(text, at + 1)
+            if text.startswith("]", at):
+                opened, at = None, _space(text, at + 1)
+            continue
+        begin = at
+        try:
+            end = _skip(text, begin)[1]
+        except (RecursionError, ValueError):
+            yield begin, len(text)
+            return
+        yield begin, end
+        at = _space(text, end)
+        if opened is not None and at < len(text):
+            if text[at] not in ",]":
+                yield at, len(text)
+                return
+            opened = opened if text[at] == "," else None
+            at = _space(text, at + 1)
+    if opened is not None:
+        yield opened, opened + 1
+
+
+def _space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()

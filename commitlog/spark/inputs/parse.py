@@ -1,0 +1,186 @@
+"""Lines of text to records: many at a time where that is sure, and one by one where it is not.
+
+What JSON and CSV share. Imports the port, lines, and the ground floor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
+from commitlog.spark.formats.objects import table_of
+from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Records
+from commitlog.spark.inputs.content import is_compressed
+from commitlog.spark.inputs.lines import Lines
+
+__all__ = ["Parser", "Reader", "check_encoding", "quoted"]
+
+#: Bytes of lines that are read at once where not all of a block can be. Where not even they can, they
+#: are read one by one: an odd line slows down so many.
+CHUNK = 64 * 1024
+
+#: What a line that is no record is called where it is rescued.
+_CORRUPT = "_corrupt_record"
+
+
+class Reader(Protocol):
+    """Reads lines of a file into columns. Both ways of reading a line come to the same.
+
+    Attributes:
+        unknown: members of the last row for which there is no column.
+        misfits: members of the last row whose values are not of their type. Null is in their place.
+        odd: JSON of the columns and new members of the last row that have such within.
+    """
+
+    unknown: list[str]
+    misfits: list[str]
+    odd: dict[str, str]
+
+    def quick(self, lines: bytes) -> pa.Table | None:
+        """Return the records of lines, one for each, which end with line feeds; None if not sure."""
+
+    def row(self, line: str) -> list[Any]:
+        """Return the values of a line, one for each column. Raises `ValueError` if it is no record."""
+
+
+class Parser:
+    """Makes records of the lines of a file. Not thread-safe.
+
+    Args:
+        path: of the file.
+        columns: what is wanted of it.
+        reader: of its format.
+        lines: how it falls into lines.
+    """
+
+    def __init__(self, path: str, columns: Columns, reader: Reader, lines: Lines) -> None:
+        self._path = path
+        self._columns = columns
+        self._reader = reader
+        self._lines = lines
+
+    def block(self, at: int, block: bytes) -> Iterator[Records]:
+        """Yield the records of whole lines, which are those that are not only white space.
+
+        Args:
+            at: where the first begins, in the content of the file.
+            block: as `Lines.read` has them.
+
+        Raises:
+            InputUnreadable: a line is no record, or a value is not of its column's type, and nothing is
+                to be rescued. All before were yielded.
+            UnknownColumns: there are new ones, and that is the policy.
+        """
+        table = self._reader.quick(block) if self._lines.separator is None else None
+        if table is None:
+            lines, begins = self._lines.split(block)
+            yield from self.lines(zip(pc.add(begins, at).to_pylist(), lines.to_pylist(), strict=True))
+        else:
+            begins = pc.add(self._lines.split(block)[1], at) if self._columns.offsets else None
+            yield from _batches(table, begins, None)
+
+    def lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Records]:
+        """Yield the records of lines without their ends, each with its place. Raises as `block`."""
+        chunk: list[tuple[int, bytes]] = []
+        size = 0
+        for at, line in lines:
+            if line and not line.isspace():
+                chunk.append((at, line))
+                size += len(line)
+                if size >= CHUNK:
+                    yield from self._chunk(chunk)
+                    chunk, size = [], 0
+        if chunk:
+            yield from self._chunk(chunk)
+
+    def _chunk(self, chunk: list[tuple[int, bytes]]) -> Iterator[Records]:
+        table = self._reader.quick(b"\n".join([line for _, line in chunk]))
+        rescued: list[str | None] = []
+        problem: Exception | None = None
+        if table is None:
+            rows = []
+            for at, line in chunk:
+                try:
+                    row, odd = self._row(at, line)
+                except (InputUnreadable, UnknownColumns) as error:
+                    problem = error
+                    break
+                rows.append(row)
+                rescued.append(odd)
+            table = table_of(rows, self._columns.schema)
+        places = [at for at, _ in chunk[: table.num_rows]]
+        begins = pa.array(places, pa.int64()) if self._columns.offsets else None
+        yield from _batches(table, begins, pa.array(rescued, pa.string()) if any(rescued) else None)
+        if problem is not None:
+            raise problem
+
+    def _row(self, at: int, line: bytes) -> tuple[list[Any], str | None]:
+        reader, rescue = self._reader, self._columns.new == "rescue"
+        try:
+            row = reader.row(line.decode())
+        except ValueError as error:
+            if not rescue:
+                raise self._unreadable(at, str(error)) from error
+            text = line.decode(errors="backslashreplace")
+            return [None] * len(self._columns.schema), f'{{"{_CORRUPT}":{quoted(text)}}}'
+        if reader.unknown:
+            self._columns.check(self._path, reader.unknown)
+        if reader.misfits and not rescue:
+            name = reader.misfits[0]
+            kind = (
+                self._columns.schema.field(name).type
+                if name in self._columns.schema.names
+                else "the type"
+            )
+            raise self._unreadable(at, f"the value of {name!r} is not of its column's type, {kind}")
+        if not rescue or not reader.odd:
+            return row, None
+        odd = [
+            f"{quoted(name)}:{text}"
+            for name, text in reader.odd.items()
+            if name not in self._columns.elsewhere
+        ]
+        return row, "{" + ",".join(odd) + "}" if odd else None
+
+    def _unreadable(self, at: int, why: str) -> InputUnreadable:
+        return InputUnreadable(
+            f"{self._path!r} cannot be read further than to byte {at}: {why}",
+            # What a place in the content is worth in the object, nobody knows.
+            offset=None if is_compressed(self._path) else at,
+        )
+
+
+def _batches(table: pa.Table, begins: pa.Array | None, rescued: pa.Array | None) -> Iterator[Records]:
+    first = 0
+    for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+        yield Records(
+            batch,
+            None if begins is None else begins.slice(first, len(batch)),
+            None if rescued is None else rescued.slice(first, len(batch)),
+        )
+        first += len(batch)
+
+
+def quoted(text: str) -> str:
+    """Return a string of JSON; of text that is not all Unicode in ASCII."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def check_encoding(options: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` if the text is to be something else than UTF-8."""
+    for name in ("encoding", "charset"):
+        value = options.get(name, "UTF-8")
+        if value.lower().replace("_", "-") not in ("utf-8", "utf8", "us-ascii"):
+            raise ConfigurationError(
+                f"option {name} is {value!r}, and only UTF-8 can be read: convert files, or read them"
+                " as binaryFile"
+            )
