@@ -5,6 +5,7 @@
 See ``docs/ingest.md``.
 """
 
+from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
 from commitlog.spark.ingest.source import IngestDataSource
 
-__all__ = ["IngestDataSource"]
+__all__ = ["IngestDataSource", "IngestListener", "IngestProgress", "MetricsFile"]

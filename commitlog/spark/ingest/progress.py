@@ -1,0 +1,218 @@
+"""What a query's ingest sources have done, batch by batch: for whoever wants to know, and as metrics.
+
+    spark.streams.addListener(IngestListener(MetricsFile("/var/lib/node_exporter/ingest.prom")))
+
+A source tells its counters in the progress that Spark keeps of a query, as part of ``latestOffset``:
+Spark has no metrics of its own for sources in Python. Imports the rules' counters and metrics; pyspark
+from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from commitlog.errors import CommitError
+from commitlog.ingest import Counters
+from commitlog.ingest.metrics import Metric, openmetrics
+from commitlog.ingest.offset import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+__all__ = ["IngestListener", "IngestProgress", "MetricsFile"]
+
+
+@frozen(kw_only=True)
+class IngestProgress:
+    """What became of one source in one batch of a query.
+
+    Attributes:
+        query: the query's id, which outlives restarts.
+        name: its name, or None.
+        batch: number of the batch.
+        source: id of the source.
+        epoch: the last epoch of the source that is part of the batch.
+        rows: rows that were read of it.
+        began: when the batch began, in epoch seconds by the driver's clock.
+        seconds: how long it took.
+        counters: the source's; None for a batch that an earlier run of the query had begun.
+    """
+
+    query: str
+    name: str | None
+    batch: int
+    source: str
+    epoch: int
+    rows: int
+    began: float
+    seconds: float
+    counters: Counters | None
+
+
+class IngestListener(StreamingQueryListener):
+    """Tells what became of each ``commitlog_ingest`` source in each batch of all queries of a session.
+
+    Args:
+        tell: called for each source of each batch that ended, on a thread of Spark's, one call after
+            the other. An error that it raises is logged by Spark, and stops no query.
+
+    A source of which a batch has nothing is not told of. Spark drops events if listeners are too slow:
+    do not block.
+    """
+
+    def __init__(self, tell: Callable[[IngestProgress], object]) -> None:
+        self._tell = tell
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Tell of each source."""
+        for each in _told(event.progress):
+            self._tell(each)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Do nothing."""
+
+
+def _told(progress: StreamingQueryProgress) -> Iterator[IngestProgress]:
+    for source in progress.sources:
+        end = _offset(source.endOffset)
+        if end is None or end == _offset(source.startOffset):
+            continue
+        yield IngestProgress(
+            query=str(progress.id),
+            name=progress.name,
+            batch=progress.batchId,
+            source=end.source,
+            epoch=end.epoch,
+            rows=source.numInputRows,
+            began=datetime.fromisoformat(progress.timestamp).timestamp(),
+            seconds=progress.batchDuration / 1000,
+            counters=Counters.from_json(_json(source.latestOffset)),
+        )
+
+
+def _json(text: str | None) -> object:
+    try:
+        return json.loads(text or "null")
+    except ValueError:  # "None", for one
+        return None
+
+
+def _offset(text: str | None) -> Offset | None:
+    """Return the offset of one of our sources, or None if it is none."""
+    value = _json(text)
+    if not isinstance(value, dict) or not isinstance(value.get("source"), str):
+        return None
+    try:
+        return Offset.from_json(value, source=value["source"])
+    except CommitError:
+        return None
+
+
+@frozen(kw_only=True)
+class _Sum:
+    """The last batch of a source, and how much there was since this process began."""
+
+    last: IngestProgress
+    counters: Counters | None
+    batches: int
+    rows: int
+
+
+def _counted(value: Callable[[Counters], float]) -> Callable[[_Sum], float | None]:
+    return lambda each: None if each.counters is None else value(each.counters)
+
+
+_METRICS: Sequence[Metric[_Sum]] = (
+    Metric("batch", "gauge", "Number of the last batch.", lambda s: s.last.batch),
+    Metric("batch_began_seconds", "gauge", "When it began, as Unix time.", lambda s: s.last.began),
+    Metric("batch_duration_seconds", "gauge", "How long it took.", lambda s: s.last.seconds),
+    Metric("batch_rows", "gauge", "Rows of it.", lambda s: s.last.rows),
+    Metric("batches", "counter", "Batches since this process began.", lambda s: s.batches),
+    Metric("rows", "counter", "Rows since this process began.", lambda s: s.rows),
+    Metric("epoch", "gauge", "Epoch of the source in the last batch.", lambda s: s.last.epoch),
+    Metric("epoch_files", "gauge", "Files of that epoch.", _counted(lambda c: c.epoch_files)),
+    Metric("epoch_bytes", "gauge", "Bytes of that epoch.", _counted(lambda c: c.epoch_bytes)),
+    Metric("epoch_slices", "gauge", "Slices of that epoch.", _counted(lambda c: c.epoch_slices)),
+    Metric("files", "counter", "Files handed out, ever.", _counted(lambda c: c.files)),
+    Metric("bytes", "counter", "Bytes handed out, ever.", _counted(lambda c: c.bytes)),
+    Metric("listed", "gauge", "Objects listed for the epoch.", _counted(lambda c: c.listed)),
+    Metric("listing_seconds", "gauge", "How long that took.", _counted(lambda c: c.seconds)),
+    Metric("caught_up", "gauge", "1 if nothing was left then.", _counted(lambda c: int(c.caught_up))),
+    Metric("rest_bytes", "gauge", "Bytes left of the last file.", _counted(lambda c: c.rest)),
+    Metric("passed_over", "counter", "Objects too old when listed.", _counted(lambda c: c.passed_over)),
+    Metric(
+        "problems",
+        "gauge",
+        "Slices that could not be read and were not handed out again, up to 1000.",
+        _counted(lambda c: c.problems),
+    ),
+)
+
+
+class MetricsFile:
+    """Keeps a file of metrics, as OpenMetrics text, for an `IngestListener`. Thread-safe.
+
+    The file is replaced as a whole after each batch; its names begin with ``commitlog_ingest_query_``,
+    and each source is labelled ``query`` (the query's name, or else its id) and ``source``. A query that
+    has stopped stays in it: look at ``commitlog_ingest_query_batch_began_seconds``.
+
+    Args:
+        path: of the file. Its directory has to exist. No other process may write to it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.path.abspath(path)
+        self._lock = threading.Lock()
+        self._sums: dict[tuple[str, str], _Sum] = {}
+
+    def __call__(self, progress: IngestProgress) -> None:
+        """Take in what became of a source, and write the file. Raises `OSError` if that fails."""
+        key = (progress.name or progress.query, progress.source)
+        with self._lock:
+            before = self._sums.get(key)
+            known = before.counters if before else None
+            self._sums[key] = _Sum(
+                last=progress,
+                counters=known if progress.counters is None else progress.counters,
+                batches=1 + (before.batches if before else 0),
+                rows=progress.rows + (before.rows if before else 0),
+            )
+            things = [
+                ({"query": query, "source": source}, each)
+                for (query, source), each in self._sums.items()
+            ]
+            _replace(self._path, openmetrics(_METRICS, things, prefix="commitlog_ingest_query_"))
+
+
+def _replace(path: str, text: str) -> None:
+    """Put `text` into a file that a reader finds whole, before or after."""
+    directory, name = os.path.split(path)
+    # A name that no collector takes for one of its files.
+    handle, scratch = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=directory)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(scratch, 0o644)  # the collector is another user
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
