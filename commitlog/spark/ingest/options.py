@@ -27,7 +27,7 @@ from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
-__all__ = ["IngestOptions"]
+__all__ = ["IngestOptions", "default_state"]
 
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "sliceBytes", "listLimit")
 _WHICH = ("glob", "pathGlobFilter", "hiddenFiles", "startingFrom", "ordered")
@@ -83,11 +83,17 @@ class IngestOptions:
         given = Given(options, (*_OWN, *kind.options))
         url, glob, connection = _place(given)
         state, state_options = table_of(given, "state")
+        state = default_state(url) if state is None else state
+        if state is None:
+            raise ConfigurationError(
+                "option state is missing: name the table that what was read is to be kept in, such as"
+                " dynamodb://ingest"
+            )
         of_format = {known: given.get(known) for known in kind.options}
         return cls(
             url=url,
             connection=connection,
-            state=_default_state(url) if state is None else state,
+            state=state,
             state_options=state_options,
             settings=_settings(given, parse_store_url(url), glob),
             input=kind({known: value for known, value in of_format.items() if value is not None}),
@@ -131,13 +137,11 @@ def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
     return url, glob, connection
 
 
-def _default_state(url: str) -> str:
+def default_state(url: str) -> str | None:
+    """Return the URL of a table beside the input, or None if that is no directory."""
     parsed = parse_store_url(url)
     if parsed.scheme != "file":
-        raise ConfigurationError(
-            "option state is missing: name the table that what was read is to be kept in, such as"
-            " dynamodb://ingest"
-        )
+        return None
     return str(Url(scheme="sqlite", name=os.path.join(parsed.name, RESERVED, "ingest.sqlite")))
 
 

@@ -72,7 +72,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the last offset with the source's counters, which Spark adds to the query's progress."""
+        """Return the last offset with the source's counters, for the query's progress."""
         return None if self._latest is None else self._ingest.counters().to_json(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -17,12 +17,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from commitlog.errors import ConfigurationError, NotFound, TableNotFound
 from commitlog.ingest import File, Pinned, State
 from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, told_by_path
-from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.ingest.options import IngestOptions, default_state
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.inputs.api import Columns
 from commitlog.spark.inputs.merge import merge
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
-from commitlog.urls import parse_table_url
+from commitlog.urls import Url, parse_table_url
 
 __all__ = ["IngestDataSource"]
 
@@ -80,7 +80,7 @@ def _check_table(options: IngestOptions) -> None:
     place = parse_table_url(options.state)
     with options.opened_table() as table:
         if place.scheme == "sqlite":
-            os.makedirs(os.path.dirname(place.name), exist_ok=True)
+            _make_beside_input(options, place)
             table.create()
             return
         try:
@@ -90,6 +90,21 @@ def _check_table(options: IngestOptions) -> None:
                 f"there is no table {place} for the state: create it with"
                 f" `commitlog table create --for ingest {place}`"
             ) from None
+
+
+def _make_beside_input(options: IngestOptions, place: Url) -> None:
+    """Make the directory that the state is in by default; no other one, for it may be misspelt."""
+    directory = os.path.dirname(place.name)
+    if options.state == default_state(options.url):
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise ConfigurationError(
+                f"the state cannot be kept in {directory}: {error.strerror}. Create the directory that"
+                " is to be read, or name a table in option state"
+            ) from error
 
 
 def _content(options: IngestOptions) -> t.StructType:
