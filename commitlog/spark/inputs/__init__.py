@@ -9,6 +9,7 @@ from types import MappingProxyType
 from commitlog.spark.inputs.api import Columns, Input, Records
 from commitlog.spark.inputs.binary import Binary
 from commitlog.spark.inputs.json import Json
+from commitlog.spark.inputs.orc import Orc
 from commitlog.spark.inputs.parquet import Parquet
 from commitlog.spark.inputs.text import Text
 
@@ -16,5 +17,5 @@ __all__ = ["INPUTS", "Columns", "Input", "Records"]
 
 #: The formats by name, as option ``fileFormat`` has them.
 INPUTS: Mapping[str, type[Input]] = MappingProxyType(
-    {known.name: known for known in (Binary, Json, Parquet, Text)}
+    {known.name: known for known in (Binary, Json, Orc, Parquet, Text)}
 )

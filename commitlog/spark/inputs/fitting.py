@@ -28,6 +28,7 @@ class Fitting:
         path: of the file, for messages.
         found: the columns that it tells it has.
         columns: what is wanted.
+        zone: that of times which bear none, as of `fit`.
 
     Columns are matched by name, letter case aside, and so are members of structs. What the query does
     not know is as `Columns.new` says; of a column whose structs have members that are to be rescued,
@@ -37,9 +38,12 @@ class Fitting:
     Raises `InputUnreadable` and `UnknownColumns`.
     """
 
-    def __init__(self, path: str, found: pa.Schema, columns: Columns) -> None:
+    def __init__(
+        self, path: str, found: pa.Schema, columns: Columns, *, zone: str | None = "UTC"
+    ) -> None:
         self._path = path
         self._columns = columns
+        self._zone = zone
         #: The columns of the query that the file has, and what these are called there.
         self._taken: list[tuple[pa.Field, str]] = []
         self._rescued: set[str] = set()
@@ -60,7 +64,7 @@ class Fitting:
         if self._columns.check(self._path, extra_members(found.type, field.type, field.name)):
             self._rescued.add(found.name)
         try:
-            fit(pa.nulls(0, found.type), field.type)
+            fit(pa.nulls(0, found.type), field.type, self._zone)
         except Misfit as error:
             self._refuse(found.name, error)
             self._rescued.add(found.name)
@@ -77,7 +81,7 @@ class Fitting:
         fitted: dict[pa.Field, pa.Array] = {}
         for field, name in self._taken:
             try:
-                fitted[field] = fit(batch.column(name), field.type)
+                fitted[field] = fit(batch.column(name), field.type, self._zone)
             except Misfit as error:
                 self._refuse(name, error)
                 rescued.add(name)

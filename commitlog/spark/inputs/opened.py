@@ -16,6 +16,17 @@ __all__ = ["opened"]
 #: A file of no more bytes is read by one request.
 SMALL = 8 * 1024 * 1024
 
+# Most of pyarrow's own are among those of Python.
+_COMPLAINTS = (
+    pa.ArrowException,
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
+
 
 @contextlib.contextmanager
 def opened(
@@ -36,8 +47,7 @@ def opened(
         yield pa.BufferReader(pinned.get(path).data) if whole else stored
     except CommitError:
         raise
-    # Among them are all of pyarrow's own.
-    except (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError) as error:
+    except _COMPLAINTS as error:
         if stored.error is not None:
             raise stored.error from None
         raise InputUnreadable(f"{path!r} cannot be read as {what}: {error}") from error

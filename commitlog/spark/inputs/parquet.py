@@ -12,7 +12,7 @@ from commitlog.spark.formats.files import StoredFile
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
 from commitlog.spark.inputs.fitting import BATCH_BYTES, Fitting
 from commitlog.spark.inputs.opened import opened
-from commitlog.spark.inputs.types import plain_type
+from commitlog.spark.inputs.types import plain_type, rebuilt
 
 __all__ = ["Parquet"]
 
@@ -94,16 +94,8 @@ def _instants(file: pq.ParquetFile) -> list[pa.Field]:
     if "INT96" not in stored:
         return list(file.schema_arrow)
     leaves = iter(stored)
-    return [_instant(field, leaves) for field in file.schema_arrow]
-
-
-def _instant(field: pa.Field, leaves: Iterator[str]) -> pa.Field:
-    kind = field.type
-    if not pa.types.is_nested(kind):
-        return field.with_type(pa.timestamp("us", tz="UTC")) if next(leaves) == "INT96" else field
-    inside = [_instant(kind.field(number), leaves) for number in range(kind.num_fields)]
-    if pa.types.is_struct(kind):
-        return field.with_type(pa.struct(inside))
-    if pa.types.is_map(kind):
-        return field.with_type(pa.map_(*inside[0].type))
-    return field.with_type(pa.list_(inside[0]))
+    instant = pa.timestamp("us", tz="UTC")
+    return [
+        rebuilt(field, lambda each: instant if next(leaves) == "INT96" else each.type)
+        for field in file.schema_arrow
+    ]

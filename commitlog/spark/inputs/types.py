@@ -5,12 +5,12 @@ Knows pyarrow alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Misfit", "extra_members", "fit", "matched", "plain_type"]
+__all__ = ["Misfit", "extra_members", "fit", "matched", "plain_type", "rebuilt"]
 
 _is = pa.types
 
@@ -59,35 +59,59 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def fit(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def rebuilt(field: pa.Field, leaf: Callable[[pa.Field], pa.DataType]) -> pa.Field:
+    """Return `field` with the types that `leaf` returns for the simple ones in it, in their order.
+
+    >>> rebuilt(pa.field("a", pa.list_(pa.int8())), lambda each: pa.int64()).type
+    ListType(list<item: int64>)
+    """
+    kind = field.type
+    if _is.is_struct(kind):
+        return field.with_type(pa.struct([rebuilt(each, leaf) for each in kind]))
+    if _is.is_map(kind):
+        return field.with_type(pa.map_(rebuilt(kind.key_field, leaf), rebuilt(kind.item_field, leaf)))
+    if _is_list(kind):
+        return field.with_type(pa.list_(rebuilt(kind.value_field, leaf)))
+    return field.with_type(leaf(field))
+
+
+def fit(array: pa.Array, kind: pa.DataType, zone: str | None = "UTC") -> pa.Array:
     """Return `array` as one of type `kind`; raise `Misfit` if not every value of its type is one.
 
     Wider numbers take narrower ones, doubles take the nearest to any; strings take bytes that are UTF-8,
     binary takes any, and strings times of day. Digits behind the microsecond are cut off, as Spark does.
-    A time without a zone is one in UTC, and the other way round. Members of structs are taken by name;
-    those that lack are null, and those that are too many are left out.
+    Members of structs are taken by name; those that lack are null, and those that are too many are left
+    out.
+
+    Args:
+        array: what there is.
+        kind: what is wanted.
+        zone: that of times which bear none, where instants are wanted. None if nobody knows.
     """
     found = array.type
     if found.equals(kind):
         return array
     if isinstance(array, pa.ExtensionArray):
-        return fit(array.storage, kind)
+        return fit(array.storage, kind, zone)
     if _is.is_dictionary(found):
-        return fit(array.dictionary_decode(), kind)
+        return fit(array.dictionary_decode(), kind, zone)
     if _is.is_run_end_encoded(found):
-        return fit(pc.run_end_decode(array), kind)
+        return fit(pc.run_end_decode(array), kind, zone)
     if _is.is_null(found):
         return pa.nulls(len(array), kind)
     if _is.is_struct(found) and _is.is_struct(kind):
-        return _struct(array, kind)
+        return _struct(array, kind, zone)
     if _is.is_map(found) and _is.is_map(kind):
-        return _map(array, kind)
+        return _map(array, kind, zone)
     if (_is_list(found) or _is.is_map(found)) and _is.is_list(kind):
-        return _list(array, kind)
+        return _list(array, kind, zone)
+    zoned = not (_is.is_timestamp(found) and _is.is_timestamp(kind)) or found.tz or not kind.tz
+    if not zoned and zone is None:
+        raise Misfit(f"{found} bears no zone, so it cannot be read as {kind}")
     if not _widens(found, kind):
         raise Misfit(f"{found} cannot be read as {kind}")
     try:
-        return _cast(array, kind)
+        return _cast(array if zoned or zone == "UTC" else pc.assume_timezone(array, zone), kind)
     except pa.ArrowInvalid as error:
         raise Misfit(f"a value of type {found} cannot be read as {kind}: {error}") from error
 
@@ -175,17 +199,17 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(kind, safe=exact)
 
 
-def _struct(array: pa.StructArray, kind: pa.StructType) -> pa.Array:
+def _struct(array: pa.StructArray, kind: pa.StructType, zone: str | None) -> pa.Array:
     members = array.flatten()
     places = matched([field.name for field in array.type], [field.name for field in kind])
     fitted = [
-        pa.nulls(len(array), field.type) if place is None else fit(members[place], field.type)
+        pa.nulls(len(array), field.type) if place is None else fit(members[place], field.type, zone)
         for field, place in zip(kind, places, strict=True)
     ]
     return pa.StructArray.from_arrays(fitted, fields=list(kind), mask=array.is_null())
 
 
-def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
+def _list(array: pa.Array, kind: pa.ListType, zone: str | None) -> pa.Array:
     lists = array if _is.is_list(array.type) else array.cast(pa.list_(_value_type(array.type)))
     # Offsets and nulls stay as they are, even those of a slice.
     return pa.Array.from_buffers(
@@ -193,13 +217,13 @@ def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
         len(lists),
         lists.buffers()[:2],
         offset=lists.offset,
-        children=[fit(lists.values, kind.value_type)],
+        children=[fit(lists.values, kind.value_type, zone)],
     )
 
 
-def _map(array: pa.MapArray, kind: pa.MapType) -> pa.Array:
+def _map(array: pa.MapArray, kind: pa.MapType, zone: str | None) -> pa.Array:
     fields = [kind.key_field, kind.item_field]
-    pairs = [fit(array.keys, kind.key_type), fit(array.items, kind.item_type)]
+    pairs = [fit(array.keys, kind.key_type, zone), fit(array.items, kind.item_type, zone)]
     return pa.Array.from_buffers(
         kind,
         len(array),
