@@ -61,7 +61,7 @@ def test_names_of_the_last_segment() -> None:
     assert not Names(name="*.csv", glob="x/*").wants("a/c.csv")
 
 
-@pytest.mark.parametrize("glob", ["[a", "{a", "[b-a]"])
+@pytest.mark.parametrize("glob", ["[a", "{a", "[b-a]", "{" * 5000 + "}" * 5000], ids=range(4))
 def test_globs_that_are_none(glob: str) -> None:
     """A glob that cannot be understood is an error at once."""
     with pytest.raises(ConfigurationError, match="glob"):

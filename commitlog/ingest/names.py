@@ -61,7 +61,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
         raise ConfigurationError(f"glob {glob!r} has a '{{' without its '}}'")
     try:
         return re.compile("".join(out), re.DOTALL)
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         raise ConfigurationError(f"glob {glob!r} is none: {error}") from None
 
 
