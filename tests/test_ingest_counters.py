@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ingest_kit import Bucket, Engine, state_table
 
+from commitlog.errors import Unavailable
 from commitlog.ingest import Counters, Ingest, IngestSettings, Problems
 from commitlog.testing import ManualClock
 
@@ -74,6 +76,22 @@ def test_problems_are_counted_once_a_minute() -> None:
     assert problems.retry(next(iter(problems)))
     clock.advance(60)
     assert engine.source.counters().problems == 1
+
+
+def test_problems_that_cannot_be_counted_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number is the one from before, and the next attempt is a minute later."""
+    clock = ManualClock()
+    source = Ingest(Bucket(clock=clock), state_table(), IngestSettings(source="s"), clock=clock)
+    asked: list[int] = []
+
+    def fail(most: int) -> int:
+        asked.append(most)
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(source.state, "problems", fail)
+    assert source.counters().problems == 0
+    source.counters()
+    assert len(asked) == 1
 
 
 def test_counters_travel_in_an_offset() -> None:

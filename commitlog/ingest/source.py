@@ -8,13 +8,14 @@ the same answer, whatever crashed, and however many ask. Imports its siblings, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from attrs import evolve
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import OutcomeUnknown, StateMismatch
+from commitlog.errors import CommitError, OutcomeUnknown, StateMismatch
 from commitlog.ingest.cargo import Limits
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.files import Partition, packed
@@ -167,11 +168,15 @@ class Ingest:
         return found
 
     def counters(self) -> Counters:
-        """Return what the last call of `latest_offset` did. Asks for problems once a minute."""
+        """Return what the last call of `latest_offset` did. Asks for problems once a minute.
+
+        Where these cannot be counted, the number is the one from before. Raises nothing.
+        """
         now = self._clock.monotonic()
         if self._problems_counted is None or now >= self._problems_counted + PROBLEMS_SECONDS:
             self._problems_counted = now
-            self._counters = evolve(self._counters, problems=self.state.problems(MAX_PROBLEMS))
+            with suppress(CommitError):  # no query should stop for want of a number
+                self._counters = evolve(self._counters, problems=self.state.problems(MAX_PROBLEMS))
         return self._counters
 
     def commit(self, end: Mapping[str, Any]) -> None:
