@@ -189,6 +189,7 @@ class Vast(MemoryStore):
         size: how many there are; object number n was put n seconds after `begun`.
         begun: an epoch second.
         pages: how many pages were listed.
+        lowest: when an object number -1 was put, which is listed before all others; None: it was not.
     """
 
     def __init__(self, size: int, *, clock: Clock, begun: float = 0.0) -> None:
@@ -196,14 +197,16 @@ class Vast(MemoryStore):
         self.size = size
         self.begun = begun
         self.pages = 0
+        self.lowest: float | None = None
 
     def info(self, number: int) -> ObjectInfo:
         """Return what is known of one."""
+        lowest = number < 0 and self.lowest is not None
         return ObjectInfo(
-            path=f"in/{number:09}.json",
+            path="in/-" if number < 0 else f"in/{number:09}.json",
             size=1,
             etag=f'"{number:032x}"',
-            last_modified=self.begun + number,
+            last_modified=self.lowest if lowest else self.begun + number,
         )
 
     def list_page(
@@ -218,7 +221,9 @@ class Vast(MemoryStore):
         """See `ObjectStore.list_page`. Any prefix and token are those of a listing of ``in/``."""
         self.pages += 1
         after = max(start_after, token or "")
-        first = int(after[3:12]) + 1 if after else 0
+        first = int(after[3:12]) + 1 if after > "in/-" else 0
+        if self.lowest is not None and after < "in/-":
+            first = -1
         last = min(first + limit, self.size)
         objects = tuple(map(self.info, range(first, last)))
         return Page(objects=objects, next_token=objects[-1].path if last < self.size else None)

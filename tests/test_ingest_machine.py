@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import HealthCheck, settings, strategies
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from ingest_kit import Bucket, Checkpoint, Engine, Record, Stop, records_of, state_table
 
 from commitlog.errors import InputUnreadable, StateMismatch
@@ -22,25 +23,23 @@ from commitlog.testing import ManualClock
 GRACE = 60
 NAMES = [*"abcdefg", "ü/%2F", "x y"]
 STEPS = strategies.integers(0, 12)
+OPTIONS = strategies.fixed_dictionaries(
+    {
+        "max_files": strategies.integers(1, 4),
+        "max_bytes": strategies.none() | strategies.integers(1, 9),
+        "slice_bytes": strategies.integers(1, 5),
+        "ordered": strategies.booleans(),
+        "list_limit": strategies.none() | strategies.integers(1, 4),
+        "remember": strategies.sampled_from(["window", "everything"]),
+    }
+)
 
 
 class Ingests(RuleBasedStateMachine):
     """A bucket, one query with a checkpoint, and processes that come and go."""
 
-    @initialize(
-        ordered=strategies.booleans(),
-        options=strategies.fixed_dictionaries(
-            {
-                "max_files": strategies.integers(1, 4),
-                "max_bytes": strategies.none() | strategies.integers(1, 9),
-                "slice_bytes": strategies.integers(1, 5),
-                "list_limit": strategies.none() | strategies.integers(1, 4),
-                "remember": strategies.sampled_from(["window", "everything"]),
-            }
-        ),
-        splits=strategies.booleans(),
-    )
-    def begin(self, ordered: bool, options: dict[str, Any], splits: bool) -> None:
+    @initialize(options=OPTIONS, splits=strategies.booleans())
+    def begin(self, options: dict[str, Any], splits: bool) -> None:
         self.clock = ManualClock()
         self.store = Bucket(clock=self.clock)
         self.table = state_table()
@@ -49,16 +48,15 @@ class Ingests(RuleBasedStateMachine):
             grace=GRACE,
             missing="skip",
             unreadable="quarantine",
-            ordered=ordered,
             **options,
         )
         self.splits = splits
         self.checkpoint = Checkpoint()
         #: Every version: its bytes, and whether it was overwritten or deleted since.
         self.versions: dict[tuple[str, str], int] = {}
+        self.keys = 0
         self.current: dict[str, str] = {}
         self.last_put: dict[str, float] = {}
-        self.keys, self.key_since = 0, self.clock.epoch()
         #: From which byte on a version cannot be read, until somebody has repaired it.
         self.broken: dict[str, int] = {}
         self.engine = self.process()
@@ -103,23 +101,21 @@ class Ingests(RuleBasedStateMachine):
         age=strategies.integers(0, GRACE),
     )
     def put(self, name: str, size: int, age: int) -> None:
-        """Put an object, or overwrite one; with ordered keys, one behind those of the last window."""
-        if self.settings.ordered:
-            now = self.clock.epoch()
-            if age % 2 or now - self.key_since > GRACE:
-                self.keys, self.key_since = self.keys + 1, now
-            name = f"{self.keys:05}"
-            age = 0
+        """Put an object, or overwrite one."""
         self._put(name, size, age)
+
+    @rule(size=strategies.integers(0, 12), age=strategies.integers(0, GRACE))
+    def put_next(self, size: int, age: int) -> None:
+        """Put an object behind all that are there."""
+        self.keys += 1
+        self._put(f"k{self.keys:05}", size, age)
 
     @rule(name=strategies.sampled_from(NAMES), at=strategies.integers(0, 5))
     def put_broken(self, name: str, at: int) -> None:
         """Put an object that cannot be read from some byte on."""
-        self.put(name, at + 3, 1)
-        path = f"{self.keys:05}" if self.settings.ordered else name
-        self.broken[self.current[path]] = at
+        self._put(name, at + 3, 1)
+        self.broken[self.current[name]] = at
 
-    @precondition(lambda self: not self.settings.ordered)
     @rule(name=strategies.sampled_from(NAMES))
     def put_again(self, name: str) -> None:
         """Put the same content once more, soon enough to be taken for a repeated upload."""
@@ -149,6 +145,12 @@ class Ingests(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Begin anew in another process."""
+        self.engine = self.process()
+
+    @rule(options=OPTIONS)
+    def restart_with_other_settings(self, options: dict[str, Any]) -> None:
+        """Begin anew in another process, with other settings; what was the window stays."""
+        self.settings = evolve(self.settings, **options)
         self.engine = self.process()
 
     @rule(steps=STEPS)

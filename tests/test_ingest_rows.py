@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, strategies
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.ingest.files import File, Slice
+from commitlog.ingest.floors import Floors
 from commitlog.ingest.head import INGEST_SCHEMA, Head, Sweep
 from commitlog.ingest.problems import Problem
 from commitlog.ingest.rows import Entry, Row, encoded
@@ -24,10 +26,11 @@ _HEAD = Head(
     claim="c",
     epoch=2,
     since=1.0,
-    floor=2.5,
-    origin="a",
-    sweep=Sweep(began=4.0, cursor="b", settled="a"),
-    sweeps=7,
+    floors=Floors(steps=(("a", -math.inf), ("b", 2.0)), tail=2.5),
+    tail=Sweep(began=4.0, floor=3.0, cursor="c", settled="b"),
+    body=Sweep(began=4.0, floor=-math.inf, cursor="a"),
+    tails=7,
+    bodies=6,
     rest=Slice(_FILE, 3, 10, 1),
     files=8,
     bytes=9,
@@ -104,9 +107,11 @@ def test_newer_state_is_refused() -> None:
 
 def test_wrong_fields_are_named() -> None:
     """A list row whose checksum fits, and whose fields are of other types, is corrupt."""
-    for changes in ({}, {"epoch": "1"}, {"sweep": [1.0]}, {"rest": ["a"]}, {"born": 1}):
-        body = {"born": "b", "claim": "", "epoch": 1, "since": None, "floor": None, "origin": ""}
-        body |= {"sweep": None, "sweeps": 0, "rest": None, "files": 0, "bytes": 0, "passed_over": 0}
+    falling: Any = {"floors": [9.0, ["a", 2.0], ["b", 1.0]]}
+    for changes in ({}, {"epoch": "1"}, {"tail": [1.0]}, {"rest": ["a"]}, {"born": 1}, falling):
+        body = {"born": "b", "claim": "", "epoch": 1, "since": None, "floors": [None], "tail": None}
+        body |= {"body": None, "tails": 0, "bodies": 0, "rest": None}
+        body |= {"files": 0, "bytes": 0, "passed_over": 0}
         item = _damaged(_HEAD.to_item(), body=encode(Document("ingest-list", body | changes)))
         if changes:
             with pytest.raises(CorruptRecord):

@@ -99,6 +99,25 @@ def cost(history: int, **options: Any) -> Cost:
     return Cost(calls, pages, requests, sum(1 for _ in table.scan()), peak, held)
 
 
+def late(history: int, **options: Any) -> int:
+    """Return how many calls it takes until an object is found that turns up below all others."""
+    clock = ManualClock()
+    store = Vast(history, clock=clock, begun=clock.epoch() - history)
+    settings = IngestSettings(source="s", prefix="in/", grace=GRACE, starting_from="latest", **options)
+    source = Ingest(store, state_table(), settings, clock=clock)
+    clock.advance(1)
+    offset = source.latest_offset(source.initial_offset())
+    store.lowest = clock.epoch()
+    for calls in range(1, 10_000):
+        clock.advance(1)
+        offset, before = source.latest_offset(offset), offset
+        if offset != before:
+            (partition,) = source.partitions(before, offset)
+            assert [each.file.path for each in partition.slices] == [store.info(-1).path]
+            return calls
+    raise AssertionError("it was not found")
+
+
 def assert_flat(small: Cost, large: Cost) -> None:
     """Assert that table and memory do not notice the history."""
     assert small.requests == large.requests <= 4
@@ -107,10 +126,17 @@ def assert_flat(small: Cost, large: Cost) -> None:
 
 
 def test_with_ordered_keys_a_batch_costs_the_same_whatever_the_history() -> None:
-    """One page is listed, and table and memory do not notice the history either."""
-    small, large = (cost(history, ordered=True) for history in (5_000, 50_000))
+    """The tail and a page of the body are listed; table and memory do not notice the history either."""
+    small, large = (cost(history, ordered=True) for history in (8_000, 50_000))
     assert_flat(small, large)
-    assert (small.calls, small.pages) == (large.calls, large.pages) == (1, 1)
+    assert (small.calls, small.pages) == (large.calls, large.pages) == (1, 2)
+
+
+def test_with_ordered_keys_what_turns_up_below_is_found_in_time() -> None:
+    """An object below all others is found before a sweep of the history has ended twice."""
+    for history in (1_000, 20_000):
+        assert late(history, ordered=True) <= 2 * history / 1_000 + 2
+    assert late(20_000, ordered=True, list_limit=5_000) <= 10
 
 
 def test_a_limited_listing_costs_the_same_and_takes_longer_to_find() -> None:

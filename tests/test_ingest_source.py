@@ -288,7 +288,7 @@ def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
         place.clock.advance(GRACE / 4)
     query.drain()
     head = query.source.state.head()
-    assert head is not None and "0020" < head.origin < "0030"
+    assert head is not None and "0020" < head.floors.mark < "0030"
     assert sum(map(len, paths(query))) == 30
     place.put("0031")
     query.drain()

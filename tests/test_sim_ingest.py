@@ -105,6 +105,13 @@ SMALL = [
         told=("batch",),
     ),
     Case(
+        name="a driver, keys that grow and one that does not, a crash or a lost answer",
+        drivers={"A": {"batches": 4, "every": 2 * GRACE}},
+        uploads=[Upload("b"), Upload("c", at=3 * GRACE), Upload("a", at=3 * GRACE, age=GRACE)],
+        faults=(Fault.CRASHED, Fault.LOST_RESPONSE),
+        options={"settings": IngestSettings(source="s", grace=GRACE, ordered=True, list_limit=1)},
+    ),
+    Case(
         name="two drivers at once, a file",
         drivers={"A": {"batches": 1, "lives": 2}, "B": {"batches": 1, "lives": 2}},
         uploads=[Upload("a")],
@@ -201,8 +208,9 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     for number in range(draw("uploads", (3, 8))):
         at += draw("pause", (0.0, 0.3, 3.0, 2 * GRACE))
         age = draw("age", (0.0, 0.0, 1.0, GRACE - 1))
-        name = f"{number:03}" if ordered else draw("name", "abcde")
-        uploads.append(Upload(name, at=at, size=draw("size", (0, 1, 4, 9)), age=0.0 if ordered else age))
+        # Keys grow, or do not.
+        name = draw("name", (*"abcde", *[f"c{number:03}"] * (5 if ordered else 1)))
+        uploads.append(Upload(name, at=at, size=draw("size", (0, 1, 4, 9)), age=age))
 
     def clock() -> Ticks:
         return Ticks(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -5e4, 5e4)))

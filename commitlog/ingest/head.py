@@ -2,19 +2,20 @@
 
 One item of the state table. It is replaced as a whole, on condition that it is still the one that was
 read, in one transaction with all that goes with it: that makes every step of a source happen once.
-Imports the ground floor, the codec of records and the `Table` port.
+Imports its siblings, the codec of records and the `Table` port.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from commitlog.errors import CorruptRecord
 from commitlog.ingest.files import Slice
+from commitlog.ingest.floors import Floors, floor_from, floor_json
 from commitlog.oplog.codec import Document, decode, encode
-from commitlog.oplog.fields import build, count, mapping, moment, text
+from commitlog.oplog.fields import build, count, items, mapping, moment, text
 from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 
 __all__ = ["HEAD", "INGEST_SCHEMA", "Head", "Sweep", "document_of", "place_of"]
@@ -44,17 +45,32 @@ def document_of(item: Item, kind: str) -> Document:
 
 @frozen(kw_only=True)
 class Sweep:
-    """One pass over a listing, which may take many epochs.
+    """One pass over the tail of a listing, or over its body, which may take many epochs.
 
     Attributes:
         began: epoch second of the store's clock when it began.
+        floor: objects modified before this epoch second are known once it is complete, and what it
+            hands out of the others is remembered. Decided when it begins, as settings change.
         cursor: the last path that was dealt with; "" for none.
         settled: the last path up to which all were modified before the grace window.
     """
 
     began: float
+    floor: float
     cursor: str = ""
     settled: str = ""
+
+    def to_json(self) -> list[Any]:
+        """Return the fields as they are stored."""
+        return [self.began, floor_json(self.floor), self.cursor, self.settled]
+
+    @classmethod
+    def from_json(cls, value: object) -> Sweep:
+        """Return the sweep that `value` describes; for use in `commitlog.oplog.fields.build`."""
+        began, floor, cursor, settled = items(value)
+        return cls(
+            began=moment(began), floor=floor_from(floor), cursor=text(cursor), settled=text(settled)
+        )
 
 
 @frozen(kw_only=True)
@@ -69,10 +85,11 @@ class Head:
         claim: the word of the query that reads the source, or "" before its first epoch.
         epoch: number of the last epoch that was planned.
         since: objects modified before this epoch second are not wanted; None for no limit.
-        floor: objects modified before this epoch second are known; None as long as none are.
-        origin: listings begin behind this path.
-        sweep: the pass that is under way, or None.
-        sweeps: passes that were completed.
+        floors: where the tail of the listing begins, and what is known by its time.
+        tail: the sweep of the tail that is under way, or None.
+        body: the sweep of the body that is under way, or None.
+        tails: sweeps of the tail that were completed.
+        bodies: sweeps of the body that were completed.
         rest: what is not handed out yet of the last file, or None.
         files: files that were handed out, ever.
         bytes: bytes that were handed out, ever.
@@ -86,10 +103,11 @@ class Head:
     claim: str = ""
     epoch: int = 0
     since: float | None = None
-    floor: float | None = None
-    origin: str = ""
-    sweep: Sweep | None = None
-    sweeps: int = 0
+    floors: Floors = field(factory=Floors)
+    tail: Sweep | None = None
+    body: Sweep | None = None
+    tails: int = 0
+    bodies: int = 0
     rest: Slice | None = None
     files: int = 0
     bytes: int = 0
@@ -100,22 +118,31 @@ class Head:
         """The key of the row in the table."""
         return Key(self.source, HEAD)
 
+    def finish(self) -> tuple[int, int]:
+        """Return how many sweeps of tail and body must be complete for all that is there now to have
+        been dealt with. A sweep that is under way may be past some of it.
+        """
+        bodies = 0
+        if self.floors.mark or self.tail is not None:  # else all is tail, and will be swept from now on
+            bodies = 1 if self.body is None else 2
+        return self.tails + (1 if self.tail is None else 2), self.bodies + bodies
+
     def unchanged(self) -> TableCondition:
         """Return the condition that the table still holds this very row."""
         return Equals("revision", self.revision) & Equals("word", self.word)
 
     def to_item(self) -> Item:
         """Return the row as a table item."""
-        sweep = self.sweep
         body: dict[str, Any] = {
             "born": self.born,
             "claim": self.claim,
             "epoch": self.epoch,
             "since": self.since,
-            "floor": self.floor,
-            "origin": self.origin,
-            "sweep": sweep and [sweep.began, sweep.cursor, sweep.settled],
-            "sweeps": self.sweeps,
+            "floors": self.floors.to_json(),
+            "tail": self.tail and self.tail.to_json(),
+            "body": self.body and self.body.to_json(),
+            "tails": self.tails,
+            "bodies": self.bodies,
             "rest": self.rest and self.rest.to_json(),
             "files": self.files,
             "bytes": self.bytes,
@@ -144,7 +171,7 @@ class Head:
         fields = document.body
 
         def make() -> Head:
-            sweep, rest = fields["sweep"], fields["rest"]
+            rest = fields["rest"]
             return cls(
                 source=source,
                 revision=revision,
@@ -153,10 +180,11 @@ class Head:
                 claim=text(fields["claim"]),
                 epoch=count(fields["epoch"]),
                 since=_maybe_moment(fields["since"]),
-                floor=_maybe_moment(fields["floor"]),
-                origin=text(fields["origin"]),
-                sweep=None if sweep is None else _sweep(*sweep),
-                sweeps=count(fields["sweeps"]),
+                floors=Floors.from_json(fields["floors"]),
+                tail=_maybe_sweep(fields["tail"]),
+                body=_maybe_sweep(fields["body"]),
+                tails=count(fields["tails"]),
+                bodies=count(fields["bodies"]),
                 rest=None if rest is None else Slice.from_json(rest),
                 files=count(fields["files"]),
                 bytes=count(fields["bytes"]),
@@ -167,8 +195,8 @@ class Head:
         return build(document, make)
 
 
-def _sweep(began: object, cursor: object, settled: object) -> Sweep:
-    return Sweep(began=moment(began), cursor=text(cursor), settled=text(settled))
+def _maybe_sweep(value: object) -> Sweep | None:
+    return None if value is None else Sweep.from_json(value)
 
 
 def _maybe_moment(value: object) -> float | None:

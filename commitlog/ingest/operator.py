@@ -11,8 +11,9 @@ from attrs import evolve, frozen
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.head import HEAD, Head, Sweep
-from commitlog.ingest.planning import Planner, Verdict
+from commitlog.ingest.floors import floor_json
+from commitlog.ingest.head import HEAD, Head
+from commitlog.ingest.planning import Planner
 from commitlog.ingest.problems import Kind, Problem, Problems
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.state import State
@@ -108,15 +109,16 @@ class Operator:
     def status(self) -> Status:
         """Return how the source is doing. Raises `NotFound` if it has no state."""
         head = self._head()
+        sweep = head.body if head.floors.mark else head.tail
         counted = Counter(problem.kind for problem in self.problems())
         return Status(
             source=head.source,
             epoch=head.epoch,
             files=head.files,
             bytes=head.bytes,
-            sweeps=head.sweeps,
-            cursor=None if head.sweep is None else head.sweep.cursor,
-            known_before=head.floor,
+            sweeps=head.bodies if head.floors.mark else head.tails,
+            cursor=None if sweep is None else sweep.cursor,
+            known_before=floor_json(head.floors.lowest),
             rest=0 if head.rest is None else head.rest.size,
             passed_over=head.passed_over,
             problems_by_kind={kind: counted[kind] for kind in get_args(Kind)},
@@ -143,16 +145,8 @@ class Operator:
         if head.rest is not None:
             yield head.rest
         yield from (each for _, each in self._state.wanted(1000))
-        under_way = head.sweep
-        sweep = under_way or Sweep(began=planner.now())
-        # What the pass under way has dealt with is known as if it were complete.
-        dealt_with = head if under_way is None else planner.end(head, under_way)
-        for info in planner.listed(head.origin):
-            listed()
-            behind = under_way is not None and info.path <= under_way.cursor
-            known = dealt_with if behind else head
-            if planner.judge(known, sweep, window, info) is Verdict.READ:
-                yield Slice(File.of(info), 0, info.size)
+        for info in planner.waiting(head, window, listed=listed):
+            yield Slice(File.of(info), 0, info.size)
 
     def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:
         """Add up what is waiting. Arguments and errors as of `waiting`."""

@@ -98,13 +98,6 @@ class Row:
     recent: bool
     entries: tuple[Entry, ...]
 
-    @property
-    def newest(self) -> float | None:
-        """When the last of what is remembered was modified; None if nothing is."""
-        return (
-            max((entry.file.modified for entry in self.entries), default=None) if self.recent else None
-        )
-
     def to_item(self, source: str) -> Item:
         """Return the row as a table item."""
         body = {"entries": [entry.to_json() for entry in self.entries]}
@@ -137,7 +130,11 @@ class Row:
 
 
 def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) -> list[Row]:
-    """Return rows of all entries, each with whether it is recent: no row has entries of both kinds."""
+    """Return rows of all entries, each with whether it is recent.
+
+    No row has entries of both kinds, and those of a row that is remembered are in the order of their
+    paths, as what lies close together in a listing can be forgotten together.
+    """
     chunks: list[tuple[bool, tuple[Entry, ...]]] = []
     gathered: dict[bool, list[Entry]] = {False: [], True: []}
     sizes = {False: 0, True: 0}
@@ -149,7 +146,9 @@ def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) ->
 
     for entry, recent in entries:
         size = entry.list_bytes
-        if sizes[recent] + size > _ROW_BYTES:
+        last = gathered[recent][-1:]
+        back = recent and last and entry.file.path < last[0].file.path
+        if back or sizes[recent] + size > _ROW_BYTES:
             flush(recent)
         gathered[recent].append(entry)
         sizes[recent] += size

@@ -29,6 +29,9 @@ Starting: TypeAlias = Literal["all", "latest"] | float
 
 MAX_SOURCE_BYTES = 512
 
+#: What `IngestSettings.list_limit` is for keys that grow: a page of S3's.
+ORDERED_LIST_LIMIT = 1000
+
 #: Most files in one epoch. Its list, with the state, must be one transaction; see `rows`.
 MAX_FILES = 100_000
 
@@ -99,9 +102,10 @@ class IngestSettings:
             multipart upload bears the time at which it *began*; clocks of the store's machines differ.
         remember: ``everything`` needs no grace window, and grows with the history: about 200 bytes of
             the driver's memory, and 50 of the table, for each object.
-        ordered: keys grow, so listing begins where all keys are older than the grace window. What turns
-            up below is not found.
-        list_limit: most objects that one call lists, or None. The next call goes on there.
+        ordered: keys grow, more or less: each call lists the tail of the listing, where keys younger
+            than the grace window are, and goes on with a sweep of all that is before it.
+        list_limit: most objects that one call lists, or None for all. The next call goes on there. With
+            `ordered`, the tail does not count, and None is 1,000.
         slice_bytes: files of a format that can be split are cut into slices of this size.
         keep_epochs: how many of the last epochs can be handed out again, at least.
         changed: see `Changed`; what is not ``again`` needs ``everything`` remembered.
@@ -132,6 +136,16 @@ class IngestSettings:
                 f"changed={self.changed!r} has to know every object that was ever read: set"
                 " remember='everything', or changed='again'"
             )
+
+    @property
+    def tail_limit(self) -> int | None:
+        """Most objects that one call lists of the tail."""
+        return None if self.ordered else self.list_limit
+
+    @property
+    def body_limit(self) -> int | None:
+        """Most objects that one call lists of what is before the tail."""
+        return ORDERED_LIST_LIMIT if self.ordered and self.list_limit is None else self.list_limit
 
     @property
     def listed_prefix(self) -> str:

@@ -22,6 +22,7 @@ from commitlog.ingest.files import Partition, packed
 from commitlog.ingest.head import Head
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.planning import MAX_WANTED, Planner
+from commitlog.ingest.rows import ROWS
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.state import State
 from commitlog.ingest.window import Window
@@ -79,7 +80,7 @@ class Ingest:
         self._claim = words()
         self._window: Window | None = None
         self._finite = False
-        self._sweeps: int | None = None  # how many must be completed, and then it ends
+        self._sweeps: tuple[int, int] | None = None  # how many must be completed, and then it ends
         self._counters = Counters(source=settings.source)
         self._problems_counted: float | None = None
 
@@ -125,7 +126,7 @@ class Ingest:
                 self._counters = self._counters.at(head, slices)
                 return self._offered(head, begin)
             if self._finite and self._sweeps is None:
-                self._sweeps = head.sweeps + (1 if head.sweep is None else 2)
+                self._sweeps = head.finish()
             if self._sweeps is not None and self._done(head, self._sweeps):
                 return dict(start)
             stepped = self._steps(evolve(head, claim=begin.claim), limits)
@@ -239,8 +240,8 @@ class Ingest:
         return Limits(files=max(1, files), bytes=max(1, min(sizes)) if sizes else None)
 
     @staticmethod
-    def _done(head: Head, sweeps: int) -> bool:
-        return head.sweeps >= sweeps and head.rest is None
+    def _done(head: Head, sweeps: tuple[int, int]) -> bool:
+        return head.tails >= sweeps[0] and head.bodies >= sweeps[1] and head.rest is None
 
     def _steps(self, head: Head, limits: Limits) -> Head | None:
         """Make a step; to come to an end, as many as it takes to find something or be done."""
@@ -269,6 +270,6 @@ class Ingest:
         if written is not None:
             for row in plan.rows:
                 window.add(row)
-            window.forget([range for range in plan.remove if range.startswith("epoch/")], written.floor)
+            window.forget([range for range in plan.remove if range.startswith(ROWS)])
             window.revision = written.revision
         return written
