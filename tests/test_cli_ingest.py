@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from commitlog.cli import main
+from commitlog.cli.ingest_show import counting
 from commitlog.clock import SystemClock
 from commitlog.errors import InputUnreadable
 from commitlog.ingest import INGEST_SCHEMA, About, IngestSettings, Names, Operator, Pinned, Slice, State
@@ -317,6 +319,28 @@ def test_files_are_printed_as_they_are_found(busy: Site, monkeypatch: pytest.Mon
     done = busy.run("files", "events", "--waiting", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["path"] == "c"
+
+
+class Terminal(io.StringIO):
+    """A stream that is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_listing_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal it counts what was listed, in place; elsewhere, and if told not to, nothing."""
+    for stream, hidden, shown in (
+        (Terminal(), False, True),
+        (Terminal(), True, False),
+        (io.StringIO(), False, False),
+    ):
+        monkeypatch.setattr("sys.stderr", stream)
+        with counting("listing", hidden=hidden) as listed:
+            for _ in range(2500):
+                listed()
+        assert ("listing: 2500 objects" in stream.getvalue()) is shown
+        assert stream.getvalue().count("\n") <= 1
 
 
 @pytest.mark.servers

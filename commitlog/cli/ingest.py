@@ -5,10 +5,8 @@ They need the state table alone, for the query of a source keeps there what it r
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import click
@@ -18,6 +16,7 @@ from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exits import Exit, message_of, status_of
 from commitlog.cli.ingest_show import (
     Shown,
+    counting,
     problem_lines,
     problem_record,
     shown_metrics,
@@ -105,7 +104,7 @@ def status(
             continue
         try:
             if not no_backlog:
-                with _progress(f"listing the input of {printable(name)}") as listed:
+                with counting(f"listing the input of {printable(name)}") as listed:
                     operator = _with_input(connection, table, name, input)
                     shown = evolve(shown, backlog=operator.backlog(listed=listed))
         except CommitError as error:
@@ -157,7 +156,7 @@ def files(
                 for line in problem_lines(problem, now=now):
                     click.echo(line)
     if waiting or not problems:
-        with _progress("listing", hidden=sys.stdout.isatty()) as listed:
+        with counting("listing", hidden=sys.stdout.isatty()) as listed:
             for each in operator.waiting(listed=listed):
                 if json:
                     print_json({"state": "waiting", **slice_record(each, now=now)})
@@ -291,17 +290,3 @@ def _with_input(connection: Connection, table: Table, source: str, input: str | 
 def _complain(source: str, error: CommitError) -> Exit:
     click.echo(f"commitlog: {printable(source)}: {message_of(error)}", err=True)
     return status_of(error)
-
-
-@contextmanager
-def _progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
-    """Count on a terminal how many objects were listed; give what is to be called for each."""
-    with click.progressbar(
-        itertools.count(),
-        label=label,
-        show_pos=True,
-        update_min_steps=1000,
-        file=sys.stderr,
-        hidden=hidden or not sys.stderr.isatty(),
-    ) as bar:
-        yield lambda: bar.update(1)

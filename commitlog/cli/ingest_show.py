@@ -5,10 +5,14 @@ JSON keys and names of metrics are part of the interface and do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_args
 
+import click
 from attrs import asdict, frozen
 
 from commitlog.cli.show import duration, moment, printable
@@ -18,6 +22,7 @@ from commitlog.ingest.problems import Kind
 
 __all__ = [
     "Shown",
+    "counting",
     "problem_lines",
     "problem_record",
     "shown_metrics",
@@ -199,3 +204,18 @@ def shown_metrics(shown: Sequence[Shown]) -> str:
     """Return what is shown of sources as OpenMetrics text."""
     things = [({"source": each.status.source}, each) for each in shown]
     return openmetrics(_METRICS, things, prefix="commitlog_ingest_")
+
+
+@contextmanager
+def counting(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
+    """Count on a terminal how many objects were listed; give what is to be called for each."""
+    with click.progressbar(
+        itertools.count(),
+        label=label,
+        bar_template="%(label)s: %(info)s objects",
+        show_pos=True,
+        update_min_steps=1000,
+        file=sys.stderr,
+        hidden=hidden or not sys.stderr.isatty(),
+    ) as bar:
+        yield lambda: bar.update(1)
