@@ -228,6 +228,20 @@ def test_reset_asks_and_forgets_one_source(busy: Site) -> None:
     assert told["source"] == "other" and told["items"] >= 2
 
 
+def test_reset_finds_out_that_the_query_is_alive(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes between question and answer is the query's doing: nothing is forgotten then."""
+    assert "a pass over its input began" in busy.run("reset", "events", answer="n\n").stderr
+
+    def answer(*_: object, **__: object) -> bool:
+        busy.batch("events", max_files=1)
+        return True
+
+    monkeypatch.setattr("click.confirm", answer)
+    done = busy.run("reset", "events")
+    assert done.exit_code == 3 and "stop it first" in done.stderr
+    assert busy.lines("status", "events")[0]["files"] == 3
+
+
 def test_reset_of_a_damaged_source(busy: Site) -> None:
     """A source whose state nobody can read can be forgotten; `status` shows the other, and fails."""
     with closing(busy.table()) as table:

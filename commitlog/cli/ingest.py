@@ -25,10 +25,11 @@ from commitlog.cli.ingest_show import (
     status_rows,
     waiting_line,
 )
-from commitlog.cli.show import json_option, print_columns, print_json, printable
+from commitlog.cli.show import duration, json_option, print_columns, print_json, printable
 from commitlog.clock import SystemClock
-from commitlog.errors import CommitError, ConfigurationError, NotFound
+from commitlog.errors import CommitError, ConfigurationError, NotFound, PreconditionFailed
 from commitlog.ingest import INGEST_SCHEMA, About, IngestSettings, Operator, State, sources
+from commitlog.ingest.head import Head
 from commitlog.tables.api import Table
 
 __all__ = ["ingest"]
@@ -232,18 +233,36 @@ def reset(connection: Connection, source: str | None, state: str, yes: bool, jso
 
 
 def _ask(kept: State) -> None:
-    try:
-        head = kept.head()
-        so_far = "it has not begun" if head is None else f"it has handed out {head.files} files"
-    except CommitError as error:  # it may be what a reset is to help with
-        so_far = message_of(error)
-    click.echo(f"{printable(kept.source)}: {so_far}", err=True)
+    before = _seen(kept)
+    told = message_of(before) if isinstance(before, CommitError) else _so_far(before)
+    click.echo(f"{printable(kept.source)}: {told}", err=True)
     try:
         sure = click.confirm("Is its query stopped, and is all to be read again?", err=True)
     except click.Abort:
         sure = False
     if not sure:
         raise click.UsageError("nothing was forgotten; say --yes, or answer so")
+    if isinstance(before, Head) and _seen(kept) != before:
+        raise PreconditionFailed(
+            f"the query of source {kept.source!r} has gone on meanwhile: stop it first. Nothing was"
+            " forgotten"
+        )
+
+
+def _seen(kept: State) -> Head | CommitError | None:
+    try:
+        return kept.head()
+    except CommitError as error:  # it may be what a reset is to help with
+        return error
+
+
+def _so_far(head: Head | None) -> str:
+    if head is None:
+        return "it has not begun"
+    began = max((sweep.began for sweep in (head.tail, head.body) if sweep is not None), default=None)
+    ago = None if began is None else duration(max(0.0, SystemClock().epoch() - began))
+    under_way = "" if ago is None else f"; a pass over its input began {ago} ago, and is not complete"
+    return f"it has handed out {head.files} files{under_way}"
 
 
 # -- which source, and where its objects are ---------------------------------------------------------
