@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from commitlog.spark.formats.exact import Exact, table_of
 from commitlog.spark.formats.json import objects
 from commitlog.spark.formats.moments import days_of, micros_of
-from commitlog.spark.formats.objects import Exact, Quick, table_of
+from commitlog.spark.formats.objects import Quick
 
 KINDS = {
     "b": pa.bool_(),

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from commitlog.errors import NotSupported
 from commitlog.spark.formats.api import BATCH_ROWS, Encoder, Format, Keep
+from commitlog.spark.formats.exact import Exact, table_of
 from commitlog.spark.formats.files import Reads, SinkFile
 from commitlog.spark.formats.nested import as_list
-from commitlog.spark.formats.objects import Exact, Quick, table_of
+from commitlog.spark.formats.objects import Quick
 from commitlog.spark.formats.statistics import Statistics
 from commitlog.spark.formats.text import (
     SUFFIXES,
@@ -183,7 +184,7 @@ class _Parser:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._quick = Quick(schema)
-        self._exact = Exact(schema)
+        self._exact = Exact(schema, all_known=False)
 
     def parse(self, lines: bytes) -> pa.Table:
         table = self._quick.table(lines)

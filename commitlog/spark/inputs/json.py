@@ -11,6 +11,7 @@ Imports its siblings and the reader of objects.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,8 @@ import pyarrow as pa
 
 from commitlog.errors import InputUnreadable, NotSupported
 from commitlog.ingest import Pinned, Slice
-from commitlog.spark.formats.objects import Exact, Quick
+from commitlog.spark.formats.exact import Exact
+from commitlog.spark.formats.objects import Quick
 from commitlog.spark.inputs.api import Columns, Input, Records
 from commitlog.spark.inputs.content import content_of
 from commitlog.spark.inputs.guess import Guess
@@ -79,7 +81,13 @@ class Json(Input):
 
     def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
         """See `Input.decode`."""
-        parser = Parser(pinned.file.path, columns, _Objects(columns), self._lines)
+        parser = Parser(
+            pinned.file.path,
+            columns,
+            self._lines,
+            quick=_quick(columns).table,
+            exact=lambda: Exact(columns.schema, all_known=columns.new != "ignore"),
+        )
         if not self._documents:
             for at, block in self._lines.read(pinned, slice):
                 yield from parser.block(at, block)
@@ -97,13 +105,10 @@ class Json(Input):
             yield from zip(begins.to_pylist(), lines.to_pylist(), strict=True)
 
 
-class _Objects(Exact):
-    """Both ways to read lines of objects."""
-
-    def __init__(self, columns: Columns) -> None:
-        super().__init__(columns.schema)
-        known = columns.new != "ignore"
-        self.quick = Quick(columns.schema, all_known=known, elsewhere=columns.elsewhere).table
+@functools.lru_cache(maxsize=16)
+def _quick(columns: Columns) -> Quick:
+    # Of thousands of small files with the same columns, each would make one.
+    return Quick(columns.schema, all_known=columns.new != "ignore", elsewhere=columns.elsewhere)
 
 
 def _check(name: str, kind: pa.DataType) -> None:

@@ -6,30 +6,30 @@ What JSON and CSV share. Imports the port, lines, and the ground floor.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
-from commitlog.spark.formats.objects import table_of
+from commitlog.spark.formats.exact import table_of
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Records
 from commitlog.spark.inputs.content import is_compressed
 from commitlog.spark.inputs.lines import Lines
 
 __all__ = ["Parser", "Reader", "check_encoding", "quoted"]
 
-#: Bytes of lines that are read at once where not all of a block can be. Where not even they can, they
-#: are read one by one: an odd line slows down so many.
-CHUNK = 64 * 1024
+#: Lines that are read at once where not all of a block can be. Where not even they can, they are read
+#: one by one: an odd line slows down so many.
+CHUNK = 128
 
 #: What a line that is no record is called where it is rescued.
 _CORRUPT = "_corrupt_record"
 
 
 class Reader(Protocol):
-    """Reads lines of a file into columns. Both ways of reading a line come to the same.
+    """Reads lines one by one.
 
     Attributes:
         unknown: members of the last row for which there is no column.
@@ -41,9 +41,6 @@ class Reader(Protocol):
     misfits: list[str]
     odd: dict[str, str]
 
-    def quick(self, lines: bytes) -> pa.Table | None:
-        """Return the records of lines, one for each, which end with line feeds; None if not sure."""
-
     def row(self, line: str) -> list[Any]:
         """Return the values of a line, one for each column. Raises `ValueError` if it is no record."""
 
@@ -54,15 +51,26 @@ class Parser:
     Args:
         path: of the file.
         columns: what is wanted of it.
-        reader: of its format.
         lines: how it falls into lines.
+        quick: returns the rows of lines that end with line feeds, one for each; None if not sure.
+        exact: makes what reads the others. Both ways of reading a line come to the same.
     """
 
-    def __init__(self, path: str, columns: Columns, reader: Reader, lines: Lines) -> None:
+    def __init__(
+        self,
+        path: str,
+        columns: Columns,
+        lines: Lines,
+        *,
+        quick: Callable[[bytes], pa.Table | None],
+        exact: Callable[[], Reader],
+    ) -> None:
         self._path = path
         self._columns = columns
-        self._reader = reader
         self._lines = lines
+        self._quick = quick
+        self._make_exact = exact
+        self._exact: Reader | None = None
 
     def block(self, at: int, block: bytes) -> Iterator[Records]:
         """Yield the records of whole lines, which are those that are not only white space.
@@ -76,7 +84,7 @@ class Parser:
                 to be rescued. All before were yielded.
             UnknownColumns: there are new ones, and that is the policy.
         """
-        table = self._reader.quick(block) if self._lines.separator is None else None
+        table = self._quick(block) if self._lines.separator is None else None
         if table is None:
             lines, begins = self._lines.split(block)
             yield from self.lines(zip(pc.add(begins, at).to_pylist(), lines.to_pylist(), strict=True))
@@ -87,19 +95,17 @@ class Parser:
     def lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Records]:
         """Yield the records of lines without their ends, each with its place. Raises as `block`."""
         chunk: list[tuple[int, bytes]] = []
-        size = 0
         for at, line in lines:
             if line and not line.isspace():
                 chunk.append((at, line))
-                size += len(line)
-                if size >= CHUNK:
+                if len(chunk) >= CHUNK:
                     yield from self._chunk(chunk)
-                    chunk, size = [], 0
+                    chunk = []
         if chunk:
             yield from self._chunk(chunk)
 
     def _chunk(self, chunk: list[tuple[int, bytes]]) -> Iterator[Records]:
-        table = self._reader.quick(b"\n".join([line for _, line in chunk]))
+        table = self._quick(b"\n".join([line for _, line in chunk]))
         rescued: list[str | None] = []
         problem: Exception | None = None
         if table is None:
@@ -120,7 +126,8 @@ class Parser:
             raise problem
 
     def _row(self, at: int, line: bytes) -> tuple[list[Any], str | None]:
-        reader, rescue = self._reader, self._columns.new == "rescue"
+        reader = self._exact = self._exact or self._make_exact()
+        rescue = self._columns.new == "rescue"
         try:
             row = reader.row(line.decode())
         except ValueError as error:

@@ -1,0 +1,122 @@
+"""Simple values of JSON as those of Arrow.
+
+Imports the moments next to it and pyarrow.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from commitlog.spark.formats.moments import days_of, micros_of
+
+__all__ = ["Number", "is_text", "scalar"]
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+#: How Spark spells what JSON has no numbers for.
+_SPECIAL: Mapping[str, float] = MappingProxyType(
+    {
+        "NaN": math.nan,
+        **dict.fromkeys(["Infinity", "+Infinity", "+INF"], math.inf),
+        **dict.fromkeys(["-Infinity", "-INF"], -math.inf),
+    }
+)
+
+
+class Number(str):
+    """A number as it is spelled: a string column keeps that, and a decimal needs it."""
+
+    __slots__ = ()
+
+
+def is_text(value: str) -> bool:
+    """Return whether all of `value` is Unicode: half a character can be written in JSON alone.
+
+    >>> is_text("\\U0001f680"), is_text("\\ud83d")
+    (True, False)
+    """
+    return value.isascii() or _SURROGATE.search(value) is None
+
+
+def scalar(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Return what makes values for a column of a simple type, other than string, of those of JSON.
+
+    The latter are strings, `Number`, bool, lists and dictionaries. What is not of the type makes None.
+
+    >>> scalar(pa.int8())(Number("127")), scalar(pa.int8())(Number("128")), scalar(pa.int8())("127")
+    (127, None, None)
+    """
+    if pa.types.is_integer(kind):
+        return partial(_integer, bound=1 << kind.bit_width - 1)
+    if pa.types.is_floating(kind):
+        return _float
+    if pa.types.is_decimal(kind):
+        return partial(_decimal, precision=kind.precision, scale=kind.scale)
+    if pa.types.is_boolean(kind):
+        return _boolean
+    if pa.types.is_date(kind):
+        return _date
+    if pa.types.is_timestamp(kind):
+        return partial(_time, instant=kind.tz is not None)
+    return _binary
+
+
+def _integer(value: Any, bound: int) -> int | None:
+    # No column takes so many digits, and Python takes no thousands.
+    if type(value) is Number and len(value) < 40:
+        try:
+            number = int(value)
+        except ValueError:
+            return None
+        return number if -bound <= number < bound else None
+    return None
+
+
+def _float(value: Any) -> float | None:
+    if type(value) is Number:
+        return float(value)
+    return _SPECIAL.get(value) if type(value) is str else None
+
+
+def _decimal(value: Any, precision: int, scale: int) -> decimal.Decimal | None:
+    """Return a value of so many digits, of which so many are behind the point; None if it needs more."""
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        return None
+    exact = decimal.Context(prec=precision, traps=[decimal.InvalidOperation, decimal.Inexact])
+    try:
+        return decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -scale)), context=exact)
+    except decimal.DecimalException:
+        return None
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if type(value) is bool else None
+
+
+def _date(value: Any) -> int | None:
+    return days_of(value) if type(value) is str else None
+
+
+def _time(value: Any, instant: bool) -> int | None:
+    if type(value) is str:
+        return micros_of(value, instant=instant)
+    # Spark takes a number for seconds.
+    seconds = _integer(value, 1 << 43) if instant else None
+    return None if seconds is None else seconds * 1_000_000
+
+
+def _binary(value: Any) -> bytes | None:
+    try:
+        return base64.b64decode(value, validate=True) if type(value) is str else None
+    except ValueError:
+        return None
