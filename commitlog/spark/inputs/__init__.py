@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from commitlog.spark.inputs.api import Columns, Input, Records
+from commitlog.spark.inputs.avro import Avro
 from commitlog.spark.inputs.binary import Binary
 from commitlog.spark.inputs.json import Json
 from commitlog.spark.inputs.orc import Orc
@@ -17,5 +18,5 @@ __all__ = ["INPUTS", "Columns", "Input", "Records"]
 
 #: The formats by name, as option ``fileFormat`` has them.
 INPUTS: Mapping[str, type[Input]] = MappingProxyType(
-    {known.name: known for known in (Binary, Json, Orc, Parquet, Text)}
+    {known.name: known for known in (Avro, Binary, Json, Orc, Parquet, Text)}
 )
