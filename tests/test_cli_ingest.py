@@ -317,8 +317,10 @@ def test_a_source_that_says_nothing_of_itself(site: Site) -> None:
     assert done.exit_code == 2 and "--input" in done.stderr
     assert "1 files" in done.stdout
     assert site.lines("status", "--input", site.input)[0]["settings"] is None
-    nowhere = evolve(site, state=site.state + "x").run("status")
-    assert nowhere.exit_code == 1 and "there is no table" in nowhere.stderr
+    for words in (["status"], ["status", "events"], ["files"], ["reset", "events", "--yes"]):
+        nowhere = evolve(site, state=site.state + "x").run(*words)
+        assert nowhere.exit_code == 1
+        assert "there is no table" in nowhere.stderr and "create" not in nowhere.stderr
 
 
 def test_files_are_printed_as_they_are_found(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from attrs import evolve
@@ -27,7 +27,7 @@ from commitlog.cli.ingest_show import (
 )
 from commitlog.cli.show import duration, json_option, print_columns, print_json, printable
 from commitlog.clock import SystemClock
-from commitlog.errors import CommitError, ConfigurationError, NotFound, PreconditionFailed
+from commitlog.errors import CommitError, ConfigurationError, NotFound, PreconditionFailed, TableNotFound
 from commitlog.ingest import INGEST_SCHEMA, About, IngestSettings, Operator, State, sources
 from commitlog.ingest.head import Head
 from commitlog.tables.api import Table
@@ -40,7 +40,23 @@ R = TypeVar("R")
 _NAMED = 10
 
 
-@click.group(short_help="Look after the sources of streaming queries.")
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TableNotFound as error:
+            raise _hinted(error) from None
+
+
+def _hinted(error: CommitError) -> CommitError:
+    """Return the error without advice to create a table: that of a query was created for it."""
+    if not isinstance(error, TableNotFound):
+        return error
+    what = str(error).partition(": create it")[0]
+    return TableNotFound(f"{what}: --state, region and endpoint have to be those of the query")
+
+
+@click.group(cls=_Group, short_help="Look after the sources of streaming queries.")
 def ingest() -> None:
     """Look after the sources that streaming queries read buckets with.
 
@@ -241,7 +257,7 @@ def _ask(kept: State) -> None:
     except click.Abort:
         sure = False
     if not sure:
-        raise click.UsageError("nothing was forgotten; say --yes, or answer so")
+        raise ConfigurationError("nothing was forgotten; say --yes, or answer so")
     if isinstance(before, Head) and _seen(kept) != before:
         raise PreconditionFailed(
             f"the query of source {kept.source!r} has gone on meanwhile: stop it first. Nothing was"
@@ -307,5 +323,5 @@ def _with_input(connection: Connection, table: Table, source: str, input: str | 
 
 
 def _complain(source: str, error: CommitError) -> Exit:
-    click.echo(f"commitlog: {printable(source)}: {message_of(error)}", err=True)
+    click.echo(f"commitlog: {printable(source)}: {message_of(_hinted(error))}", err=True)
     return status_of(error)
