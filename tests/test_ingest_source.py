@@ -9,6 +9,7 @@ from ingest_kit import Bucket, Checkpoint, Engine, Stop, state_table
 
 from commitlog.errors import FormatTooNew, InputChanged, InputMissing, StateMismatch
 from commitlog.ingest import IngestSettings, Names, Operator
+from commitlog.ingest.floors import Floors
 from commitlog.testing import ManualClock
 
 GRACE = 60.0
@@ -279,7 +280,7 @@ def test_a_listing_goes_on_where_the_last_call_stopped() -> None:
 
 
 def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
-    """What lies below the keys of the grace window is not listed any more."""
+    """The tail of the listing begins where all keys are older than the grace window."""
     place = Place(ordered=True)
     query = place.query()
     for number in range(30):
@@ -295,6 +296,49 @@ def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
     place.put("0030")  # not in order, and inside the window
     query.drain()
     assert paths(query)[-2:] == [["0031"], ["0030"]]
+
+
+def test_what_turns_up_below_the_tail_is_found_by_and_by() -> None:
+    """New and overwritten objects below the mark are found by the sweep of the body, and once."""
+    place = Place(ordered=True, list_limit=5)
+    query = place.query()
+    for number in range(40):
+        place.put(f"{number:04}")
+        query.drain()
+        place.clock.advance(GRACE / 4)
+    now = place.clock.epoch()
+    place.store.put_at("0003x", b"1", now - GRACE)
+    place.put("0007", "0040")
+    calls = [query.batch() for _ in range(20)]
+    assert calls[0] and sum(calls) <= 3
+    found = sorted(path for batch in paths(query)[40:] for path in batch)
+    assert found == ["0003x", "0007", "0040"]
+
+
+def test_a_finite_run_finds_what_turned_up_below_the_tail() -> None:
+    """It goes through all of the listing, whatever the limit, and whatever sweep was under way."""
+    place = Place(ordered=True, list_limit=2)
+    query = place.query()
+    for number in range(30):
+        place.put(f"{number:04}")
+        query.batch()
+        place.clock.advance(GRACE / 4)
+    for number in range(5):
+        place.put(f"{number:04}x")
+        last = place.query(query.checkpoint)
+        last.source.finish()
+        last.drain()
+        assert paths(query)[-1] == [f"{number:04}x"]
+
+
+def test_the_list_row_stays_small_while_a_long_sweep_is_under_way() -> None:
+    """The mark moves more seldom, the more often it was moved in one sweep of the body."""
+    floors = Floors(tail=0.0)
+    for number in range(5_000):
+        floors = floors.raised(float(number)).settled(f"{number:05}", stride=1.0)
+    assert len(floors.steps) < 500
+    assert all(floors.of(f"{number:05}") >= number for number in range(0, 4_500, 100))
+    assert len(floors.swept(4_999.0).steps) == 1
 
 
 def test_where_all_is_settled_is_known_across_calls() -> None:

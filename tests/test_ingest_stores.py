@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from ingest_kit import Checkpoint, Engine
 
 from commitlog.clock import SystemClock
-from commitlog.ingest import INGEST_SCHEMA, IngestSettings, Operator, Slice
+from commitlog.errors import InvalidPath
+from commitlog.ingest import INGEST_SCHEMA, IngestSettings, Names, Operator, Slice
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
@@ -102,3 +104,33 @@ def test_a_bucket_and_a_table_of_state(
         opened.close()
 
     run(store, table, put)
+
+
+@pytest.mark.servers
+def test_keys_that_no_path_can_be(ministack: Ministack) -> None:
+    """Keys that other tools make, such as ``a//b``, are listed past, and are problems or an error."""
+    bucket, name = ministack.new_bucket(), ministack.new_table_name()
+    odd = ["in//a", "in/b//c", "in/./d", "in/e/../f"]
+    for key in [*odd, "in/a", "in/z"]:
+        ministack.client("s3").put_object(Bucket=bucket, Key=key, Body=b"12")
+    store = open_store(f"s3://{bucket}", **ministack.options)
+    table = open_table(f"dynamodb://{name}", INGEST_SCHEMA, **ministack.options)
+    table.create()
+    failing = IngestSettings(source="s", prefix="in/", names=Names(hidden=True), max_files=1)
+    passing = evolve(failing, unreadable="quarantine")
+    checkpoint = Checkpoint()
+
+    def engine(settings: IngestSettings) -> Engine:
+        return Engine(
+            store=store, table=table, settings=settings, clock=SystemClock(), checkpoint=checkpoint
+        )
+
+    with pytest.raises(InvalidPath, match="path 'in/./d' has the segment '.'"):
+        engine(failing).drain()
+    engine(passing).drain()
+    assert {path for path, _, _ in checkpoint.records} == {"in/a", "in/z"}
+    problems = list(Operator(store, table, passing).problems())
+    assert sorted(each.slice.file.path for each in problems) == sorted(odd)
+    assert {each.kind for each in problems} == {"unreadable"}
+    store.close()
+    table.close()
