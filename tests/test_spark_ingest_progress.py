@@ -85,33 +85,31 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def event(*sources: tuple[Any, Any, Any]) -> Any:
     """Return the event of a batch whose sources have these offsets: start, end, latest."""
     told = [
-        SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest, numInputRows=3)
+        {"startOffset": start, "endOffset": end, "latestOffset": latest, "numInputRows": 3}
         for start, end, latest in sources
     ]
-    return SimpleNamespace(
-        progress=SimpleNamespace(
-            id="q",
-            name=None,
-            batchId=4,
-            timestamp="2027-01-15T08:00:00.500Z",
-            batchDuration=1500,
-            sources=told,
-        )
-    )
+    progress = {
+        "id": "q",
+        "batchId": 4,
+        "timestamp": "2027-01-15T08:00:00.500Z",
+        "batchDuration": 1500,
+        "sources": told,
+    }
+    return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
 
 
 def test_other_sources_are_passed_over() -> None:
     """Whatever offsets other sources have, or ours had nothing in the batch, they are not told of."""
     told: list[IngestProgress] = []
-    offset = Offset(source="s", epoch=3, born="b", claim="c").to_json()
-    end = json.dumps(offset)
-    start = json.dumps({**offset, "epoch": 2})
-    latest = json.dumps(Counters(source="s", epoch=3).to_json(offset))
-    foreign = ["1", "null", "None", None, "{}", "[]", '{"source": "s"}', '{"source": "s", "format": 9}']
+    end = Offset(source="s", epoch=3, born="b", claim="c").to_json()
+    start = {**end, "epoch": 2}
+    latest = Counters(source="s", epoch=3).to_json(end)
+    foreign: list[Any] = [1, None, "None", {}, [], {"source": "s"}, {"source": "s", "format": 9}]
     IngestListener(told.append).onQueryProgress(
-        event(*((each, each, each) for each in foreign), (end, end, latest), (start, end, latest))
+        event(*((None, each, each) for each in foreign), (end, end, latest), (start, end, latest))
     )
     [one] = told
+    assert (one.query, one.name) == ("q", None)
     assert (one.source, one.epoch, one.batch, one.rows) == ("s", 3, 4, 3)
     assert (one.began, one.seconds, one.counters) == (
         1_800_000_000.5,

@@ -14,9 +14,9 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
-        StreamingQueryProgress,
     )
 
 __all__ = ["IngestListener", "IngestProgress", "MetricsFile"]
@@ -83,41 +82,34 @@ class IngestListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Tell of each source."""
-        for each in _told(event.progress):
+        # As JSON it is the same in Spark Connect, and offsets are what they are.
+        for each in _told(json.loads(event.progress.json)):
             self._tell(each)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Do nothing."""
 
 
-def _told(progress: StreamingQueryProgress) -> Iterator[IngestProgress]:
-    for source in progress.sources:
-        end = _offset(source.endOffset)
-        if end is None or end == _offset(source.startOffset):
+def _told(progress: Mapping[str, Any]) -> Iterator[IngestProgress]:
+    for source in progress["sources"]:
+        end = _offset(source["endOffset"])
+        if end is None or end == _offset(source["startOffset"]):
             continue
         yield IngestProgress(
-            query=str(progress.id),
-            name=progress.name,
-            batch=progress.batchId,
+            query=progress["id"],
+            name=progress.get("name"),
+            batch=progress["batchId"],
             source=end.source,
             epoch=end.epoch,
-            rows=source.numInputRows,
-            began=datetime.fromisoformat(progress.timestamp).timestamp(),
-            seconds=progress.batchDuration / 1000,
-            counters=Counters.from_json(_json(source.latestOffset)),
+            rows=source["numInputRows"],
+            began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
+            seconds=progress["batchDuration"] / 1000,
+            counters=Counters.from_json(source["latestOffset"]),
         )
 
 
-def _json(text: str | None) -> object:
-    try:
-        return json.loads(text or "null")
-    except ValueError:  # "None", for one
-        return None
-
-
-def _offset(text: str | None) -> Offset | None:
+def _offset(value: object) -> Offset | None:
     """Return the offset of one of our sources, or None if it is none."""
-    value = _json(text)
     if not isinstance(value, dict) or not isinstance(value.get("source"), str):
         return None
     try:
