@@ -1,6 +1,6 @@
 """What a query's ingest sources have done, batch by batch: for whoever wants to know, and as metrics.
 
-    spark.streams.addListener(IngestListener(MetricsFile("/var/lib/node_exporter/ingest.prom")))
+    spark.streams.addListener(IngestListener(MetricsFile("/var/lib/node_exporter/query.prom")))
 
 A source tells its counters in the progress that Spark keeps of a query, as part of ``latestOffset``:
 Spark has no metrics of its own for sources in Python. Imports the rules' counters and metrics; pyspark
