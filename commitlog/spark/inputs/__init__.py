@@ -9,6 +9,7 @@ from types import MappingProxyType
 from commitlog.spark.inputs.api import Columns, Input, Records
 from commitlog.spark.inputs.avro import Avro
 from commitlog.spark.inputs.binary import Binary
+from commitlog.spark.inputs.csv import Csv
 from commitlog.spark.inputs.json import Json
 from commitlog.spark.inputs.orc import Orc
 from commitlog.spark.inputs.parquet import Parquet
@@ -18,5 +19,5 @@ __all__ = ["INPUTS", "Columns", "Input", "Records"]
 
 #: The formats by name, as option ``fileFormat`` has them.
 INPUTS: Mapping[str, type[Input]] = MappingProxyType(
-    {known.name: known for known in (Avro, Binary, Json, Orc, Parquet, Text)}
+    {known.name: known for known in (Avro, Binary, Csv, Json, Orc, Parquet, Text)}
 )

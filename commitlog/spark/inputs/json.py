@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -85,7 +85,7 @@ class Json(Input):
             pinned.file.path,
             columns,
             self._lines,
-            quick=_quick(columns).table,
+            quick=_quick(columns),
             exact=lambda: Exact(columns.schema, all_known=columns.new != "ignore"),
         )
         if not self._documents:
@@ -106,9 +106,15 @@ class Json(Input):
 
 
 @functools.lru_cache(maxsize=16)
-def _quick(columns: Columns) -> Quick:
+def _quick(columns: Columns) -> Callable[[bytes], tuple[pa.Table, None] | None]:
     # Of thousands of small files with the same columns, each would make one.
-    return Quick(columns.schema, all_known=columns.new != "ignore", elsewhere=columns.elsewhere)
+    quick = Quick(columns.schema, all_known=columns.new != "ignore", elsewhere=columns.elsewhere)
+
+    def read(lines: bytes) -> tuple[pa.Table, None] | None:
+        table = quick.table(lines)
+        return None if table is None else (table, None)
+
+    return read
 
 
 def _check(name: str, kind: pa.DataType) -> None:

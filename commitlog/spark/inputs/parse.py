@@ -52,8 +52,10 @@ class Parser:
         path: of the file.
         columns: what is wanted of it.
         lines: how it falls into lines.
-        quick: returns the rows of lines that end with line feeds, one for each; None if not sure.
+        quick: returns the rows of lines that end with line feeds, one for each, and what is rescued of
+            them; None if that is not sure.
         exact: makes what reads the others. Both ways of reading a line come to the same.
+        white: bytes that make no record, if a line has no others.
     """
 
     def __init__(
@@ -62,8 +64,9 @@ class Parser:
         columns: Columns,
         lines: Lines,
         *,
-        quick: Callable[[bytes], pa.Table | None],
+        quick: Callable[[bytes], tuple[pa.Table, pa.Array | None] | None],
         exact: Callable[[], Reader],
+        white: bytes = b" \t\r\n\x0b\x0c",
     ) -> None:
         self._path = path
         self._columns = columns
@@ -71,6 +74,7 @@ class Parser:
         self._quick = quick
         self._make_exact = exact
         self._exact: Reader | None = None
+        self._white = white
 
     def block(self, at: int, block: bytes) -> Iterator[Records]:
         """Yield the records of whole lines, which are those that are not only white space.
@@ -84,19 +88,19 @@ class Parser:
                 to be rescued. All before were yielded.
             UnknownColumns: there are new ones, and that is the policy.
         """
-        table = self._quick(block) if self._lines.separator is None else None
-        if table is None:
+        found = self._quick(block) if self._lines.separator is None else None
+        if found is None:
             lines, begins = self._lines.split(block)
             yield from self.lines(zip(pc.add(begins, at).to_pylist(), lines.to_pylist(), strict=True))
         else:
             begins = pc.add(self._lines.split(block)[1], at) if self._columns.offsets else None
-            yield from _batches(table, begins, None)
+            yield from _batches(*found, begins)
 
     def lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Records]:
         """Yield the records of lines without their ends, each with its place. Raises as `block`."""
         chunk: list[tuple[int, bytes]] = []
         for at, line in lines:
-            if line and not line.isspace():
+            if line.strip(self._white):
                 chunk.append((at, line))
                 if len(chunk) >= CHUNK:
                     yield from self._chunk(chunk)
@@ -105,23 +109,24 @@ class Parser:
             yield from self._chunk(chunk)
 
     def _chunk(self, chunk: list[tuple[int, bytes]]) -> Iterator[Records]:
-        table = self._quick(b"\n".join([line for _, line in chunk]))
-        rescued: list[str | None] = []
+        found = self._quick(b"\n".join([line for _, line in chunk]))
         problem: Exception | None = None
-        if table is None:
-            rows = []
+        # With other ends, a line may have what looks like one.
+        if found is None or len(found[0]) != len(chunk) or self._lines.separator is not None:
+            rows: list[list[Any]] = []
+            rescued: list[str | None] = []
             for at, line in chunk:
                 try:
-                    row, odd = self._row(at, line)
+                    row, told = self._row(at, line)
                 except (InputUnreadable, UnknownColumns) as error:
                     problem = error
                     break
                 rows.append(row)
-                rescued.append(odd)
-            table = table_of(rows, self._columns.schema)
-        places = [at for at, _ in chunk[: table.num_rows]]
-        begins = pa.array(places, pa.int64()) if self._columns.offsets else None
-        yield from _batches(table, begins, pa.array(rescued, pa.string()) if any(rescued) else None)
+                rescued.append(told)
+            odd = pa.array(rescued, pa.string()) if any(rescued) else None
+            found = table_of(rows, self._columns.schema), odd
+        places = [at for at, _ in chunk[: len(found[0])]]
+        yield from _batches(*found, pa.array(places, pa.int64()) if self._columns.offsets else None)
         if problem is not None:
             raise problem
 
@@ -162,7 +167,7 @@ class Parser:
         )
 
 
-def _batches(table: pa.Table, begins: pa.Array | None, rescued: pa.Array | None) -> Iterator[Records]:
+def _batches(table: pa.Table, rescued: pa.Array | None, begins: pa.Array | None) -> Iterator[Records]:
     first = 0
     for batch in table.to_batches(max_chunksize=BATCH_ROWS):
         yield Records(

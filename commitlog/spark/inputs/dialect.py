@@ -1,0 +1,176 @@
+"""How a line of CSV falls into fields. Knows errors alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+from commitlog.errors import ConfigurationError
+
+__all__ = ["DIALECT_OPTIONS", "Dialect", "column_names"]
+
+#: The options that `Dialect.of` knows.
+DIALECT_OPTIONS = (
+    "sep",
+    "delimiter",
+    "quote",
+    "escape",
+    "nullValue",
+    "comment",
+    "ignoreLeadingWhiteSpace",
+    "ignoreTrailingWhiteSpace",
+)
+
+
+@frozen(kw_only=True)
+class Dialect:
+    r"""What the characters of a line mean. The defaults are Spark's.
+
+    A field that begins with a quote ends with one. Within, a doubled quote is a quote, as RFC 4180 has
+    it; so is one behind an escape character; that character twice is one, and before another one it is
+    itself. In other fields, quotes and escapes are what they are.
+
+    Attributes:
+        separator: what is between fields.
+        quote: the character around fields that have what else would mean something; empty for none.
+        escape: see above; empty for none.
+        null: what stands for null; without quotes, nothing does, too.
+        comment: the character that lines begin with that do not count; empty for none.
+        trim_left, trim_right: whether spaces and tabs around fields without quotes are left out.
+
+    >>> Dialect().fields('a b,,"c, ""d"" \\"e\\"",""')
+    ['a b', None, 'c, "d" "e"', None]
+    """
+
+    separator: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    null: str = ""
+    comment: str = ""
+    trim_left: bool = False
+    trim_right: bool = False
+    _field: re.Pattern[str] = field(init=False, repr=False, eq=False)
+    _open: re.Pattern[str] = field(init=False, repr=False, eq=False)
+    _resumed: re.Pattern[str] = field(init=False, repr=False, eq=False)
+    _escaped: re.Pattern[str] = field(init=False, repr=False, eq=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Dialect:
+        """Return what `DIALECT_OPTIONS` say. Raises `ConfigurationError` for a value that is none."""
+        separator = options.get("sep", options.get("delimiter", ","))
+        characters = {name: options[name] for name in ("quote", "escape", "comment") if name in options}
+        for name, value in [("sep", separator), *characters.items()]:
+            if "\n" in value or "\r" in value or (name != "sep" and len(value) > 1):
+                raise ConfigurationError(f"option {name} is {value!r}: give one character")
+        if not separator:
+            raise ConfigurationError("option sep is empty: give what is between fields")
+        left, right = (
+            options.get(f"ignore{side}WhiteSpace", "false") for side in ("Leading", "Trailing")
+        )
+        return cls(
+            separator={"\\t": "\t"}.get(separator, separator),
+            null=options.get("nullValue", ""),
+            trim_left=left.lower() == "true",
+            trim_right=right.lower() == "true",
+            **characters,
+        )
+
+    @_field.default
+    def _make_field(self) -> re.Pattern[str]:
+        begin, inside, quote, bare, separator = self._patterns()
+        quoted = f"{begin}({inside}){quote}[ \\t]*"
+        return re.compile(f"(?:{quoted}|(?!{begin})({bare}))({separator}|\\Z)", re.DOTALL)
+
+    @_open.default
+    def _make_open(self) -> re.Pattern[str]:
+        begin, inside, quote, bare, separator = self._patterns()
+        closed = f"(?:(?:{begin}{inside}{quote}{bare}|(?!{begin}){bare}){separator})*+"
+        return re.compile(f"{closed}{begin}{inside}\\Z", re.DOTALL)
+
+    @_resumed.default
+    def _make_resumed(self) -> re.Pattern[str]:
+        _, inside, quote, bare, separator = self._patterns()
+        again = f"{quote}{bare}{separator}{self._open.pattern}"
+        return re.compile(f"{inside}(?:\\Z|{again})", re.DOTALL)
+
+    @_escaped.default
+    def _make_escaped(self) -> re.Pattern[str]:
+        quote, escape = re.escape(self.quote), re.escape(self.escape)
+        if not self.quote:
+            return re.compile("(?!)")
+        return re.compile(
+            f"{quote}({quote})" + (f"|{escape}([{quote}{escape}])" if self.escapes else "")
+        )
+
+    def _patterns(self) -> tuple[str, str, str, str, str]:
+        """Return what begins a field with quotes, is inside, ends it; is one without; and separates."""
+        separator, quote, escape = map(re.escape, (self.separator, self.quote, self.escape))
+        bare = f"(?:(?!{separator}).)*+" if len(self.separator) > 1 else f"[^{separator}]*+"
+        if not self.quote:
+            return "(?!)", "", "", bare, separator
+        inside = f"(?:[^{quote}]|{quote}{quote})*+"
+        if self.escapes:
+            inside = f"(?:[^{quote}{escape}]|{quote}{quote}|{escape}.)*+"
+        return ("[ \\t]*" if self.trim_left else "") + quote, inside, quote, bare, separator
+
+    @property
+    def escapes(self) -> bool:
+        """Whether there is an escape character, and something to escape."""
+        return bool(self.quote and self.escape) and self.quote != self.escape
+
+    @property
+    def white(self) -> bytes:
+        """Bytes that make no record, if a line has no others."""
+        return bytes(byte for byte in b" \t\r\n\x0b\x0c" if chr(byte) not in self.separator)
+
+    def fields(self, line: str) -> list[str | None]:
+        """Return the fields of a line. Raises `ValueError` if quotes do not end where they should."""
+        found: list[str | None] = []
+        at = 0
+        while True:
+            match = self._field.match(line, at)
+            if match is None:
+                raise ValueError(f"the quotes of field {len(found) + 1} do not match")
+            quoted, bare, separator = match.groups()
+            if quoted is None:
+                bare = bare.lstrip(" \t") if self.trim_left else bare
+                bare = bare.rstrip(" \t") if self.trim_right else bare
+                value = bare or None
+            else:
+                value = self._escaped.sub(_kept, quoted)
+            found.append(None if value == self.null else value)
+            if not separator:
+                return found
+            at = match.end()
+
+    def is_open(self, line: str, inside: bool) -> bool:
+        """Tell whether a line ends within quotes, so that a record goes on with the next one.
+
+        Args:
+            line: with its end.
+            inside: whether it begins within quotes.
+        """
+        if not self.quote or (not inside and self.quote not in line):
+            return False
+        return (self._resumed if inside else self._open).match(line) is not None
+
+
+def _kept(match: re.Match[str]) -> str:
+    return match[match.lastindex or 0]
+
+
+def column_names(fields: Sequence[str | None]) -> list[str]:
+    """Return the names of the columns under a header, as Spark has them.
+
+    Those that are there more than once have their place added, and those that are empty are made of it.
+
+    >>> column_names(["a", "b", None, "A"])
+    ['a0', 'b', '_c2', 'A3']
+    """
+    lowered = [None if name is None else name.lower() for name in fields]
+    return [
+        f"_c{place}" if name is None else f"{name}{place}" if lowered.count(name.lower()) > 1 else name
+        for place, name in enumerate(fields)
+    ]

@@ -1,0 +1,174 @@
+"""Lines of CSV as columns of a schema: by pyarrow where that is sure, and one by one.
+
+Imports its siblings and pyarrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from commitlog.spark.inputs.api import Columns
+from commitlog.spark.inputs.cells import cell, column
+from commitlog.spark.inputs.dialect import Dialect
+from commitlog.spark.inputs.parse import quoted
+from commitlog.spark.inputs.rescue import as_json
+
+__all__ = ["Fields"]
+
+_MARK = b"\xef\xbb\xbf"
+
+
+class Fields:
+    """What the fields of a file's lines are to a query; a `commitlog.spark.inputs.parse.Reader`.
+
+    Args:
+        dialect: how lines fall into fields.
+        names: of the fields.
+        columns: what is wanted of them. Those that are not there are null.
+        news: names of others that are to be rescued.
+        breaks: whether there may be line ends in quotes.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        names: Sequence[str],
+        columns: Columns,
+        news: Sequence[str],
+        *,
+        breaks: bool,
+    ) -> None:
+        self.unknown: list[str] = []
+        self.misfits: list[str] = []
+        self.odd: dict[str, str] = {}
+        self._dialect = dialect
+        self._width = len(names)
+        self._breaks = breaks
+        self._schema = columns.schema
+        self._news = list(news)
+        places = {name: place for place, name in enumerate(names)}
+        self._cells = [(each.name, places.get(each.name), cell(each.type)) for each in self._schema]
+        self._places = places
+        self._quote, self._separator = dialect.quote.encode(), dialect.separator.encode()
+        self._escape = dialect.escape.encode() if dialect.escapes else b""
+        # pyarrow takes one byte for each.
+        self._is_simple = len(self._quote) <= 1 == len(self._separator)
+        quote, separator = re.escape(self._quote), re.escape(self._separator)
+        #: Next to what is in quotes, and left out here, is what ends a field.
+        self._odd_quote = re.compile(
+            b"[^%b\n%b]%b|%b[^%b\r\n%b]" % (separator, quote, quote, quote, separator, quote)
+        )
+        white = re.escape(dialect.white.replace(b"\n", b""))
+        self._blank = re.compile(b"(?:\\A|\n)[%b]*(?:\n|[%b]\\Z)" % (white, white))
+
+    def quick(self, lines: bytes) -> tuple[pa.Table, pa.Array | None] | None:
+        """Return the columns of some lines, and what is rescued of them; None if that is not sure.
+
+        Args:
+            lines: lines that end with line feeds.
+        """
+        height = self._height(lines)
+        if not height:
+            return None
+        wanted = [name for name, place, _ in self._cells if place is not None]
+        included = [str(self._places[name]) for name in (*wanted, *self._news)]
+        has_quotes = self._quote in lines if self._quote else False
+        try:
+            table = csv.read_csv(
+                pa.BufferReader(lines),
+                csv.ReadOptions(
+                    use_threads=False,
+                    block_size=len(lines) + 1,
+                    column_names=[str(place) for place in range(self._width)],
+                ),
+                csv.ParseOptions(
+                    delimiter=self._dialect.separator,
+                    quote_char=self._dialect.quote if has_quotes else False,
+                    escape_char=False,
+                    newlines_in_values=self._breaks,
+                ),
+                csv.ConvertOptions(
+                    column_types={name: pa.string() for name in included or ["0"]},
+                    # To include none would mean all.
+                    include_columns=included or ["0"],
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=not self._dialect.null,
+                ),
+            )
+            if len(table) != height:
+                return None
+            texts = dict(
+                zip((*wanted, *self._news), (self._plain(each) for each in table.columns), strict=False)
+            )
+            made = {name: column(texts[name], self._schema.field(name).type) for name in wanted}
+        except pa.ArrowException:
+            return None
+        rescued = as_json(self._news, [texts[name] for name in self._news]) if self._news else None
+        found = pa.table(
+            list(made.values()), schema=pa.schema([self._schema.field(name) for name in wanted])
+        )
+        return (found if wanted else table.select([])), rescued
+
+    def row(self, line: str) -> list[Any]:
+        """Return the values of a line, one for each column. Raises `ValueError` if it is no record."""
+        self.misfits, self.odd = [], {}
+        texts = self._dialect.fields(line)
+        if len(texts) != self._width:
+            raise ValueError(f"it has {len(texts)} fields, and there are {self._width} columns")
+        row = []
+        for name, place, convert in self._cells:
+            text = None if place is None else texts[place]
+            value = None if text is None else convert(text)
+            if value is None and text is not None:
+                self.misfits.append(name)
+                self.odd[name] = quoted(text)
+            row.append(value)
+        for name in self._news:
+            text = texts[self._places[name]]
+            if text is not None:
+                self.odd[name] = quoted(text)
+        return row
+
+    def _plain(self, texts: pa.ChunkedArray) -> pa.Array:
+        array = texts.combine_chunks()
+        dialect = self._dialect
+        if dialect.trim_left or dialect.trim_right:
+            trims = {
+                (True, True): pc.utf8_trim,
+                (True, False): pc.utf8_ltrim,
+                (False, True): pc.utf8_rtrim,
+            }
+            array = trims[dialect.trim_left, dialect.trim_right](array, " \t")
+            array = pc.if_else(pc.equal(array, ""), None, array)
+        if dialect.null:
+            array = pc.if_else(pc.equal(array, dialect.null), None, array)
+        return array
+
+    def _height(self, lines: bytes) -> int:
+        """Return the number of lines, if pyarrow is sure to make the same of them; else 0."""
+        if not self._is_simple or lines.startswith(_MARK):
+            return 0
+        if self._width == 1 and self._blank.search(lines):
+            return 0
+        outside = lines
+        if self._quote and self._quote in lines:
+            if (
+                self._dialect.trim_left
+                or self._dialect.trim_right
+                or (self._escape and self._escape in lines)
+            ):
+                return 0
+            pieces = lines.split(self._quote)
+            outside = self._quote.join(pieces[::2])
+            if len(pieces) % 2 == 0 or self._odd_quote.search(outside):
+                return 0
+            if not self._breaks and outside.count(b"\n") != lines.count(b"\n"):
+                return 0
+        return outside.count(b"\n") + (not lines.endswith(b"\n"))
