@@ -76,9 +76,7 @@ def test_a_type_fits_where_each_value_has_its_like(
     found: pa.DataType, kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
     """A value becomes its like of the other type, a null stays one, in slices and nested, too."""
-    array = pa.array([value, None, value], pa.null() if value is None else _arrow(found))
-    if pa.types.is_run_end_encoded(found):
-        array = pa.RunEndEncodedArray.from_arrays([1, 2, 3], array)
+    array = _array([value, None, value], found)
     for first in (0, 1, 2):
         got = fit(array.slice(first), kind)
         got.validate(full=True)
@@ -98,8 +96,13 @@ def test_a_type_fits_where_each_value_has_its_like(
         assert got.to_pylist() == [{"x": wanted}, {"x": None}, None][first:]
 
 
-def _arrow(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_run_end_encoded(kind) else kind
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_run_end_encoded(kind):
+        ends = list(range(1, len(values) + 1))
+        return pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind.value_type))
+    if pa.types.is_float16(kind):  # which older releases make by way of numpy
+        return pa.array(values, pa.float32()).cast(kind)
+    return pa.array(values, kind)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def test_members_that_nobody_knows_are_found_at_any_depth() -> None:
 
 def test_any_type_can_be_rescued() -> None:
     """As JSON, whatever it is; a row of nulls is null, and nulls are left out."""
-    columns = [pa.array([value, None], _arrow(found)) for found, _, value, _ in FITS]
+    columns = [_array([value, None], found) for found, _, value, _ in FITS]
     names = [str(number) for number in range(len(columns))]
     got = as_json(names, columns)
     assert got is not None

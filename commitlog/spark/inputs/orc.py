@@ -109,7 +109,8 @@ def _local(field: pa.Field) -> pa.DataType:
 
 
 def _instant(field: pa.Field) -> pa.DataType:
-    return pa.timestamp("us", tz="UTC") if pa.types.is_timestamp(field.type) else field.type
+    # Those that Spark marks as local are in microseconds here.
+    return pa.timestamp("us", tz="UTC") if field.type == pa.timestamp("ns") else field.type
 
 
 def _check_dates(path: str, table: pa.Table) -> None:
