@@ -74,8 +74,8 @@ _REFUSED = "snappy"
 def is_compressed(path: str) -> bool:
     """Tell by its suffix whether a file is compressed as a whole, and so has to be read from its begin.
 
-    >>> is_compressed("a.json.gz"), is_compressed("a.json")
-    (True, False)
+    >>> is_compressed("a.json.gz"), is_compressed("a.json.GZ"), is_compressed("a.json")
+    (True, True, False)
     """
     return _suffix(path) in {*_MACHINES, *_ARROW, _REFUSED}
 
@@ -139,7 +139,7 @@ def content_of(pinned: Pinned) -> Iterator[bytes]:
 
 
 def _suffix(path: str) -> str:
-    return path.rpartition("/")[2].rpartition(".")[2]
+    return path.rpartition("/")[2].rpartition(".")[2].lower()
 
 
 def _streams(path: str, stored: Iterator[bytes], make: Callable[[], _Decompressor]) -> Iterator[bytes]:
