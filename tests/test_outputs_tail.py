@@ -170,6 +170,8 @@ def test_an_end_that_was_set_is_not_gone_beyond() -> None:
         start = tail.start(at, until=until)
         assert Followed.of(tail, start, until=until).paths == paths
     assert tail.start("latest", until=until).version == until
+    patient = output.tail(roll_forward=False)
+    assert patient.advance(patient.start(0), until=until).version == until
 
 
 # -- batches -----------------------------------------------------------------------------------------
@@ -248,7 +250,9 @@ def test_of_a_very_long_list_only_what_a_batch_needs_is_read() -> None:
     rest = tail.advance(end, max_files=100)
     assert files(tail, end, rest) == paths[MANIFEST_FILES + 10 :][:100]
     assert "get manifests" not in store.told()
-    assert Followed.of(tail, rest, max_files=MANIFEST_FILES).paths == paths[MANIFEST_FILES + 110 :]
+    followed = Followed.of(tail, rest, max_files=MANIFEST_FILES)
+    assert followed.paths == paths[MANIFEST_FILES + 110 :]
+    assert len(followed.batches) == 1
 
 
 # -- what adds nothing, and what removes -------------------------------------------------------------
@@ -281,8 +285,9 @@ def test_what_adds_no_rows_is_passed_over() -> None:
     ]
     assert tail.advance(start) == start
     new = append(output, "c")
+    output.abort(output.begin("d"))
     end = tail.advance(start)
-    assert (end.version, files(tail, start, end)) == (5, new)
+    assert (end.version, files(tail, start, end)) == (6, new)
 
 
 def overwrite(output: Output) -> list[str]:
@@ -355,11 +360,23 @@ def test_overwriting_nothing_is_adding() -> None:
         paths += append(output, f"more-{n}", 0)
     paths += append(output, "files", 1, mode="overwrite-files")
     assert Followed.of(tail, tail.start(0)).paths == paths
-    job = output.begin("day-1 again", mode="overwrite-partitions")
-    file = output.stage(job, "p=new-1/" + job.file_name(0), b"x", partition={"p": "new-1"})
-    output.commit(job, [file])
-    with pytest.raises(RowsReplaced, match="day-1 again"):
-        Followed.of(tail, tail.start("latest", until=6))
+    followed = Followed.of(tail, tail.start(0), max_files=2)
+    assert [files(tail, *batch) for batch in followed.batches] == [paths[:2], paths[2:]]
+
+
+def test_rows_are_removed_that_came_after_the_last_overwriting_commit() -> None:
+    """What is there is followed from one such commit to the next."""
+    output = open_output(MemoryStore())
+    tail = output.tail()
+    for mode in ("overwrite-partitions", "append", "overwrite-partitions"):
+        job = output.begin(f"{mode} {tail.end()}", mode=mode)
+        partition = "old" if tail.end() == 0 else "new"
+        name = f"p={partition}/" + job.file_name(0)
+        output.commit(job, [output.stage(job, name, b"x", partition={"p": partition})])
+    end = tail.advance(tail.start(0))
+    assert end.version == 2
+    with pytest.raises(RowsReplaced, match="overwrite-partitions 2"):
+        tail.advance(end)
 
 
 def test_a_batch_is_dealt_with_as_it_was_planned() -> None:
@@ -409,10 +426,11 @@ def test_what_a_dead_driver_left_is_published() -> None:
     with pytest.raises(PublishIncomplete):
         tail.advance(tail.start(1))
     store.dead = False
-    end = tail.advance(tail.start(1))
-    assert len(files(tail, tail.start(1), end)) == 2
-    for path in files(tail, tail.start(1), end):
-        assert store.head(f"out/{path}")
+    start = tail.start(1)
+    end = tail.advance(start, max_files=1)
+    (path,) = files(tail, start, end)
+    assert store.head(f"out/{path}")
+    assert output.snapshot(roll_forward=False).version == 2
 
 
 def test_without_rolling_forward_it_is_waited_for() -> None:
@@ -487,8 +505,10 @@ def test_records_that_were_lost_are_no_end() -> None:
         append(output, job)
     store.delete(RECORD.format(2))
     tail = output.tail()
-    with pytest.raises(CorruptRecord, match="no record 2: records were lost"):
+    with pytest.raises(CorruptRecord, match="no record 2, though there is a version 3"):
         tail.advance(tail.start(0))
+    with pytest.raises(CorruptRecord, match="no record 2, though there is a version 3"):
+        tail.start("all")
 
 
 @pytest.mark.parametrize(
@@ -550,6 +570,51 @@ def test_commits_that_overwrite_cost_as_little() -> None:
         costs.append(told["get record"])
         assert told["list"] == 1
     assert costs[1] - costs[0] == 10
+
+
+def test_a_snapshot_is_read_once() -> None:
+    """Its further batches cost as little as others, and a new one is another one."""
+    store = Reading(MemoryStore())
+    output = open_output(store)
+    first = append(output, "a", 4)
+    tail = output.tail()
+    start = tail.start("all")
+    middle = tail.advance(start, max_files=2)
+    store.told()
+    assert files(tail, middle, tail.advance(middle, max_files=1)) == first[2:3]
+    assert store.told() == {"get out": 1, "get record": 1}
+    second = append(output, "b")
+    again = tail.start("all")
+    assert (again.version, Followed.of(tail, again).paths) == (2, first + second)
+
+
+def test_what_is_done_with_is_forgotten() -> None:
+    """A query that runs for long keeps nothing of what it has read."""
+    output = open_output(MemoryStore())
+    for n in range(5):
+        append(output, f"a-{n}", 1, mode="overwrite-partitions")
+    tail = output.tail(on_rewrite="skip")
+    end = Followed.of(tail, tail.start("all")).end
+    append(output, "b")
+    last = tail.advance(end)
+    assert tail.advance(last) == last
+    assert (tail._snapshot, tail._stretches, tail._removing) == (None, {}, {})
+
+
+def test_the_last_version_that_is_known_of_costs_nothing() -> None:
+    """It is told by what was read, the log or the note of how far all is visible."""
+    store = Reading(MemoryStore())
+    output = open_output(store)
+    for n in range(3):
+        append(output, f"a-{n}")
+    tail = output.tail()
+    tail.advance(tail.start(0), max_files=1)
+    store.told()
+    assert (tail.seen, store.told()) == (3, {})
+    store.delete("out/_SUCCESS")
+    tail = output.tail()
+    tail.advance(tail.start(0), max_files=2)
+    assert tail.seen == 3
 
 
 # -- against a model ---------------------------------------------------------------------------------

@@ -161,10 +161,9 @@ class _Stretch:
             on_rewrite=on_rewrite,
         )
 
-    def files_at(self, position: Position) -> int | None:
-        """Return how many of its files were taken, if `position` is inside of it."""
-        inside = position.files and position.record == self.version
-        return position.files if inside and position.snapshot == self.snapshot else None
+    def files_at(self, position: Position) -> int:
+        """Return how many of its files were taken, if `position` is inside of it; else 0."""
+        return position.files if position.record == self.version else 0
 
 
 @define
@@ -219,7 +218,6 @@ class Tail:
         """Return the number of the last record, or without rolling forward of the last complete one."""
         end = self._publisher.watermark()
         if self._roll_forward:
-            end = max(end, self._seen)
             for record in self._log.read(end):
                 end = record.version
         self._seen = max(self._seen, end)
@@ -277,7 +275,7 @@ class Tail:
         position, room = start, _Room(max_files, max_bytes)
         try:
             for stretch in self._walk(start, until, self._on_rewrite, complete=complete):
-                begun = stretch.files_at(start) or 0
+                begun = stretch.files_at(start)
                 taken = begun + self._fitting(stretch, begun, room)
                 if taken > begun or taken == stretch.count:
                     position = stretch.at(taken, self._on_rewrite)
@@ -285,7 +283,6 @@ class Tail:
                     break
         except RowsReplaced:
             if room.empty:
-                self._check(start)
                 raise
         self._seen = max(self._seen, complete)
         if room.empty:
@@ -305,7 +302,7 @@ class Tail:
         """
         last = None
         for last in self._walk(start, end.record, end.on_rewrite):
-            begun, until = last.files_at(start) or 0, last.files_at(end) or last.count
+            begun, until = last.files_at(start), last.files_at(end) or last.count
             for part in last.parts:
                 if begun < min(until, part.count):
                     files = self._files(part)[begun:until]
@@ -330,11 +327,7 @@ class Tail:
             stretch = self._stretch(version)
             if stretch is None:
                 if version <= complete:
-                    raise CorruptRecord(
-                        f"{self._publisher.success_path!r} tells of version {complete}, and"
-                        f" {self._log.directory!r} has no record {version}: records were lost. Restore"
-                        " them"
-                    )
+                    raise self._lost(version, complete)
                 return
             self._seen = max(self._seen, version)
             yield self._kept(stretch, on_rewrite)
@@ -386,8 +379,10 @@ class Tail:
         """Return the files of the output at `version`, in order of commit."""
         if self._snapshot is None or self._snapshot.version != version:
             last, state = self._stretch(version), self._log.state(until=version)
-            if last is None or state.version != version:
+            if last is None:
                 raise _mismatch(Position(version=version))
+            if state.version != version:
+                raise self._lost(state.version + 1, version)
             self._snapshot = _Stretch(
                 version=version,
                 mark=last.mark,
@@ -444,6 +439,12 @@ class Tail:
             if there != position.mark:
                 raise _mismatch(position)
         self._checked = True
+
+    def _lost(self, version: int, later: int) -> CorruptRecord:
+        return CorruptRecord(
+            f"{self._log.directory!r} has no record {version}, though there is a version {later}:"
+            " records were lost. Restore them"
+        )
 
     def _forget(self, start: Position) -> None:
         """Drop what is known of records that are done with."""
