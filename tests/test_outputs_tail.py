@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -516,6 +517,7 @@ def test_records_that_were_lost_are_no_end() -> None:
     [
         ({"format": 2}, FormatTooNew),
         ({}, CorruptRecord),
+        ({**Position().to_json(), "format": 0}, CorruptRecord),
         ({**Position().to_json(), "version": -1}, CorruptRecord),
         ({**Position().to_json(), "onRewrite": "perhaps"}, CorruptRecord),
         ({**Position().to_json(), "snapshot": 1}, CorruptRecord),
@@ -525,6 +527,18 @@ def test_a_position_is_checked(given: dict[str, Any], error: type[Exception]) ->
     """What is no position is not taken for one."""
     with pytest.raises(error):
         Position.from_json(given)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(list(Position().to_json())),
+        st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers()),
+    )
+)
+def test_whatever_is_in_a_checkpoint_is_a_position_or_one_of_our_errors(value: dict[str, Any]) -> None:
+    """Nothing else comes of reading it."""
+    with contextlib.suppress(CorruptRecord, FormatTooNew):
+        assert Position.from_json(value).to_json() == value
 
 
 # -- what it costs -----------------------------------------------------------------------------------

@@ -93,16 +93,19 @@ class Position:
                 f"the checkpoint has positions of format {given}; this library reads up to {_FORMAT}:"
                 " upgrade it"
             )
-        return build(
-            Document("position", {}, "the checkpoint's offset"),
-            lambda: cls(
+
+        def make() -> Position:
+            if count(given) != _FORMAT:
+                raise ValueError(f"it is of format {given}")
+            return cls(
                 version=count(value["version"]),
                 files=count(value["files"]),
                 snapshot=flag(value["snapshot"]),
                 mark=text(value["mark"]),
                 on_rewrite=one_of(OnRewrite, value["onRewrite"]),
-            ),
-        )
+            )
+
+        return build(Document("position", {}, "the checkpoint's offset"), make)
 
 
 @frozen(kw_only=True)
