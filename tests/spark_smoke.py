@@ -57,6 +57,18 @@ def main(where: str) -> dict[str, Any]:
     rows.trigger(availableNow=True).start(copied).awaitTermination()
     came["streamed"] = ids(load(copied))
 
+    landing = Path(where, "landing")
+    landing.mkdir()
+    for number in range(5):
+        (landing / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+    ingested = f"{where}/ingested"
+    for _ in range(2):
+        rows = spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
+        rows = rows.option("maxFilesPerTrigger", 2).load(str(landing)).writeStream.format("commitlog")
+        rows = rows.option("checkpointLocation", f"{where}/ingest-checkpoint")
+        rows.trigger(availableNow=True).start(ingested).awaitTermination()
+    came["ingested"] = ids(load(ingested))
+
     plain = f"{where}/plain"
     by_id = numbers(0, 6).write.option("spark.commitlog.jobId", "daily").partitionBy("odd")
     by_id.parquet(plain)
@@ -65,7 +77,7 @@ def main(where: str) -> dict[str, Any]:
     numbers(7, 9).write.mode("overwrite").parquet(plain)
     came["configured overwritten"] = ids(spark.read.parquet(plain))
 
-    came["versions"] = {path.name: versions(path) for path in map(Path, (out, copied, plain))}
+    came["versions"] = {path.name: versions(path) for path in map(Path, (out, copied, ingested, plain))}
     spark.stop()
     return came
 

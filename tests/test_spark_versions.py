@@ -16,7 +16,7 @@ PYTHON = ROOT / ".venv/spark-4.2/bin/python"
 
 
 def test_spark_4_2(tmp_path: Path) -> None:
-    """Batches, streams, reads and the configured committer, built by that Spark's compiler, all work."""
+    """Batches, streams, sources, reads and the configured committer, built by that Spark, all work."""
     if not PYTHON.exists():
         reason = f"there is no {PYTHON}, which ./run test sets up"
         assert not os.environ.get("CI"), reason
@@ -51,11 +51,13 @@ def test_spark_4_2(tmp_path: Path) -> None:
         "dynamic": [7, 9],
         "overwritten": [20, 21, 22, 23],
         "streamed": [20, 21, 22, 23],
+        "ingested": [0, 1, 2, 3, 4],
         "configured": [*range(6), *range(6)],
         "configured overwritten": [7, 8],
         "versions": {
             "out": ["append", "append", "rewrite", "overwrite-partitions", "overwrite"],
             "copied": ["append"],
+            "ingested": ["append", "append", "append"],
             "plain": ["append", "overwrite"],
         },
     }
