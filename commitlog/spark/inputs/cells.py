@@ -68,8 +68,10 @@ def column(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         _be_sure(pc.is_finite(found))
         return found.cast(kind)
     if pa.types.is_integer(kind):
-        # It reads hexadecimal digits.
-        _be_sure(pc.invert(pc.match_substring_regex(texts, "[xX]")))
+        # It takes hexadecimal digits.
+        data = texts.buffers()[2]
+        if data is not None and any(mark in data.to_pybytes() for mark in (b"x", b"X")):
+            raise pa.ArrowInvalid("not all are decimal")
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         try:
             return texts.cast(kind)

@@ -21,6 +21,9 @@ from commitlog.spark.inputs.rescue import as_json
 
 __all__ = ["Fields"]
 
+#: Lines that are read one by one in less time than pyarrow takes to begin.
+FEW = 16
+
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -74,7 +77,7 @@ class Fields:
             lines: lines that end with line feeds.
         """
         height = self._height(lines)
-        if not height:
+        if height < FEW:
             return None
         wanted = [name for name, place, _ in self._cells if place is not None]
         included = [str(self._places[name]) for name in (*wanted, *self._news)]
@@ -94,7 +97,7 @@ class Fields:
                     newlines_in_values=self._breaks,
                 ),
                 csv.ConvertOptions(
-                    column_types={name: pa.string() for name in included or ["0"]},
+                    column_types=dict.fromkeys(included or ["0"], pa.string()),
                     # To include none would mean all.
                     include_columns=included or ["0"],
                     null_values=[""],
@@ -137,7 +140,7 @@ class Fields:
         return row
 
     def _plain(self, texts: pa.ChunkedArray) -> pa.Array:
-        array = texts.combine_chunks()
+        array = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
         dialect = self._dialect
         if dialect.trim_left or dialect.trim_right:
             trims = {

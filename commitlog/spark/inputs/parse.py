@@ -153,7 +153,7 @@ class Parser:
         if not rescue or not reader.odd:
             return row, None
         odd = [
-            f"{quoted(name)}:{text}"
+            f"{quoted(name)}:{_as_json(text)}"
             for name, text in reader.odd.items()
             if name not in self._columns.elsewhere
         ]
@@ -176,6 +176,13 @@ def _batches(table: pa.Table, rescued: pa.Array | None, begins: pa.Array | None)
             None if rescued is None else rescued.slice(first, len(batch)),
         )
         first += len(batch)
+
+
+def _as_json(text: str) -> str:
+    """Return what was read as JSON as others read it: NaN and the infinities are strings there."""
+    if "NaN" in text or "Infinity" in text:
+        return json.dumps(json.loads(text, parse_constant=str))
+    return text
 
 
 def quoted(text: str) -> str:
