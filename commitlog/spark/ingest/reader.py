@@ -25,6 +25,7 @@ from commitlog.clock import SystemClock
 from commitlog.ingest import About, Fetch, Ingest, Pinned, Problems, Slice
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
+from commitlog.urls import parse_store_url
 
 __all__ = ["IngestReader"]
 
@@ -64,12 +65,15 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """See `Ingest.latest_offset`."""
-        self._latest = self._ingest.latest_offset(
+        latest = self._ingest.latest_offset(
             start,
             max_files=limit.max_files if isinstance(limit, ReadMaxFiles) else None,
             max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
         )
-        return self._latest
+        if self._latest is None:
+            self._describe()
+        self._latest = latest
+        return latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the last offset with the source's counters, for the query's progress."""
@@ -94,9 +98,14 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store = self._connections.enter_context(options.opened_store())
             table = self._connections.enter_context(options.opened_table())
             self._opened = Ingest(store, table, options.settings, splits=options.input.splits)
-            about = About(url=store.url, format=options.input.name, settings=options.settings)
-            self._opened.state.describe(about)
         return self._opened
+
+    def _describe(self) -> None:
+        """Tell operators what the query runs with, now that the source is known to be the query's."""
+        options = self._options
+        url = str(parse_store_url(options.url).with_options(options.connection))
+        about = About(url=url, format=options.input.name, settings=options.settings)
+        self._ingest.state.describe(about)
 
     # in a task
 
