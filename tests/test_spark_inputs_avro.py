@@ -240,7 +240,8 @@ def test_what_is_no_avro_is_told() -> None:
     """An empty object, another content, a schema that is none; and another version."""
     good = stored(SIMPLE, ROWS).get("in/a.avro").data
     value = stored({"type": "long"}, []).get("in/a.avro").data
-    for data in (b"", b"Obj\x01", b"a,b\n1,2\n", good.replace(b'"long"', b'"lung"', 1), value):
+    vast = b"Obj\x01" + _long(1) + _long(2**62)
+    for data in (b"", b"Obj\x01", vast, b"a,b\n", good.replace(b'"long"', b'"lung"', 1), value):
         source = pinned(data)
         with pytest.raises(InputUnreadable, match="in/file"):
             read(source, Columns(schema=SCHEMA))

@@ -19,6 +19,8 @@ __all__ = ["Block", "Header", "Source", "blocks", "container"]
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
+#: No value in a header is longer.
+_LONGEST = 64 * 1024 * 1024
 
 
 class Source(Protocol):
@@ -87,7 +89,7 @@ def blocks(source: Source, header: Header, size: int) -> Iterator[Block]:
         count, length = _long(source), _long(source)
         if count < 0 or not 0 <= length <= size - source.tell():
             raise ValueError(f"no block is at byte {offset}")
-        data = _exactly(source, length)
+        data = _exactly(source, length, length)
         if _exactly(source, _SYNC) != header.sync:
             raise ValueError(f"the block at byte {offset} does not end as it should")
         yield Block(source.tell(), count, _CODECS[header.codec](data))
@@ -99,9 +101,9 @@ def container(empty: bytes, block: Block) -> bytes:
     return empty + b"".join(parts)
 
 
-def _exactly(source: Source, size: int) -> bytes:
-    if size < 0:
-        raise ValueError("a length is negative")
+def _exactly(source: Source, size: int, most: int = _LONGEST) -> bytes:
+    if not 0 <= size <= most:
+        raise ValueError(f"a length is {size}")
     data = source.read(size)
     if len(data) < size:
         raise EOFError("it ends early")
