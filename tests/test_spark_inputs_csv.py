@@ -368,3 +368,24 @@ def test_types_that_csv_cannot_hold() -> None:
     """They are refused by the name of the column."""
     with pytest.raises(NotSupported, match="column 'x' is of type list"):
         Csv({}).check(Columns(schema=pa.schema([("x", pa.list_(pa.int8()))])))
+
+
+def collect(rows: list[dict[str, Any]], data: bytes, path: str, **options: str) -> None:
+    """Add the records of a file to `rows`, as they come."""
+    file = pinned(data, path)
+    for part in Csv(options).decode(file, *slices(file.file), Columns(schema=STRINGS)):
+        rows += part.batch.to_pylist()
+
+
+def test_what_comes_before_damage() -> None:
+    """Records before a place that cannot be decompressed come, and so do those before one too long."""
+    data = gzip.compress(b"a,b\n" + b"1,x\n" * 10)[:-9]
+    for breaks in ("false", "true"):
+        rows: list[dict[str, Any]] = []
+        with pytest.raises(InputUnreadable, match="cannot be decompressed"):
+            collect(rows, data, "in/x.csv.gz", header="true", multiLine=breaks)
+        assert rows
+    rows = []
+    with pytest.raises(InputUnreadable, match="a record of more than 6 bytes from byte 4 on"):
+        collect(rows, b'1,2\n"3\n4\n5",6\n', "in/x.csv", multiLine="true", maxRecordBytes="6")
+    assert rows == [{"a": "1", "b": "2"}]

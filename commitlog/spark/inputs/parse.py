@@ -98,15 +98,23 @@ class Parser:
 
     def lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Records]:
         """Yield the records of lines without their ends, each with its place. Raises as `block`."""
+        for chunk in self._chunks(lines):
+            if chunk:
+                yield from self._chunk(chunk)
+
+    def _chunks(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
         chunk: list[tuple[int, bytes]] = []
-        for at, line in lines:
-            if line.strip(self._white):
-                chunk.append((at, line))
-                if len(chunk) >= CHUNK:
-                    yield from self._chunk(chunk)
-                    chunk = []
-        if chunk:
-            yield from self._chunk(chunk)
+        try:
+            for at, line in lines:
+                if line.strip(self._white):
+                    chunk.append((at, line))
+                    if len(chunk) >= CHUNK:
+                        yield chunk
+                        chunk = []
+        except InputUnreadable:
+            yield chunk
+            raise
+        yield chunk
 
     def _chunk(self, chunk: list[tuple[int, bytes]]) -> Iterator[Records]:
         found = self._quick(b"\n".join([line for _, line in chunk]))
@@ -144,12 +152,9 @@ class Parser:
             self._columns.check(self._path, reader.unknown)
         if reader.misfits and not rescue:
             name = reader.misfits[0]
-            kind = (
-                self._columns.schema.field(name).type
-                if name in self._columns.schema.names
-                else "the type"
-            )
-            raise self._unreadable(at, f"the value of {name!r} is not of its column's type, {kind}")
+            schema = self._columns.schema
+            kind = f", {schema.field(name).type}" if name in schema.names else ""
+            raise self._unreadable(at, f"the value of {name!r} is not of its type{kind}")
         if not rescue or not reader.odd:
             return row, None
         odd = [
@@ -181,8 +186,13 @@ def _batches(table: pa.Table, rescued: pa.Array | None, begins: pa.Array | None)
 def _as_json(text: str) -> str:
     """Return what was read as JSON as others read it: NaN and the infinities are strings there."""
     if "NaN" in text or "Infinity" in text:
-        return json.dumps(json.loads(text, parse_constant=str))
+        return json.dumps(json.loads(text, parse_constant=str, parse_int=_short))
     return text
+
+
+def _short(digits: str) -> int | float:
+    # Python makes no integers of thousands.
+    return int(digits) if len(digits) < 1000 else float(digits)
 
 
 def quoted(text: str) -> str:
