@@ -3,8 +3,8 @@
 `Ingest` is what a driver works with, `Fetch` what an executor does, `Operator` what people do.
 The modules: `settings` and `names` (what is wanted), `files` (what is handed out), `offset` (where a
 query is), `floors`, `head`, `rows`, `problems`, `about` and `state` (what is stored), `window` (what is
-remembered), `cargo` and `planning` (what an epoch is made of), `counters`, `source`, `fetch` and
-`operator`.
+remembered), `cargo` and `planning` (what an epoch is made of), `counters`, `source`, `ahead`, `fetch`
+and `operator`.
 """
 
 from commitlog.ingest.about import About

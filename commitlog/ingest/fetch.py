@@ -6,9 +6,10 @@ Imports its siblings and the `ObjectStore` port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog.errors import (
     BucketNotFound,
@@ -19,6 +20,7 @@ from commitlog.errors import (
     InvalidPath,
     NotFound,
 )
+from commitlog.ingest.ahead import Executor, Fetched, ahead
 from commitlog.ingest.files import File, Partition, Slice
 from commitlog.ingest.problems import Problems
 from commitlog.ingest.settings import IngestSettings
@@ -36,10 +38,12 @@ class Pinned:
     Attributes:
         store: where it is.
         file: which version.
+        fetched: all of it, if that was asked for already.
     """
 
     store: ObjectStore
     file: File
+    fetched: Fetched | None = None
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """Return bytes ``[start, end)`` of the version; `path` is that of the file.
@@ -50,7 +54,11 @@ class Pinned:
             InputMissing: there is no object any more.
         """
         try:
-            data = self.store.get(path, start=start, end=end)
+            if self.fetched is None:
+                data = self.store.get(path, start=start, end=end)
+            else:
+                whole = self.fetched.result()
+                data = evolve(whole, data=whole.data[start:end])
         except BucketNotFound:
             raise
         except NotFound:
@@ -70,12 +78,22 @@ class Fetch:
         store: where the objects are.
         problems: where problems are kept.
         settings: of the source.
+        executor: fetches small files ahead, such as a `ThreadPoolExecutor`; not shut down. None: each
+            file is fetched when its turn has come.
 
-    Thread-safe.
+    Thread-safe, as far as the executor is.
     """
 
-    def __init__(self, store: ObjectStore, problems: Problems, settings: IngestSettings) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        problems: Problems,
+        settings: IngestSettings,
+        *,
+        executor: Executor | None = None,
+    ) -> None:
         self._store = store
+        self._executor = executor
         self._problems = problems
         self._settings = settings
 
@@ -104,13 +122,21 @@ class Fetch:
                 ``a//b``: it can be listed, and not read.
             Unavailable, OutcomeUnknown: it is not certain that a problem was kept.
         """
-        for each in partition.slices:
-            yield from self._read(partition.epoch, each, decode, count, drop)
+        if self._executor is None:
+            for each in partition.slices:
+                pinned = Pinned(self._store, each.file)
+                yield from self._read(partition.epoch, each, pinned, decode, count, drop)
+            return
+        with closing(ahead(self._store, partition.slices, self._executor)) as slices:
+            for each, fetched in slices:
+                pinned = Pinned(self._store, each.file, fetched)
+                yield from self._read(partition.epoch, each, pinned, decode, count, drop)
 
     def _read(
         self,
         epoch: int,
         slice: Slice,
+        pinned: Pinned,
         decode: Callable[[Pinned, Slice], Iterable[T]],
         count: Callable[[T], int],
         drop: Callable[[T, int], T],
@@ -118,7 +144,7 @@ class Fetch:
         settings, report = self._settings, self._problems.report
         records = 0
         try:
-            for batch in decode(Pinned(self._store, slice.file), slice):
+            for batch in decode(pinned, slice):
                 size = count(batch)
                 missing = slice.skip - records
                 records += size
