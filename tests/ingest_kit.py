@@ -7,6 +7,7 @@ result of each batch number. A *record* is one byte of one version of an object.
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,6 @@ from commitlog.ingest import (
     IngestSettings,
     Partition,
     Pinned,
-    Problems,
     Slice,
 )
 from commitlog.stores.api import ObjectData, ObjectInfo, ObjectStore, Page
@@ -59,13 +59,19 @@ def records_of(pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
     """Yield the records of a slice, two at a time, each read by a request of its own."""
     file = slice.file
     for at in range(slice.start, slice.end, 2):
-        data = pinned.get(file.path, start=at, end=min(at + 2, slice.end)).data
-        yield [(file.path, file.etag, at + number) for number in range(len(data))]
+        data = pinned.get(file.path, start=at, end=min(at + 2, slice.end))
+        yield [(file.path, data.etag, at + number) for number in range(len(data.data))]
     if not slice.size:
         pinned.get(file.path)
 
 
 Decode = Callable[[Pinned, Slice], Iterator[list[Record]]]
+
+
+def production(name: str) -> Any:
+    """Return what has this name below the package, such as ``ingest.source.Ingest``."""
+    module, _, attribute = f"commitlog.{name}".rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def read(fetch: Fetch, partition: Partition, decode: Decode = records_of) -> list[Record]:
@@ -111,6 +117,7 @@ class Engine:
         step: called between any two calls, with the name of what comes next; may raise `Stop`.
         words: as of `Ingest`.
         decode: reads slices.
+        code: returns classes of the library by their names.
     """
 
     store: ObjectStore
@@ -125,13 +132,14 @@ class Engine:
     fetch: Fetch = field(init=False)
     words: Callable[[], str] | None = None
     decode: Decode = records_of
+    code: Callable[[str], Any] = production
 
     def __attrs_post_init__(self) -> None:
         options: dict[str, Any] = {} if self.words is None else {"words": self.words}
         if self.backoff is not None:
             options["backoff"] = self.backoff
         splits = self.splits
-        self.source = Ingest(
+        self.source = self.code("ingest.source.Ingest")(
             self.store,
             self.table,
             self.settings,
@@ -139,8 +147,10 @@ class Engine:
             clock=self.clock,
             **options,
         )
-        problems = Problems(self.table, self.settings.source, clock=self.clock, **options)
-        self.fetch = Fetch(self.store, problems, self.settings)
+        problems = self.code("ingest.problems.Problems")(
+            self.table, self.settings.source, clock=self.clock, **options
+        )
+        self.fetch = self.code("ingest.fetch.Fetch")(self.store, problems, self.settings)
 
     def batch(self) -> bool:
         """Run the batch that was begun, or else the next one; return False if there is none."""
@@ -201,12 +211,14 @@ class Vast(MemoryStore):
 
     def info(self, number: int) -> ObjectInfo:
         """Return what is known of one."""
-        lowest = number < 0 and self.lowest is not None
+        modified = self.begun + number
+        if number < 0 and self.lowest is not None:
+            modified = self.lowest
         return ObjectInfo(
             path="in/-" if number < 0 else f"in/{number:09}.json",
             size=1,
             etag=f'"{number:032x}"',
-            last_modified=self.lowest if lowest else self.begun + number,
+            last_modified=modified,
         )
 
     def list_page(

@@ -3,22 +3,40 @@
 An `IngestWorld` has one bucket, one state table and one checkpoint, which no fault reaches, and nodes
 that run the query (`ingest_kit.Engine`) as long as they live; a query that fails is started again. When
 all is over, `IngestWorld.judge` runs the query to its end without faults: then each byte of each version
-that was put, and not overwritten, has come exactly once.
+that was put, and not overwritten, has come exactly once; what could not be read is repaired for that,
+and handed out again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
-from ingest_kit import Bucket, Checkpoint, Engine, Stop, state_table
+from ingest_kit import (
+    Bucket,
+    Checkpoint,
+    Engine,
+    Record,
+    Stop,
+    production,
+    records_of,
+    state_table,
+)
 from sim_kit import Ticks, steady
 
 from commitlog.backoff import Backoff
-from commitlog.errors import Conflict, InputChanged, OutcomeUnknown, StateMismatch, Unavailable
-from commitlog.ingest import IngestSettings
+from commitlog.errors import (
+    Conflict,
+    InputChanged,
+    InputUnreadable,
+    OutcomeUnknown,
+    StateMismatch,
+    Unavailable,
+)
+from commitlog.ingest import IngestSettings, Pinned, Slice
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
     Choices,
@@ -38,7 +56,12 @@ FAILS = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChange
 #: A clock that goes right.
 _RIGHT = Ticks()
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+
 _STEPS = (Fault.PAUSED, Fault.CRASHED)
+
+#: No world has so many batches.
+_ENDLESS = 200
 
 
 @frozen
@@ -62,6 +85,8 @@ class IngestWorld:
         splits: whether files can be read in ranges.
         store: the store's clock.
         backoff: how the node of that name backs off.
+        broken: from which byte on objects of these paths cannot be read, while the nodes run.
+        code: returns classes of the library by their names.
 
     Attributes:
         checkpoint: that of the query.
@@ -78,8 +103,13 @@ class IngestWorld:
         splits: bool = False,
         store: Ticks = _RIGHT,
         backoff: Callable[[str], Backoff] = steady,
+        broken: Mapping[str, int] = _NONE,
+        code: Callable[[str], Any] = production,
     ) -> None:
         self.simulation = simulation
+        self._broken = dict(broken)
+        self._code = code
+        self._missed: list[str] = []
         self.settings = settings
         self.splits = splits
         self.checkpoint = Checkpoint()
@@ -105,7 +135,14 @@ class IngestWorld:
         simulation.add_state(self._told)
 
     def start(
-        self, name: str, *, batches: int, every: float = 1.0, lives: int = 3, after: float = 0.0
+        self,
+        name: str,
+        *,
+        batches: int,
+        every: float = 1.0,
+        lives: int = 3,
+        after: float = 0.0,
+        finite: bool = False,
     ) -> None:
         """Let the node of that name run the query.
 
@@ -115,6 +152,7 @@ class IngestWorld:
             every: seconds between two batches, and before a query that failed is started again.
             lives: how often the query is started, at most.
             after: when, in seconds.
+            finite: it is to run until it has read all that was there when it was started.
         """
         node = self.nodes[name]
 
@@ -123,11 +161,18 @@ class IngestWorld:
                 if life:
                     node.clock.sleep(every)
                 engine = self._engine(name)
+                there = dict(self.current)
+                if finite:
+                    engine.source.finish()
                 try:
                     for number in range(batches):
                         if number:
                             node.clock.sleep(every)
-                        self._tell(node, "batch" if engine.batch() else "nothing new")
+                        more = engine.batch()
+                        self._tell(node, "batch" if more else "nothing new")
+                        if finite and not more:
+                            self._missed += self._missing(there)
+                            break
                     return
                 except FAILS as error:
                     self._tell(node, type(error).__name__)
@@ -139,6 +184,7 @@ class IngestWorld:
         stuck = [name for name, node in self.nodes.items() if node.running]
         assert not stuck, f"the programs of {stuck} wait for nothing"
         self._check()
+        assert not self._missed, f"a finite run has ended, and {self._missed[0]}"
         last = Engine(
             store=self.bucket,
             table=self.table,
@@ -146,18 +192,51 @@ class IngestWorld:
             clock=ManualClock(),
             checkpoint=self.checkpoint,
             splits=self.splits,
+            decode=self._decode,
+            code=self._code,
         )
-        idle = 0
-        while idle < len(self.sizes) + 2:
-            idle = 0 if last.batch() else idle + 1
-        self._check()
-        records = self.checkpoint.records
-        for path, etag in self.current.items():
-            for number in range(self.sizes[path, etag]):
-                assert records[path, etag, number], f"byte {number} of {path} {etag} never came"
+        self._drain(last)
+        if self._broken:
+            self._broken.clear()
+            self._code("ingest.operator.Operator")(
+                self.bucket, self.table, self.settings, clock=ManualClock()
+            ).retry()
+            self._drain(last)
+        for missing in self._missing(self.current):
+            raise AssertionError(missing)
         return self.outcomes
 
     # inside
+
+    def _drain(self, engine: Engine) -> None:
+        idle = 0
+        for _ in range(_ENDLESS):
+            try:
+                idle = 0 if engine.batch() else idle + 1
+            except StateMismatch as error:
+                raise AssertionError(f"nobody can go on: {error}") from error
+            self._check()
+            if idle == len(self.sizes) + 2:
+                return
+        raise AssertionError("there is no end of batches")
+
+    def _missing(self, current: Mapping[str, str]) -> list[str]:
+        records = self.checkpoint.records
+        return [
+            f"byte {number} of {path} {etag} never came"
+            for path, etag in current.items()
+            for number in range(self.sizes[path, etag])
+            if not records[path, etag, number] and number < self._broken.get(path, 99)
+        ]
+
+    def _decode(self, pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
+        bad = self._broken.get(slice.file.path)
+        for batch in records_of(pinned, slice):
+            good = [record for record in batch if bad is None or record[2] < bad]
+            if good:
+                yield good
+            if len(good) < len(batch):
+                raise InputUnreadable("broken", offset=bad)
 
     def _engine(self, name: str) -> Engine:
         node = self.nodes[name]
@@ -177,6 +256,8 @@ class IngestWorld:
             step=step,
             backoff=self._backoff(name),
             words=node.word,
+            decode=self._decode,
+            code=self._code,
         )
 
     def _put(self, upload: Upload) -> None:
@@ -189,7 +270,7 @@ class IngestWorld:
         etag = self.bucket.put_at(upload.path, bytes(upload.size), modified)
         self.current[upload.path] = etag
         self.sizes[upload.path, etag] = upload.size
-        self.simulation.note(f"{upload.path} is put: {etag}, of {modified}")
+        self.simulation.note(f"{upload.path} is put: {etag}, {upload.age:g} s old")
 
     def _tell(self, node: Node, what: str) -> None:
         self.outcomes[what] += 1
@@ -199,7 +280,7 @@ class IngestWorld:
         kept = self.checkpoint
         log = tuple(tuple(offset.values()) for offset in kept.log)
         sink = tuple((number, tuple(records)) for number, records in sorted(kept.sink.items()))
-        return log, kept.committed, sink
+        return log, kept.committed, sink, tuple(self._missed)
 
     def _check(self) -> None:
         for (path, etag, number), times in self.checkpoint.records.items():

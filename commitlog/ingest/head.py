@@ -118,12 +118,15 @@ class Head:
         """The key of the row in the table."""
         return Key(self.source, HEAD)
 
-    def finish(self) -> tuple[int, int]:
+    def finish(self, *, ordered: bool) -> tuple[int, int]:
         """Return how many sweeps of tail and body must be complete for all that is there now to have
         been dealt with. A sweep that is under way may be past some of it.
+
+        `ordered` tells whether the mark may move.
         """
         bodies = 0
-        if self.floors.mark or self.tail is not None:  # else all is tail, and will be swept from now on
+        # Else all is tail, and is swept from now on.
+        if self.floors.mark or (ordered and self.tail is not None):
             bodies = 1 if self.body is None else 2
         return self.tails + (1 if self.tail is None else 2), self.bodies + bodies
 

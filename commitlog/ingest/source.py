@@ -126,7 +126,7 @@ class Ingest:
                 self._counters = self._counters.at(head, slices)
                 return self._offered(head, begin)
             if self._finite and self._sweeps is None:
-                self._sweeps = head.finish()
+                self._sweeps = head.finish(ordered=self.settings.ordered)
             if self._sweeps is not None and self._done(head, self._sweeps):
                 return dict(start)
             stepped = self._steps(evolve(head, claim=begin.claim), limits)

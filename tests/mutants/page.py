@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mutants.deciding import DECIDING
+from mutants.handing import HANDING
+from mutants.listing import LISTING
 from mutants.mutant import Mutant
 from mutants.native import NATIVE
 from mutants.oplog import OPLOG
@@ -29,6 +31,7 @@ _GROUPS = {
     "Native conditions": NATIVE,
     "Outputs": (*DECIDING, *PUBLISHING),
     "Operation logs": OPLOG,
+    "Sources": (*LISTING, *HANDING),
 }
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for group in _GROUPS.values() for mutant in group)
@@ -49,7 +52,8 @@ request of node A, and `A3 → done` its answer; both are in one line if nothing
 to the table of leases are named `table.…`; they name a record by path and etag, `*` for *no object*. The
 first `table.put` of a call takes the lease, the last one gives it back. Objects are shown with their
 etag and `version`: `A:1` is the first that A writes. A clock that is as fast as clocks may be counts
-1.5 s a second, which is `max_clock_skew_rate` in these worlds.
+1.5 s a second, which is `max_clock_skew_rate` in these worlds. Sources have a grace window of ten
+seconds, and hand out a file an epoch; a driver reads each epoch before it asks for the next one.
 """
 
 _LEASES = """\

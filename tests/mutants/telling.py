@@ -19,7 +19,7 @@ _KINDS = {
     "answered": re.compile(r"\w+ (?P<name>\w+) -> (?P<how>.*)"),
 }
 #: What happens in all runs, and means nothing.
-_NOISE = re.compile(r"\w+ (starts|ends|goes on|could know .*)")
+_NOISE = re.compile(r"\w+ (starts|ends|goes on|could know .*|[a-z_ ]+: \d+ begun, .*)")
 
 #: Long words of no meaning, and what stands for them; and what is the same in all lines.
 _SHORTER = (
@@ -35,7 +35,11 @@ _SHORTER = (
     (r" commitlog-nonce=.*?(?= version=| b'| at |$)", ""),
     (r' b\'\{.*"kind":"(\w+)".*\}\'', r", a record of kind \1"),
     (r" b'.*?'$", ""),
-    (r" @[\d.]+", ""),
+    (r" @-?[\d.]+", ""),
+    (r"""\{[^{}]*'item': 'epoch/0*(\d+)/0*(\d+)/\d+'.*?b(['"]).*?\3\}""", r"files of epoch \1"),
+    (r"""\{[^{}]*'item': '(problem|wanted)/.*?b'.*?'.*?\}""", r"a row of \1"),
+    (r"\{[^{}]*b'[^']*\"epoch\":(\d+)[^']*\"ingest-list[^']*'[^{}]*\}", r"list row at epoch \1"),
+    (r"ItemPage\(items=\((.*?),?\), next_token=None\)", r"[\1]"),
     (r" \[\] None$", ""),
     (r"\b[0-9a-f]{26}([0-9a-f]{6})\b", r"\1"),
     (r"\b0{10,}(\d+)\.json", r"\1.json"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import sim_ingest_kit as ingest
 import sim_kit
 import sim_oplog_kit as logs
 import sim_outputs_kit as outputs
@@ -14,6 +15,7 @@ from sim_kit import CommitWorld, Program, Ticks, create
 
 from commitlog.commit import ConditionalStore
 from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.ingest import IngestSettings
 from commitlog.testing.sim import (
     EPOCH,
     Choices,
@@ -39,6 +41,7 @@ __all__ = [
     "Setting",
     "logging",
     "racing",
+    "reading",
     "writing",
 ]
 
@@ -174,6 +177,38 @@ def writing(
 def logging(programs: Mapping[str, logs.Program], **options: Any) -> Setting:
     """Return what builds a world of one operation log; options are those of `sim_oplog_kit.world_of`."""
     return lambda code, _: logs.world_of(programs, connect=code.get("oplog.log.OperationLog"), **options)
+
+
+def reading(
+    drivers: Mapping[str, Mapping[str, Any]],
+    uploads: Iterable[ingest.Upload],
+    *faults: Fault,
+    forced: tuple[Forced, ...] = (),
+    settings: Mapping[str, Any] = _NONE,
+    **options: Any,
+) -> Setting:
+    """Return what builds a world of one source; options are those of `sim_ingest_kit.world_of`.
+
+    Args:
+        drivers: arguments of `IngestWorld.start` for each node.
+        uploads: what is put into the bucket.
+        faults, forced: as of `racing`.
+        settings: those of the source that are not the usual ones: a grace window of ten seconds, and a
+            file at a time.
+    """
+    chosen = IngestSettings(**{"source": "s", "grace": 10.0, "max_files": 1, **settings})
+
+    def setting(code: Code, _: bool) -> World:
+        return ingest.world_of(
+            drivers,
+            simulation=_simulation(faults, forced=forced),
+            uploads=tuple(uploads),
+            settings=chosen,
+            code=code.get,
+            **options,
+        )
+
+    return setting
 
 
 def _simulation(
