@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -51,10 +51,7 @@ class Exact:
         self._all_known = all_known
         self._is_odd = False
         self._plain = [(each.name, _plain(each.type, all_known)) for each in schema]
-        columns = {
-            each.name: self._part(each.name, self._reader(each.type, each.name)) for each in schema
-        }
-        self._read = _members(columns, lambda name: self._part(name, partial(self._new, name)))
+        self._schema = schema
 
     def row(self, line: str) -> list[Any]:
         """Return the values of a line, in the order of the columns, for `table_of`.
@@ -85,6 +82,14 @@ class Exact:
             }
             self.unknown = list(self.odd)
         return row
+
+    @cached_property
+    def _read(self) -> _Read:
+        """What reads a line by its text; few files need it."""
+        columns = {
+            each.name: self._part(each.name, self._reader(each.type, each.name)) for each in self._schema
+        }
+        return _members(columns, lambda name: self._part(name, partial(self._new, name)))
 
     def _part(self, name: str, read: _Read) -> _Read:
         """Return `read` for a member of the whole, of which is noted whether it is odd."""
