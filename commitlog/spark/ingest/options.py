@@ -106,6 +106,11 @@ class IngestOptions:
             partition_bytes=given.size("partitionBytes") or 32 * 1024 * 1024,
         )
 
+    @property
+    def local(self) -> bool:
+        """Whether the input is a directory of this machine."""
+        return parse_store_url(self.url).scheme == "file"
+
     def opened_store(self) -> AbstractContextManager[ObjectStore]:
         """Open the store of the input for a context. Nothing is sent before it is used."""
         return closing(open_store(parse_store_url(self.url).with_options(self.connection)))

@@ -9,6 +9,7 @@ Imports the rules and its siblings; pyspark and pyarrow from outside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from commitlog.clock import SystemClock
 from commitlog.ingest import About, Fetch, Ingest, Pinned, Problems, Slice
+from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.urls import parse_store_url
@@ -32,6 +34,14 @@ __all__ = ["IngestReader"]
 #: Rows of small files are put together until there are so many, or so many bytes of them.
 GATHERED_ROWS = 16 * 1024
 GATHERED_BYTES = 16 * 1024 * 1024
+
+#: What opening a file counts as on a disk, where nothing waits for a network: a task takes the time of a
+#: hundred of them before it reads anything.
+LOCAL_SLICE_COST = 128 * 1024
+
+
+#: Requests of a task that are on their way at a time.
+FETCHERS = 16
 
 
 class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -81,7 +91,13 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """See `Ingest.partitions`."""
-        found = self._ingest.partitions(start, end, partition_bytes=self._options.partition_bytes)
+        options = self._options
+        found = self._ingest.partitions(
+            start,
+            end,
+            partition_bytes=options.partition_bytes,
+            slice_cost=LOCAL_SLICE_COST if options.local else SLICE_COST,
+        )
         return [InputPartition(each) for each in found]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -112,14 +128,18 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises as `Fetch.read`."""
         options, shape = self._options, self._shape
-        with options.opened_store() as store, options.opened_table() as table:
+        with ExitStack() as opened:
+            store = opened.enter_context(options.opened_store())
+            table = opened.enter_context(options.opened_table())
+            # A disk answers before another thread could take over.
+            fetchers = None if options.local else opened.enter_context(ThreadPoolExecutor(FETCHERS))
             problems = Problems(table, options.settings.source, clock=SystemClock())
 
             def decode(pinned: Pinned, slice: Slice) -> Iterator[pa.RecordBatch]:
                 for records in options.input.decode(pinned, slice, shape.columns(slice.file)):
                     yield shape.rows(records, slice, store.url)
 
-            rows = Fetch(store, problems, options.settings).read(
+            rows = Fetch(store, problems, options.settings, executor=fetchers).read(
                 partition.value,
                 decode,
                 count=lambda batch: int(batch.num_rows),
