@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +107,33 @@ def test_a_large_job_is_committed_in_a_process_of_its_own() -> None:
     assert (listed["files"], listed["visibility"]) == (10, "listed")
     assert (logged["files"], logged["visibility"]) == (10, "logged")
     assert listed["commit_megabytes"] >= 0
+
+
+def test_growth_with_history_is_told_by_way_of_listing(tmp_path: Path) -> None:
+    """Of the rules, without Spark: where keys grow, a batch lists a page or two; else, all there is."""
+    file = tmp_path / "figures.json"
+    command = [sys.executable, f"{BENCHMARKS}/ingest.py", "--quick", "--only", "listing", "--json", file]
+    subprocess.run(command, check=True, capture_output=True)
+    report = json.loads(file.read_text())
+    pages = {(row["way"], row["history"]): row["pages"] for row in report["listing"]}
+    small, large = (history for way, history in pages if way == "ordered")
+    assert pages["ordered", small] == pages["ordered", large] <= 2
+    assert pages["whole listing", large] > large / 1000 > pages["whole listing", small]
+    ratios = report["ratios"]
+    assert ratios["history_growth_memory"] < 1.1
+    assert ratios["history_growth_time_whole_listing"] > ratios["history_growth_time"] > 0
+
+
+def test_made_files_have_the_rows_that_they_are_said_to_have(tmp_path: Path) -> None:
+    """What is counted when a stream has read them rests on it."""
+    from ingest_data import write_json, write_parquet
+
+    lines = write_json(tmp_path / "json", files=3, file_bytes=1_000)
+    found = sorted(lines.path.iterdir())
+    assert sum(len(each.read_text().splitlines()) for each in found) == lines.rows > 3
+    assert sum(each.stat().st_size for each in found) == lines.bytes
+    columns = write_parquet(tmp_path / "parquet", files=2, file_rows=7)
+    ids = [
+        row["id"] for each in sorted(columns.path.iterdir()) for row in pq.read_table(each).to_pylist()
+    ]
+    assert ids == list(range(columns.rows))

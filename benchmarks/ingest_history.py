@@ -1,0 +1,259 @@
+"""What a batch costs the driver as the history of a bucket grows, by the rules of `commitlog.ingest`.
+
+No bucket of a million objects is needed for that: the listing is made up while it is read, and takes no
+time but that of making it; what a server would take is told apart, as pages of a thousand. The state is
+in a real SQLite file. As a program this module is the driver of one source, which does what it is told::
+
+    python benchmarks/ingest_history.py WAY HISTORY DIRECTORY
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import psutil
+from attrs import frozen
+from measure import ratio
+
+from commitlog.ingest import INGEST_SCHEMA, Ingest, IngestSettings
+from commitlog.stores.api import ObjectInfo, Page
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+
+__all__ = ["PAGE_SECONDS", "RECOMMENDED", "WAYS", "Sizes", "measure_histories"]
+
+#: How the bucket is listed: settings of a source.
+WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"ordered": {"ordered": True}, "list_limit": {"list_limit": 4_000}, "whole listing": {}}
+)
+
+#: The one that is recommended for large buckets.
+RECOMMENDED = "ordered"
+
+#: What a page of a thousand is taken to need on S3, in seconds.
+PAGE_SECONDS = 0.05
+
+#: Objects that are new in each batch, and the seconds between two batches.
+NEW, PERIOD = 100, 720.0
+GRACE = 3600.0
+
+#: Batches until there is in the grace window what always will be, and batches whose memory is traced.
+WARMUP, TRACED = 12, 5
+
+
+@frozen(kw_only=True)
+class Sizes:
+    """How much to measure.
+
+    Attributes:
+        histories: objects that were handed out before, by size; ratios are of the last over the first.
+        batches: how many of them.
+    """
+
+    histories: Sequence[int]
+    batches: int
+
+
+class MadeUp(MemoryStore):
+    """A bucket whose objects do not exist before they are listed. Keys grow with time."""
+
+    def __init__(self, history: int, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.pages = 0
+        self._clock = clock
+        self._history = history
+        # All of the history lies before the grace window, an object a second.
+        self._begun = clock.epoch() - 2 * GRACE - history
+        self._added: list[float] = []
+
+    def add(self) -> None:
+        """Put what is new in a batch."""
+        self._added.append(self._clock.epoch())
+
+    def list_page(
+        self, prefix: str = "", *, start_after: str = "", token: str | None = None, **options: Any
+    ) -> Page:
+        """See `ObjectStore.list_page`; there is nothing in the bucket but what is listed."""
+        self.pages += 1
+        after = max(start_after, token or "")
+        first = int(after[3:15]) + 1 if after else 0
+        size = self._history + NEW * len(self._added)
+        last = min(first + options.get("limit", 1000), size)
+        objects = tuple(map(self._info, range(first, last)))
+        return Page(objects=objects, next_token=objects[-1].path if last < size else None)
+
+    def _info(self, number: int) -> ObjectInfo:
+        new = number - self._history
+        return ObjectInfo(
+            path=f"in/{number:012}.json",
+            size=5_000,
+            etag=f'"{number:032x}"',
+            last_modified=self._begun + number if new < 0 else self._added[new // NEW],
+        )
+
+
+class Driver:
+    """The driver of one source, with all of its history handed out."""
+
+    def __init__(self, way: str, history: int, directory: Path) -> None:
+        self._clock = ManualClock()
+        self._bucket = MadeUp(history, self._clock)
+        self._settings = IngestSettings(source="bench", prefix="in/", grace=GRACE, **WAYS[way])
+        self._url = f"sqlite://{directory.absolute()}/state.sqlite"
+        self._requests: Counter[str] = Counter()
+        self._start()
+        self._offset = self._source.initial_offset()
+        handed_out = 0
+        while handed_out < history:
+            handed_out += self.batch(new=False)["files"]
+        for _ in range(WARMUP):
+            self.batch()
+
+    def _start(self) -> None:
+        """Begin as a driver does that was just started: with what is in the table, and nothing else."""
+        table = open_table(self._url, INGEST_SCHEMA)
+        table.create()
+        counts = self._requests
+
+        class Counting(type(table)):  # type: ignore[misc]
+            """Counts the requests of the source."""
+
+            def __getattribute__(self, name: str) -> Any:
+                if name in ("get", "query_page", "transact", "put", "delete"):
+                    counts[name] += 1
+                return super().__getattribute__(name)
+
+        table.__class__ = Counting
+        self._source = Ingest(self._bucket, table, self._settings, clock=self._clock)
+
+    def batch(self, *, new: bool = True) -> dict[str, Any]:
+        """Have a batch planned, of what is new or of the history, and return what it took."""
+        if new:
+            self._clock.advance(PERIOD)
+            self._bucket.add()
+        calls, start = 0, self._offset
+        self._bucket.pages = 0
+        self._requests.clear()
+        began = time.perf_counter()
+        while self._offset == start:
+            self._offset = self._source.latest_offset(start)
+            calls += 1
+        partitions = self._source.partitions(start, self._offset)
+        seconds = time.perf_counter() - began
+        return {
+            "seconds": seconds / calls,
+            "calls": calls,
+            "pages": self._bucket.pages / calls,
+            "table_requests": self._requests.total() / calls,
+            "files": sum(len(partition.slices) for partition in partitions),
+        }
+
+    def memory(self) -> dict[str, Any]:
+        """Return what a driver that is started now holds, and needs at most during some batches."""
+        del self._source
+        gc.collect()
+        tracemalloc.start()
+        try:
+            self._start()
+            for _ in range(TRACED):
+                self.batch()
+            gc.collect()
+            held, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return {"held_bytes": held, "peak_bytes": peak, "rss_bytes": psutil.Process().memory_info().rss}
+
+
+class _Child:
+    """A `Driver` in a process of its own."""
+
+    def __init__(self, way: str, history: int, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        command = [sys.executable, __file__, way, str(history), str(directory)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def __enter__(self) -> _Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the driver of a source ended before its time")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def ask(self, what: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(what + "\n")
+        return self.answer()
+
+
+def _measured(way: str, sizes: Sizes, scratch: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure batches after all histories in turn: what else the machine does strikes all alike."""
+    with ExitStack() as stack:
+        children = []
+        for history in sizes.histories:
+            say(f"{way}: a history of {history:,} objects")
+            child = stack.enter_context(_Child(way, history, scratch / f"{way}-{history}"))
+            child.answer()
+            children.append(child)
+        say(f"{way}: batches")
+        rounds = [[child.ask("batch") for child in children] for _ in range(sizes.batches)]
+        memory = [child.ask("memory") for child in children]
+    rows = []
+    for at, history in enumerate(sizes.histories):
+        turns = [turn[at] for turn in rounds]
+        pages = statistics.median(turn["pages"] for turn in turns)
+        seconds = statistics.median(turn["seconds"] for turn in turns)
+        rows.append(
+            {
+                "way": way,
+                "history": history,
+                "calls": round(statistics.mean(turn["calls"] for turn in turns), 1),
+                "milliseconds": round(seconds * 1000, 3),
+                "pages": round(pages, 1),
+                "table_requests": round(statistics.mean(turn["table_requests"] for turn in turns), 1),
+                "computed_milliseconds_on_s3": round((seconds + pages * PAGE_SECONDS) * 1000, 1),
+                **memory[at],
+                "growth_time": round(
+                    ratio([t["seconds"] for t in turns], [turn[0]["seconds"] for turn in rounds]), 3
+                ),
+            }
+        )
+    return rows
+
+
+def measure_histories(sizes: Sizes, scratch: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Measure all ways; `say` is told what is being done."""
+    return [row for way in WAYS for row in _measured(way, sizes, scratch, say)]
+
+
+def _serve(way: str, history: int, directory: Path) -> None:
+    driver = Driver(way, history, directory)
+    answers: dict[str, Callable[[], dict[str, Any]]] = {"batch": driver.batch, "memory": driver.memory}
+    print("{}", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answers[line.strip()]()), flush=True)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

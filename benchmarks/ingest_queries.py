@@ -1,0 +1,287 @@
+"""Streaming queries over directories: Spark's own file source, and ours, in the same application.
+
+Each way to read has a session of its own, so that settings of one are none of the others'.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import psutil
+from attrs import frozen
+from ingest_data import SCHEMA, DataSet, write_tiny
+from measure import Cost, cost_of
+from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["HistorySizes", "Run", "Way", "histories_in_spark", "history_ways", "speeds", "ways"]
+
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+#: Files per batch, for all.
+MAX_FILES = 1_000
+
+#: The same while a history is read, which is not measured.
+_MANY = 10_000
+
+
+@frozen(kw_only=True)
+class Way:
+    """One way to read a directory as a stream.
+
+    Attributes:
+        name: what tables call it.
+        session: whose settings hold.
+        ours: whether it is the source of this library.
+        options: what it is given besides what all are given.
+    """
+
+    name: str
+    session: SparkSession
+    ours: bool
+    options: Mapping[str, str] = MappingProxyType({})
+
+    def load(self, path: Path, format: str, scratch: Path, **options: str) -> DataFrame:
+        """Return the stream of the files in `path`; what it keeps goes to `scratch`."""
+        reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", MAX_FILES)
+        reader = reader.options(**self.options).options(**options)
+        if not self.ours:
+            return reader.format(format).load(str(path))
+        reader = reader.format("commitlog_ingest").option("fileFormat", format)
+        return reader.option("state", f"sqlite://{scratch}/state.sqlite").load(str(path))
+
+
+def ways(spark: SparkSession) -> list[Way]:
+    """Return what is compared by its speed; Spark's own source first."""
+    return [
+        Way(name="built-in", session=spark.newSession(), ours=False),
+        Way(name="built-in tuned", session=_tuned(spark), ours=False),
+        Way(name="ours", session=spark.newSession(), ours=True),
+    ]
+
+
+def history_ways(spark: SparkSession) -> list[Way]:
+    """Return what is compared by its growth: ours as it is for directories, and as for large buckets."""
+    large = {"remember": "window", "ordered": "true"}
+    return [
+        Way(name="built-in", session=_tuned(spark), ours=False),
+        Way(name="ours", session=spark.newSession(), ours=True),
+        Way(name="ours, ordered", session=spark.newSession(), ours=True, options=large),
+    ]
+
+
+def _tuned(spark: SparkSession) -> SparkSession:
+    """Return a session in which the driver looks at the files of a batch, and not a job of Spark's."""
+    session = spark.newSession()
+    session.conf.set(_THRESHOLD, str(2**31 - 1))
+    return session
+
+
+# -- speed -------------------------------------------------------------------------------------------
+
+
+@frozen
+class Run:
+    """What a query took that read all there was, and ended.
+
+    Attributes:
+        cost: of all of it, from the first look at the source.
+        batches: seconds that its batches took, as Spark tells them; the rest is starting and stopping.
+    """
+
+    cost: Cost
+    batches: float
+
+
+def speeds(
+    ways: Sequence[Way], data: DataSet, rounds: int, scratch: Path, say: Callable[[str], None]
+) -> dict[str, list[Run]]:
+    """Return what each way takes in each round to read all of `data`.
+
+    Rounds that do not count come first, until the JVM has compiled what is run.
+    """
+    chance = random.Random(1)
+    runs: dict[str, list[Run]] = {way.name: [] for way in ways}
+    order = list(ways)
+    warmup = min(rounds, 2)
+    for turn in range(rounds + warmup):
+        say(f"round {turn - warmup + 1} of {rounds}" if turn >= warmup else "warming up")
+        chance.shuffle(order)
+        for way in order:
+            run = _read_all(way, data, scratch / "run")
+            if turn >= warmup:
+                runs[way.name].append(run)
+    return runs
+
+
+def _read_all(way: Way, data: DataSet, scratch: Path) -> Run:
+    scratch.mkdir()
+    progress: list[Any] = []
+
+    def run() -> None:
+        stream = way.load(data.path, data.format, scratch)
+        writer = stream.writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(scratch / "checkpoint")).start()
+        query.awaitTermination()
+        progress.extend(query.recentProgress)
+
+    cost = cost_of(run)
+    rows = sum(each.numInputRows for each in progress)
+    assert rows == data.rows, f"{way.name} read {rows} of {data.rows} rows"
+    shutil.rmtree(scratch)
+    # Triggers that find nothing are no batches.
+    took = [each.durationMs["triggerExecution"] for each in progress if each.numInputRows]
+    return Run(cost, sum(took) / 1000)
+
+
+# -- history -----------------------------------------------------------------------------------------
+
+#: Files that are new in each batch.
+NEW = 100
+
+#: Batches before those that are measured, and how often one may be cut in two by a trigger.
+_WARMUP, _CUT = 1, 5
+
+_DAY = 86400.0
+
+#: Seconds after which a query that should have read something counts as stuck.
+_PATIENCE = 900.0
+
+#: The module that runs a Python source beside the driver.
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+@frozen(kw_only=True)
+class HistorySizes:
+    """How much to measure.
+
+    Attributes:
+        files: numbers of files that are in the directory, all of them read before.
+        batches: how many are measured, of `NEW` files each.
+        period: seconds from trigger to trigger; more than it takes to list the directory.
+    """
+
+    files: Sequence[int]
+    batches: int
+    period: float
+
+
+def histories_in_spark(
+    ways: Sequence[Way], sizes: HistorySizes, scratch: Path, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Return what a batch of new files takes each way, after each history."""
+    found = []
+    for files in sizes.files:
+        directory = scratch / f"history-{files}"
+        # Before any grace window, and not older than Spark's own source would have them.
+        _show(write_tiny(directory, 0, files, age=_DAY))
+        for way in ways:
+            say(f"{way.name}: a directory of {files:,} files")
+            below = scratch / "run"
+            below.mkdir()
+            with _Running(way, directory, files, sizes.period, below) as query:
+                found.append({"way": way.name, "files": files, **query.measured(sizes.batches)})
+            shutil.rmtree(below)
+        shutil.rmtree(directory)
+    return found
+
+
+def _show(names: Sequence[Path]) -> None:
+    for name in names:
+        name.with_name("." + name.name).rename(name)
+
+
+class _Running:
+    """A query that looks for new files every so often; those that there were are read."""
+
+    def __init__(self, way: Way, directory: Path, files: int, period: float, scratch: Path) -> None:
+        self._spark = way.session
+        self._directory = directory
+        self._files = files
+        self._period = period
+        self._progress: dict[int, Any] = {}
+        self._new: list[Path] = []
+        stream = way.load(directory, "json", scratch, maxFilesPerTrigger=str(_MANY))
+        writer = stream.writeStream.format("noop").trigger(processingTime=f"{period} seconds")
+        self._query = writer.option("checkpointLocation", str(scratch / "checkpoint")).start()
+
+    def __enter__(self) -> _Running:
+        self._wait(self._files)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._query.stop()
+        for name in self._new:
+            name.unlink()
+
+    def measured(self, batches: int) -> dict[str, Any]:
+        """Return what it takes to find and read what is new, and the memory that the driver has then."""
+        found: list[Mapping[str, int]] = []
+        for _ in range(batches + _WARMUP + _CUT):
+            if len(found) < batches + _WARMUP:
+                progress = self._batch()
+                if progress.numInputRows == NEW:
+                    found.append(progress.durationMs)
+        assert len(found) == batches + _WARMUP, "triggers came while files were put there"
+        durations = {
+            step: round(statistics.median(each.get(step, 0) for each in found[_WARMUP:]), 1)
+            for step in sorted({step for each in found for step in each})
+        }
+        return {
+            "planning_milliseconds": durations["latestOffset"] + durations.get("getBatch", 0),
+            "trigger_milliseconds": durations["triggerExecution"],
+            **_memory(self._spark),
+            "milliseconds": durations,
+        }
+
+    def _batch(self) -> Any:
+        """Have new files read; those of the batch before are gone, so the directory does not grow."""
+        for name in self._new:
+            name.unlink()
+        number = max(self._progress) + 1
+        self._new = write_tiny(self._directory, 10**8 + number * NEW, NEW)
+        # Triggers come at multiples of the period; all files have to be there at one of them.
+        time.sleep((0.7 * self._period - time.time()) % self._period)
+        _show(self._new)
+        self._wait(self._rows + NEW)
+        return self._progress[max(self._progress)]
+
+    @property
+    def _rows(self) -> int:
+        return sum(each.numInputRows for each in self._progress.values())
+
+    def _wait(self, rows: int) -> None:
+        """Wait until so many were read, and see to it that they are not more."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            error = self._query.exception()
+            if error is not None:
+                raise error
+            for each in self._query.recentProgress:
+                if each.numInputRows:
+                    self._progress[each.batchId] = each
+            if self._rows >= rows:
+                assert self._rows == rows, f"read {self._rows} of {rows} rows"
+                return
+            assert time.monotonic() < deadline, f"stuck at {self._rows} of {rows} rows"
+            time.sleep(0.05)
+
+
+def _memory(spark: SparkSession) -> dict[str, int]:
+    """Return the bytes that the driver has: alive in its JVM, and of the process of a Python source."""
+    jvm = spark._jvm
+    assert jvm is not None
+    for _ in range(3):
+        jvm.java.lang.System.gc()
+        time.sleep(0.1)
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    heap = int(runtime.totalMemory() - runtime.freeMemory())
+    below = psutil.Process().children(recursive=True)
+    python = sum(each.memory_info().rss for each in below if _RUNNER in each.cmdline())
+    return {"heap_bytes": heap, "python_bytes": python, "driver_bytes": heap + python}
