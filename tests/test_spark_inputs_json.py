@@ -16,7 +16,6 @@ from inputs_kit import pieces_of, pinned, records, slices
 
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, UnknownColumns
 from commitlog.spark.inputs import Columns, parse
-from commitlog.spark.inputs import json as json_input
 from commitlog.spark.inputs.json import Json
 
 SCHEMA = pa.schema(
@@ -106,7 +105,6 @@ def test_each_record_comes_once(
     data = ends.join(lines).encode()
     with pytest.MonkeyPatch.context() as patch, pieces_of(piece):
         patch.setattr(parse, "CHUNK", chunk)
-        patch.setattr(json_input, "FEW", 0)
         found = read(data, cuts=cuts)
     assert [row for row, _, _ in found] == rows
     places = [at for _, at, _ in found]
@@ -123,7 +121,6 @@ def test_what_is_odd_is_rescued(rows: list[dict[str, Any]], cuts: tuple[int, ...
     columns = Columns(schema=SCHEMA, new="rescue", elsewhere=frozenset({"k"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parse, "CHUNK", chunk)
-        patch.setattr(json_input, "FEW", 0)
         found = records(Json({}), pinned(data), columns, cuts)
     for row, (got, _, rescued) in zip(rows, found, strict=True):
         known = {name: row.get(name) for name in SCHEMA.names}
@@ -153,7 +150,6 @@ def test_the_first_that_does_not_fit_stops_the_reading(rows: list[dict[str, Any]
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parse, "CHUNK", chunk)
-        patch.setattr(json_input, "FEW", 0)
         reading = Json({}).decode(file, *slices(file.file), Columns(schema=SCHEMA)) if rows else iter(())
         with pytest.raises(InputUnreadable) if bad else contextlib.nullcontext() as caught:
             for part in reading:

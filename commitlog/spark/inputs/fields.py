@@ -22,7 +22,7 @@ from commitlog.spark.inputs.rescue import as_json
 __all__ = ["Fields"]
 
 #: Lines that are read one by one in less time than pyarrow takes to begin.
-FEW = 16
+FEW = 8
 
 _MARK = b"\xef\xbb\xbf"
 

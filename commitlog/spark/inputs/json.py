@@ -33,9 +33,6 @@ __all__ = ["Json"]
 #: Bytes from which columns are inferred.
 SAMPLE_BYTES = 2 * 1024 * 1024
 
-#: Lines that are read one by one in less time than pyarrow takes to begin: it hands them to a thread.
-FEW = 16
-
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -114,7 +111,7 @@ def _quick(columns: Columns) -> Callable[[bytes], tuple[pa.Table, None] | None]:
     quick = Quick(columns.schema, all_known=columns.new != "ignore", elsewhere=columns.elsewhere)
 
     def read(lines: bytes) -> tuple[pa.Table, None] | None:
-        table = quick.table(lines) if lines.count(b"\n") >= FEW else None
+        table = quick.table(lines)
         return None if table is None else (table, None)
 
     return read
