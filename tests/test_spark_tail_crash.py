@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,13 @@ import pyarrow.parquet as pq
 import pyspark.cloudpickle
 import pytest
 from attrs import field, frozen
+from pyspark.sql.types import StructType
 
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.demo.crash import Death, MortalSource
 from commitlog.outputs import Output
 from commitlog.spark.options import ReadOptions
+from commitlog.spark.schema import dump_schema
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
 
@@ -52,13 +55,25 @@ class Chain:
     top: str
     place: Mapping[str, str] = field(repr=False)
 
-    def feed(self, numbers: Iterable[int]) -> None:
+    def feed(self, numbers: range) -> None:
         """Add an input file, which becomes a version of the first output."""
-        listed = list(numbers)
-        path = self.scratch / "input" / f"{listed[0]}.parquet"
+        path = self.scratch / "input" / f"{numbers[0]}.parquet"
         path.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table({"id": listed}), path)
-        os.utime(path, (1_000_000_000 + listed[0],) * 2)
+        pq.write_table(pa.table({"id": numbers}), path)
+        os.utime(path, (1_000_000_000 + numbers[0],) * 2)
+
+    def fill(self, numbers: range) -> None:
+        """Add a version of two files to the first output, without Spark."""
+        output = self.output("a")
+        with output.store:
+            job = output.begin(schema=dump_schema(StructType().add("id", "long")))
+            files = []
+            for task in range(2):
+                body = io.BytesIO()
+                pq.write_table(pa.table({"id": numbers[task::2]}), body)
+                name = job.file_name(task, suffix=".parquet")
+                files.append(output.stage(job, name, body.getvalue(), rows=len(numbers) // 2))
+            output.commit(job, files)
 
     def write(self, spark: SparkSession, format_name: str = "commitlog") -> None:
         """Copy all input to the first output."""
@@ -83,15 +98,15 @@ class Chain:
             query.stop()
 
     def die(self, spark: SparkSession, where: str) -> None:
-        """Run both queries, of which one has a death armed."""
+        """Run the query that is to be killed, with a death armed where it is to be."""
         spark.dataSource.register(MortalSource)
         mortal = MortalSource.name()
-        self.write(spark, mortal if where == WRITER else "commitlog")
-        self.follow(
-            spark,
-            source=mortal if where == TAIL else "commitlog",
-            sink=mortal if where == SINK else "commitlog",
-        )
+        if where == WRITER:
+            self.write(spark, mortal)
+        elif where == TAIL:
+            self.follow(spark, source=mortal)
+        else:
+            self.follow(spark, sink=mortal)
 
     def output(self, name: str) -> Output:
         """Open an output."""
@@ -125,7 +140,7 @@ def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Chain:
 
 
 def drive(chain: Chain, where: str, death: Death) -> None:
-    """Run both queries in a driver of their own that dies."""
+    """Run a query in a driver of its own that dies."""
     script = "import test_spark_tail_crash; test_spark_tail_crash.main()"
     given = [
         str(chain.scratch),
@@ -187,9 +202,10 @@ def test_a_killed_driver_neither_loses_nor_doubles_a_row(
 ) -> None:
     """Wherever the driver is killed, both queries go on where they were, and each row arrives
     once; a version that was committed and not published is published by who follows."""
-    for first in (0, 4, 8):
-        chain.feed(range(first, first + 4))
     where, death = DEATHS[when]
+    for first in (0, 4, 8):
+        add = chain.feed if where == WRITER else chain.fill
+        add(range(first, first + 4))
     drive(chain, where, death)
     chain.follow(spark)
     if where == WRITER:
