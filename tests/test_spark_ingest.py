@@ -164,13 +164,14 @@ def test_formats(
 
 def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
     """A line of text is a row; where it begins is told on request."""
-    stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "glob": "*.log"})
-    (stream.input / "a.log").write_text("eins\nzwei\n")
+    stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "pathGlobFilter": "*.log"})
+    (stream.input / "day=1").mkdir()
+    (stream.input / "day=1" / "a.log").write_text("eins\nzwei\n")
     (stream.input / "b.txt").write_text("drei\n")
     stream.run(spark)
-    assert [(row["value"], row["_metadata"]["offset"]) for row in stream.rows(spark)] == [
-        ("eins", 0),
-        ("zwei", 5),
+    assert [(row["value"], row["day"], row["_metadata"]["offset"]) for row in stream.rows(spark)] == [
+        ("eins", "1", 0),
+        ("zwei", "1", 5),
     ]
 
 

@@ -10,6 +10,8 @@ import io
 from collections.abc import Iterator
 from typing import Protocol
 
+import pyarrow as pa
+
 from commitlog.errors import CorruptRecord
 from commitlog.stores import ObjectData
 
@@ -17,6 +19,9 @@ __all__ = ["BinarySink", "Reads", "SinkFile", "StoredFile", "stored_file"]
 
 #: How many blocks a `StoredFile` keeps.
 BLOCKS = 32
+
+
+_UNREADABLE = (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError)
 
 
 class Reads(Protocol):
@@ -140,8 +145,8 @@ def stored_file(
     with StoredFile(store, path, size, block=block) as file:
         try:
             yield file
-        # Among them are all of pyarrow's own.
-        except (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError) as error:
+        # Most of pyarrow's own are among the builtin ones.
+        except (*_UNREADABLE, pa.ArrowException) as error:
             if file.error is not None:
                 raise file.error from None
             raise CorruptRecord(f"{path!r} cannot be read as {what}: {error}") from error

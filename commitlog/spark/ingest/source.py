@@ -120,17 +120,15 @@ def _content(options: IngestOptions) -> t.StructType:
 
 def _inferred(options: IngestOptions) -> t.StructType:
     fixed = options.input.fixed
-    if fixed is not None:
-        return _spark(fixed)
     with options.opened_store() as store:
         listed = store.list(options.settings.listed_prefix)
         wanted = (info for info in listed if options.settings.names.wants(info.path))
         sample = [File.of(info) for info in islice(wanted, options.sample_files)]
-        if not sample:
+        if fixed is None and not sample:
             raise NotFound(
                 f"there is no file below {store.url} to tell the columns: give them with .schema(…)"
             )
-        merged = merge([options.input.infer(Pinned(store, file)) for file in sample])
+        merged = fixed or merge([options.input.infer(Pinned(store, file)) for file in sample])
     # What a directory is called, one day, must not fail a query that took its name for a number.
     told = dict.fromkeys(name for file in sample for name in told_by_path(file.path))
     more = [pa.field(name, pa.string()) for name in told if name not in merged.names]
