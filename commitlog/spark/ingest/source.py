@@ -20,7 +20,7 @@ from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, tol
 from commitlog.spark.ingest.options import IngestOptions, default_state
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.inputs.api import Columns
-from commitlog.spark.inputs.merge import merge
+from commitlog.spark.inputs.merge import merge, settled
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
 from commitlog.urls import Url, parse_table_url
 
@@ -128,7 +128,8 @@ def _inferred(options: IngestOptions) -> t.StructType:
             raise NotFound(
                 f"there is no file below {store.url} to tell the columns: give them with .schema(…)"
             )
-        merged = fixed or merge([options.input.infer(Pinned(store, file)) for file in sample])
+        found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
+        merged = settled(merge(found, strings=options.input.strings))
     # What a directory is called, one day, must not fail a query that took its name for a number.
     told = dict.fromkeys(name for file in sample for name in told_by_path(file.path))
     more = [pa.field(name, pa.string()) for name in told if name not in merged.names]
@@ -136,9 +137,7 @@ def _inferred(options: IngestOptions) -> t.StructType:
 
 
 def _spark(schema: pa.Schema) -> t.StructType:
-    """Return a schema as Spark's; a column without any values is one of strings."""
-    known = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in schema]
-    found = nullable(from_arrow_schema(pa.schema(known)))
+    found = nullable(from_arrow_schema(schema))
     arrow_schema(found)
     return found
 
