@@ -12,15 +12,25 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+import psutil
 from spark_kit import PROTOCOL, Job, running
 
 from commitlog.demo.quiet import quiet_session
 from commitlog.spark import attach, committer_jar
+
+
+class Task(Protocol):
+    """What a driver can be told to do."""
+
+    def to_json(self) -> str:
+        """Return it as text."""
 
 
 class Driver:
@@ -29,13 +39,15 @@ class Driver:
     Args:
         scratch: a directory for its files.
         jobs: what it is to do, all at once. When it has done them, it waits for its end.
+        program: what it runs.
     """
 
-    def __init__(self, scratch: Path, jobs: Sequence[Job]) -> None:
-        self._told: dict[int, str | None] = {}
+    def __init__(self, scratch: Path, jobs: Sequence[Task], program: str = __file__) -> None:
+        #: What comes of the jobs: nothing, or an error with the text of theirs.
+        self.jobs: list[Future[None]] = [Future() for _ in jobs]
         self._log = (scratch / "driver.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -47,19 +59,41 @@ class Driver:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([job.to_json() for job in jobs]) + "\n")
         self._process.stdin.flush()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def error(self, number: int) -> str | None:
         """Wait until the job with this number is over; return its error, if there was one."""
+        error = self.jobs[number].exception()
+        return None if error is None else str(error)
+
+    def next(self) -> None:
+        """Let it begin another job, if it waits for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def _listen(self) -> None:
         assert self._process.stdout is not None
-        while number not in self._told:
-            done, error = json.loads(self._process.stdout.readline())
-            self._told[done] = error
-        return self._told[number]
+        for line in self._process.stdout:
+            number, error = json.loads(line)
+            if error is None:
+                self.jobs[number].set_result(None)
+            else:
+                self.jobs[number].set_exception(RuntimeError(error))
+        for job in self.jobs:
+            if not job.done():
+                job.set_exception(RuntimeError("the driver is dead"))
 
     def kill(self) -> None:
-        """Kill it, and its JVM."""
+        """Kill it and its JVM, and then Spark's Python workers, which are in groups of their own."""
+        family = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(family, timeout=10)
 
     def __enter__(self) -> Driver:
         return self
@@ -67,30 +101,43 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self.kill()
+        self._listener.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         self._log.close()
 
 
-def _end_with_parent() -> None:
-    sys.stdin.read()
+def told(go_on: Callable[[], None] | None = None) -> list[str]:
+    """Return the tasks of this driver, as text. When the process that started it ends, so does it.
+
+    `go_on` is called at each `Driver.next`.
+    """
+    tasks: list[str] = json.loads(sys.stdin.readline())
+    threading.Thread(target=_obey, args=(go_on,), daemon=True).start()
+    return tasks
+
+
+def tell(number: int, done: Future[None]) -> None:
+    """Say what came of a task."""
+    error = done.exception()
+    sys.stdout.write(json.dumps([number, None if error is None else str(error)]) + "\n")
+    sys.stdout.flush()
+
+
+def _obey(go_on: Callable[[], None] | None) -> None:
+    for _ in sys.stdin:
+        assert go_on is not None
+        go_on()
     os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
     """Be a driver."""
-    jobs = [Job.from_json(text) for text in json.loads(sys.stdin.readline())]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    jobs = [Job.from_json(text) for text in told()]
     conf = {"spark.jars": str(committer_jar()), PROTOCOL[0]: PROTOCOL[1]}
     spark = quiet_session(master="local[6]", conf=conf)
     attach(spark)
-
-    def tell(number: int, done: Future[None]) -> None:
-        error = done.exception()
-        sys.stdout.write(json.dumps([number, None if error is None else str(error)]) + "\n")
-        sys.stdout.flush()
-
     with running(spark, *jobs) as under_way:
         for number, done in enumerate(under_way):
             done.add_done_callback(partial(tell, number))
