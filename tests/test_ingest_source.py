@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 from ingest_kit import Bucket, Checkpoint, Engine, Stop, state_table
 
 from commitlog.errors import FormatTooNew, InputChanged, InputMissing, StateMismatch
@@ -313,6 +314,21 @@ def test_what_turns_up_below_the_tail_is_found_by_and_by() -> None:
     assert calls[0] and sum(calls) <= 3
     found = sorted(path for batch in paths(query)[40:] for path in batch)
     assert found == ["0003x", "0007", "0040"]
+
+
+def test_a_source_that_is_no_longer_ordered_finds_everything() -> None:
+    """A tail that is longer than the limit does not keep the sweep of the body from going on."""
+    place = Place(ordered=True)
+    query = place.query()
+    for number in range(8):
+        place.put(f"{number:04}")
+        query.drain()
+        place.clock.advance(GRACE / 4)
+    place.settings = evolve(place.settings, ordered=False, list_limit=3)
+    place.put("0000x")
+    query = place.query(query.checkpoint)
+    assert [query.batch() for _ in range(20)].count(True) == 1
+    assert paths(query)[-1] == ["0000x"]
 
 
 def test_a_finite_run_finds_what_turned_up_below_the_tail() -> None:

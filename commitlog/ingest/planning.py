@@ -260,6 +260,8 @@ class Planner:
             if not ended:
                 return evolve(head, tail=sweep), listed
             head = self._tail_swept(head, sweep)
+            if most is not None and head.floors.mark:
+                break  # or a tail that is longer than the limit would never let the body have its turn
         mark = head.floors.mark
         if not mark or head.rest is not None or cargo.full:
             return head, listed
