@@ -101,7 +101,7 @@ class LocalStore(ObjectStore):
       link(2).
     * Etags are random words, kept for the file's inode as long as its size and modification time stay
       the same. A file that a foreign program wrote or replaced has an etag that begins with ``weak-``,
-      made of inode, size and times; a foreign program that rewrites a file in place, with the same size
+      made of inode, size and time; a foreign program that rewrites a file in place, with the same size
       and within one tick of the file system's clock, or sets the time back, goes unnoticed.
     * Nothing is read or written through a symbolic link below the root (`InvalidPath`; not listed).
 

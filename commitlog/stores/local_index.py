@@ -65,10 +65,13 @@ class Row:
 
 
 def etag_of(found: os.stat_result, row: Row | None) -> str:
-    """Return the etag of a file: its token, or what can be made of its inode, size and times."""
+    """Return the etag of a file: its token, or what can be made of its inode, size and time.
+
+    Not of its change time: a ``chmod`` or another hard link to it makes no other object of it.
+    """
     if row is not None:
         return row.token
-    return f"weak-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"
+    return f"weak-{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}"
 
 
 @frozen
