@@ -468,7 +468,7 @@ class LocalStore(ObjectStore):
         tree = self._bare if base is None else base.tree
         above = "" if base is None else base.prefix
         for entry in tree.walk(above + prefix, above + after, roll_up=roll_up):
-            yield evolve(entry, path=entry.path[len(above) :])
+            yield Entry(entry.path[len(above) :], entry.stat) if above else entry
 
     def _infos(self, entries: Iterable[Entry]) -> Iterator[ObjectInfo]:
         found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
@@ -477,11 +477,11 @@ class LocalStore(ObjectStore):
         for path, seen in found:
             row = rows.get(seen.st_ino)
             if row is not None or base is None:
-                yield evolve(_info(path, seen, row), metadata=_EMPTY)
+                yield _listed(path, seen, row)
                 continue
             with suppress(InvalidPath), self._seen(path) as again:
                 if again is not None:
-                    yield evolve(_info(path, again.stat, again.row), metadata=_EMPTY)
+                    yield _listed(path, again.stat, again.row)
 
     # changing
 
@@ -577,10 +577,12 @@ def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
 
 
 def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+    listed = _listed(path, found, row)
+    return listed if row is None else evolve(listed, metadata=row.metadata)
+
+
+def _listed(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+    """Return what a listing tells: no metadata."""
     return ObjectInfo(
-        path=path,
-        size=found.st_size,
-        etag=etag_of(found, row),
-        last_modified=found.st_mtime,
-        metadata=_EMPTY if row is None else row.metadata,
+        path=path, size=found.st_size, etag=etag_of(found, row), last_modified=found.st_mtime
     )
