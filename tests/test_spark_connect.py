@@ -82,6 +82,17 @@ def drive() -> None:
         query.awaitTermination()
         return sorted(row.id for row in spark.read.format("commitlog").load(f"{where}/copied").collect())
 
+    def ingest() -> list[int]:
+        for number in range(3):
+            Path(where, "landing").mkdir(exist_ok=True)
+            Path(where, "landing", f"{number}.json").write_text(f'{{"id": {number}}}\n')
+        rows = spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
+        rows = rows.option("maxFilesPerTrigger", "2").load(f"{where}/landing").writeStream
+        rows = rows.format("commitlog").option("checkpointLocation", f"{where}/ingest-checkpoint")
+        rows.trigger(availableNow=True).start(f"{where}/ingested").awaitTermination()
+        read = spark.read.format("commitlog").load(f"{where}/ingested")
+        return sorted(row.id for row in read.collect())
+
     def session() -> bool:
         return commitlog.spark.session("local[2]") is spark
 
@@ -96,6 +107,7 @@ def drive() -> None:
         "helper": helper,
         "helper again": helper,
         "stream": stream,
+        "ingest": ingest,
         "merged": merged,
         "session": session,
         "attach": lambda: commitlog.spark.attach(spark),
@@ -141,6 +153,14 @@ def test_streams_work(told: dict[str, Any]) -> None:
     output = Output(connect(str(told["where"] / "copied")))
     with output.store:
         assert [record.batch.number for record in output.log() if record.batch] == [0]
+
+
+def test_a_source_works(told: dict[str, Any]) -> None:
+    """What a directory has is ingested, in as many batches as asked for."""
+    assert told["ingest"] == [0, 1, 2]
+    output = Output(connect(str(told["where"] / "ingested")))
+    with output.store:
+        assert [record.batch.number for record in output.log() if record.batch] == [0, 1]
 
 
 def test_a_session_of_connect_is_returned_as_it_is(told: dict[str, Any]) -> None:
