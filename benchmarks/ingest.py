@@ -185,9 +185,9 @@ def _listing_ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found = {}
     for way in ingest_history.WAYS:
         end = "" if way == ingest_history.RECOMMENDED else "_" + way.replace(" ", "_")
-        found[f"history_growth_time{end}"] = next(
-            row["growth_time"] for row in reversed(rows) if row["way"] == way
-        )
+        last = next(row for row in reversed(rows) if row["way"] == way)
+        found[f"history_growth_time{end}"] = last["growth_time"]
+        found[f"history_growth_cpu{end}"] = last["growth_cpu"]
         found[f"history_growth_memory{end}"] = _growth(rows, way, "peak_bytes")
     return found
 
@@ -235,10 +235,11 @@ def main() -> None:
 def _show(report: Mapping[str, Any]) -> None:
     if "listing" in report:
         print("\na batch of new objects, planned by a driver; the listing is made up, and free")
-        head = f"{'way':16}{'objects':>10}{'ms':>9}{'calls':>7}{'pages':>8}{'table':>7}{'peak kB':>9}"
-        print(f"{head}{'ms on S3 (computed)':>21}")
+        head = f"{'way':16}{'objects':>10}{'ms':>9}{'CPU ms':>8}{'calls':>7}{'pages':>8}{'table':>7}"
+        print(f"{head}{'peak kB':>9}{'ms on S3 (computed)':>21}")
         for row in report["listing"]:
-            head = f"{row['way']:16}{row['history']:10}{row['milliseconds']:9.2f}{row['calls']:7g}"
+            head = f"{row['way']:16}{row['history']:10}{row['milliseconds']:9.2f}"
+            head += f"{row['cpu_milliseconds']:8.2f}{row['calls']:7g}"
             rest = f"{row['pages']:8g}{row['table_requests']:7g}{row['peak_bytes'] / 1e3:9.0f}"
             print(f"{head}{rest}{row['computed_milliseconds_on_s3']:21.0f}")
     if "history" in report:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -147,14 +148,16 @@ class Driver:
         calls, start = 0, self._offset
         self._bucket.pages = 0
         self._requests.clear()
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         while self._offset == start:
             self._offset = self._source.latest_offset(start)
             calls += 1
         partitions = self._source.partitions(start, self._offset)
+        busy = time.process_time() - busy
         seconds = time.perf_counter() - began
         return {
             "seconds": seconds / calls,
+            "cpu_seconds": busy / calls,
             "calls": calls,
             "pages": self._bucket.pages / calls,
             "table_requests": self._requests.total() / calls,
@@ -217,7 +220,12 @@ def _measured(way: str, sizes: Sizes, scratch: Path, say: Callable[[str], None])
             child.answer()
             children.append(child)
         say(f"{way}: batches")
-        rounds = [[child.ask("batch") for child in children] for _ in range(sizes.batches)]
+        chance = random.Random(1)
+        rounds = []
+        for _ in range(sizes.batches):
+            order = chance.sample(range(len(children)), len(children))
+            turn = {at: children[at].ask("batch") for at in order}
+            rounds.append([turn[at] for at in range(len(children))])
         memory = [child.ask("memory") for child in children]
     rows = []
     for at, history in enumerate(sizes.histories):
@@ -230,13 +238,19 @@ def _measured(way: str, sizes: Sizes, scratch: Path, say: Callable[[str], None])
                 "history": history,
                 "calls": round(statistics.mean(turn["calls"] for turn in turns), 1),
                 "milliseconds": round(seconds * 1000, 3),
+                "cpu_milliseconds": round(
+                    statistics.median(turn["cpu_seconds"] for turn in turns) * 1000, 3
+                ),
                 "pages": round(pages, 1),
                 "table_requests": round(statistics.mean(turn["table_requests"] for turn in turns), 1),
                 "computed_milliseconds_on_s3": round((seconds + pages * PAGE_SECONDS) * 1000, 1),
                 **memory[at],
-                "growth_time": round(
-                    ratio([t["seconds"] for t in turns], [turn[0]["seconds"] for turn in rounds]), 3
-                ),
+                **{
+                    f"growth_{name}": round(
+                        ratio([t[figure] for t in turns], [turn[0][figure] for turn in rounds]), 3
+                    )
+                    for name, figure in (("time", "seconds"), ("cpu", "cpu_seconds"))
+                },
             }
         )
     return rows
