@@ -268,8 +268,10 @@ def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession,
         landing.put(name, name)
     there = landing.rows_of(*landing.records)
     with held(spark, landing, "commit") as query:
-        landing.put("a.txt", "new")
-        landing.put("g.txt", "new")
+        # Not in the second in which the run began, which is as far as a store's clock tells.
+        later = time.time() + 1
+        landing.put("a.txt", "new", modified=later)
+        landing.put("g.txt", "new", modified=later)
     landing.audit(spark, query, there)
     assert [progress.numInputRows for progress in query.recentProgress] == [2, 2, 1]
     landing.audit(spark, landing.flow.run(spark))
