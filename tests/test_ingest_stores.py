@@ -125,7 +125,7 @@ def test_keys_that_no_path_can_be(ministack: Ministack) -> None:
             store=store, table=table, settings=settings, clock=SystemClock(), checkpoint=checkpoint
         )
 
-    with pytest.raises(InvalidPath, match="path 'in/./d' has the segment '.'"):
+    with pytest.raises(InvalidPath, match=r"path 'in/./d' has the segment '.'"):
         engine(failing).drain()
     engine(passing).drain()
     assert {path for path, _, _ in checkpoint.records} == {"in/a", "in/z"}
