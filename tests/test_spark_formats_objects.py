@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -144,6 +146,19 @@ def test_what_is_plain_takes_pyarrows_way() -> None:
     assert quick.table(lines).column("l").to_pylist() == [1, None, None]
     for news in (b'{"x":0}', b'{"o":{"x":0}}', b'{"p":[{"x":0}]}', b'{"l":2,"l":3}', b'{"s":5}'):
         assert quick.table(lines + b"\n" + news) is None
+
+
+def test_what_is_nested_deeply_does_not_end_the_process() -> None:
+    """A new member, whose type pyarrow would infer, may be nested as deeply as anybody likes."""
+    code = """
+import pyarrow as pa
+from commitlog.spark.formats.objects import Quick
+quick = Quick(pa.schema([("l", pa.int64())]), all_known=True)
+deep = b'{"l":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+assert quick.table(b'{"l":1}\\n' + deep) is None
+assert len(Quick(pa.schema([("l", pa.int64())])).table(deep)) == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ from commitlog.spark.formats.nested import leaf_types
 
 __all__ = ["Quick"]
 
+#: Lines with no more brackets that open are not nested too deeply.
+_DEPTH = 500
+_NOT_OPENING = bytes(set(range(256)).difference(b"[{\n"))
+
 
 class Quick:
     """Reads lines by pyarrow. Thread-safe.
@@ -38,11 +42,7 @@ class Quick:
         self._all_known = all_known
         self._known = pa.struct([*wire, *(pa.field(name, pa.null()) for name in elsewhere)])
         self._elsewhere = elsewhere
-        self._parse = pa.json.ParseOptions(
-            explicit_schema=wire,
-            unexpected_field_behavior="infer" if all_known else "ignore",
-            newlines_in_values=False,
-        )
+        self._wire = wire
         self._decimals = any(map(pa.types.is_decimal, leaf_types(pa.struct(list(schema)))))
 
     def table(self, lines: bytes) -> pa.Table | None:
@@ -54,9 +54,8 @@ class Quick:
         height = _height(lines) if self._possible else 0
         if not height or not _is_plain(lines):
             return None
-        read = pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         try:
-            table = pa.json.read_json(pa.BufferReader(lines), read, self._parse)
+            table = self._read(lines)
             if table.num_rows != height or (self._all_known and self._has_news(table.schema)):
                 return None
             table = table.select(self._schema.names)
@@ -68,6 +67,32 @@ class Quick:
         except pa.ArrowException:
             return None
         return table
+
+    def _read(self, lines: bytes) -> pa.Table:
+        """Return the columns of the schema; with `all_known`, also those of others that are of use.
+
+        Raises `pyarrow.ArrowException`.
+        """
+        if not self._all_known:
+            return self._parsed(lines, "ignore")
+        try:
+            return self._parsed(lines, "error")
+        except pa.ArrowInvalid:
+            # Members that are null, or told elsewhere, are no news.
+            if _may_be_deep(lines):
+                raise
+            return self._parsed(lines, "infer")
+
+    def _parsed(self, lines: bytes, unexpected: str) -> pa.Table:
+        return pa.json.read_json(
+            pa.BufferReader(lines),
+            pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            pa.json.ParseOptions(
+                explicit_schema=self._wire,
+                unexpected_field_behavior=unexpected,
+                newlines_in_values=False,
+            ),
+        )
 
     def _has_news(self, found: pa.Schema) -> bool:
         return _is_more(
@@ -86,6 +111,14 @@ def _height(lines: bytes) -> int:
     if begins == height != ends:
         ends += lines.count(b"}\r\n")
     return height if begins == ends == height else 0
+
+
+def _may_be_deep(lines: bytes) -> bool:
+    """Return whether values may be nested deeper than types that pyarrow infers can be.
+
+    From some ten thousand levels on, it overruns the stack, which ends the process.
+    """
+    return max(map(len, lines.translate(None, _NOT_OPENING).split(b"\n"))) > _DEPTH
 
 
 def _is_plain(lines: bytes) -> bool:
