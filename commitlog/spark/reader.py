@@ -18,6 +18,7 @@ from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select, with_nulls
+from commitlog.spark.workers import settle
 
 __all__ = ["CommitlogReader", "check_asked", "packed", "rows_of"]
 
@@ -70,6 +71,7 @@ class CommitlogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
+        settle()
         output = self._open_output(self._options)
         with output.store:
             # Spark makes a partition of None where there is none.

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from commitlog.errors import ConfigurationError
-from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.source import CommitlogDataSource
 
 __all__ = ["session"]
@@ -43,6 +42,9 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
             " install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless;"
             " macOS: brew install openjdk@17)"
         )
+    # All workers import this package; few of them need these formats of files.
+    from commitlog.spark.ingest import IngestDataSource
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master)
     builder = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))

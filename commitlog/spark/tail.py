@@ -36,6 +36,7 @@ from commitlog.spark.options import OpenOutput, TailOptions
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.reader import check_asked, packed, rows_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
+from commitlog.spark.workers import settle
 from commitlog.spark.writer import PUBLISHERS
 
 __all__ = ["CommitlogTail"]
@@ -140,6 +141,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises `StateMismatch` if a file of it is gone."""
+        settle()
         work: Work = partition.value
         stored = self._schema if work.schema is None else arrow_schema(load_schema(work.schema))
         output = self._open_output(self._options)

@@ -20,6 +20,7 @@ from commitlog.outputs import Job, StagedFile
 from commitlog.spark.options import OpenOutput, WriteOptions
 from commitlog.spark.schema import arrow_schema, select
 from commitlog.spark.task import TaskFiles
+from commitlog.spark.workers import settle
 
 __all__ = ["PUBLISHERS", "CommitlogWriter", "NothingToWrite", "TaskCommitted", "files_of", "stage_rows"]
 
@@ -47,6 +48,7 @@ def stage_rows(
     An attempt that is killed, or that Spark drops for another one, leaves uploads that nobody ever sees
     and that ``recover`` drops.
     """
+    settle()
     schema = arrow_schema(columns)
     context = TaskContext.get()
     assert context is not None

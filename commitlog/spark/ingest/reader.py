@@ -23,10 +23,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from commitlog.clock import SystemClock
+from commitlog.errors import ConfigurationError
 from commitlog.ingest import About, Fetch, Ingest, Pinned, Problems, Slice
 from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.workers import settle
 from commitlog.urls import parse_store_url
 
 __all__ = ["IngestReader"]
@@ -127,6 +129,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises as `Fetch.read`."""
+        settle()
         options, shape = self._options, self._shape
         with ExitStack() as opened:
             store = opened.enter_context(options.opened_store())
@@ -136,6 +139,12 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             problems = Problems(table, options.settings.source, clock=SystemClock())
 
             def decode(pinned: Pinned, slice: Slice) -> Iterator[pa.RecordBatch]:
+                if not (slice.whole or options.input.splits(slice.file.path)):
+                    raise ConfigurationError(
+                        f"{slice.file.path!r} was cut into slices, and cannot be read in such with the"
+                        " options that the query has now: start it with those of the format that it had"
+                        " before, until the file is read"
+                    )
                 for records in options.input.decode(pinned, slice, shape.columns(slice.file)):
                     yield shape.rows(records, slice, store.url)
 
