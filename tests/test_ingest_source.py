@@ -400,6 +400,19 @@ def test_a_finite_run_ends_while_objects_keep_coming() -> None:
     assert len([path for batch in paths(query) for path in batch]) == 4 + number + 1
 
 
+def test_a_finite_run_reads_what_came_in_the_second_in_which_it_began() -> None:
+    """Times of files have fractions, and a store's clock tells whole seconds: what was put just before
+    the run began bears a later time than that."""
+    place = Place()
+    place.clock.advance(0.5)
+    place.store.put_at("a", b"1", place.clock.epoch())
+    place.clock.advance(0.25)
+    query = place.query()
+    query.source.finish()
+    query.drain()
+    assert paths(query) == [["a"]]
+
+
 def test_a_finite_run_takes_up_a_sweep_that_was_under_way() -> None:
     """What came behind the place where an earlier run stopped is found as well."""
     place = Place(max_files=1)
