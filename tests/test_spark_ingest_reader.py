@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadMaxFiles
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from commitlog.errors import ConfigurationError
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.reader import IngestReader
@@ -34,3 +35,37 @@ def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
         assert [len(each.value.slices) for each in reader.partitions(start, end)] == [256, 44]
     finally:
         reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("format", "option", "column"),
+    [("text", "wholetext", "value"), ("csv", "multiLine", "a"), ("json", "multiLine", "a")],
+)
+def test_slices_are_not_read_by_options_that_know_none(
+    tmp_path: Path, format: str, option: str, column: str
+) -> None:
+    """A query that is started again with an option by which files are read whole loses nothing of one
+    that was cut before, and reads nothing of it twice: it is refused until the option is as it was."""
+    (tmp_path / "file").write_bytes(b'{"a":"x"}\n' * 10)
+    schema = StructType([StructField(column, StringType())])
+
+    def reader(**more: str) -> IngestReader:
+        options = IngestOptions.parse(
+            {"path": f"{tmp_path}/", "fileFormat": format, "sliceBytes": "30", **more}
+            | {"state": f"sqlite://{tmp_path}/state.sqlite", "pathGlobFilter": "file"}
+        )
+        with options.opened_table() as table:
+            table.create()
+        return IngestReader(options, Shape(schema, "ignore", "_rescued"))
+
+    before, after = reader(), reader(**{option: "true"})
+    try:
+        start = before.initialOffset()
+        end = before.latestOffset(start, ReadMaxFiles(10))
+        parts = after.partitions(start, end)
+        with pytest.raises(ConfigurationError, match="'file' was cut into slices"):
+            list(after.read(parts[0]))
+        assert sum(batch.num_rows for part in parts for batch in before.read(part)) == 10
+    finally:
+        before.stop()
+        after.stop()
