@@ -389,3 +389,10 @@ def test_what_comes_before_damage() -> None:
     with pytest.raises(InputUnreadable, match="a record of more than 6 bytes from byte 4 on"):
         collect(rows, b'1,2\n"3\n4\n5",6\n', "in/x.csv", multiLine="true", maxRecordBytes="6")
     assert rows == [{"a": "1", "b": "2"}]
+
+
+def test_the_time_that_a_header_takes_grows_with_its_columns() -> None:
+    """A hundred thousand of them are read in less than a second, not in minutes."""
+    data = ",".join(f"c{number}" for number in range(100_000)).encode()
+    schema = Csv({"header": "true"}).infer(pinned(data + b"\n", "in/file.csv"))
+    assert schema.names[99_999] == "c99999"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
@@ -169,8 +170,8 @@ def column_names(fields: Sequence[str | None]) -> list[str]:
     >>> column_names(["a", "b", None, "A"])
     ['a0', 'b', '_c2', 'A3']
     """
-    lowered = [None if name is None else name.lower() for name in fields]
+    times = Counter(name.lower() for name in fields if name is not None)
     return [
-        f"_c{place}" if name is None else f"{name}{place}" if lowered.count(name.lower()) > 1 else name
+        f"_c{place}" if name is None else f"{name}{place}" if times[name.lower()] > 1 else name
         for place, name in enumerate(fields)
     ]
