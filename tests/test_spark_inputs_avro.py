@@ -254,6 +254,21 @@ def test_what_is_no_avro_is_told() -> None:
             read(source, Columns(schema=SCHEMA))
 
 
+def test_a_schema_that_is_nested_too_deeply_is_told() -> None:
+    """Deeper than Python can go, however far it gets: no other error than of content."""
+    good = stored(SIMPLE, ROWS).get("in/a.avro").data
+    for depth in (500, 100_000):
+        kind = b'{"type":"array","items":' * depth + b'"int"' + b"}" * depth
+        schema = b'{"type":"record","name":"r","fields":[{"name":"a","type":' + kind + b"}]}"
+        name = b"avro.schema"
+        head = b"Obj\x01" + _long(1) + _long(len(name)) + name + _long(len(schema)) + schema + b"\0"
+        source = pinned(head + good[-16:])
+        with pytest.raises(InputUnreadable, match="in/file"):
+            read(source, Columns(schema=SCHEMA))
+        with pytest.raises(InputUnreadable, match="in/file"):
+            AVRO.infer(source)
+
+
 def test_columns_are_inferred_from_the_header() -> None:
     """Of a large file, only the first bytes are read."""
     source = stored(SIMPLE, [{"a": n, "b": "x" * 100} for n in range(2000)])

@@ -23,6 +23,7 @@ _COMPLAINTS = (
     EOFError,
     LookupError,
     OSError,
+    RecursionError,
     TypeError,
     ValueError,
 )
