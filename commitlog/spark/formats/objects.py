@@ -105,9 +105,13 @@ def _height(lines: bytes) -> int:
 
     Such bytes with a line's end between them can only be between two values of JSON.
     """
+    height = lines.count(b"\n") + (not lines.endswith(b"\n"))
+    framed = lines.startswith(b"{") and lines.endswith((b"}", b"}\n"))
+    # One look suffices nearly always; three take a quarter of the time that reading does.
+    if framed and lines.count(b"}\n{") == height - 1:
+        return height
     begins = lines.count(b"\n{") + lines.startswith(b"{")
     ends = lines.count(b"}\n") + lines.endswith(b"}")
-    height = lines.count(b"\n") + (not lines.endswith(b"\n"))
     if begins == height != ends:
         ends += lines.count(b"}\r\n")
     return height if begins == ends == height else 0
