@@ -396,3 +396,9 @@ def test_the_time_that_a_header_takes_grows_with_its_columns() -> None:
     data = ",".join(f"c{number}" for number in range(100_000)).encode()
     schema = Csv({"header": "true"}).infer(pinned(data + b"\n", "in/file.csv"))
     assert schema.names[99_999] == "c99999"
+
+
+def test_there_may_be_no_header_before_a_slice() -> None:
+    """However small slices are, of files that have nothing but white space, or the mark of an editor."""
+    for data in (b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\n\n \n"):
+        assert read(data, cuts=(1, 2), header="true") == []

@@ -142,8 +142,10 @@ class Csv(Input):
                 for begin, end, line in self._counting(at, block):
                     return (begin, line), itertools.chain([(end, block[end - at :])], blocks)
             return None, blocks
-        place = 0
-        while place < pinned.file.size:
+        place, passed = 0, -1
+        # Of nothing but the mark at its begin, there are no lines to pass.
+        while passed < place < pinned.file.size:
+            passed = place
             for at, block in self._lines.read(pinned, Slice(pinned.file, place, place + 1)):
                 place = at + len(block)
                 for begin, end, line in self._counting(at, block):
