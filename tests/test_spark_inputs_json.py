@@ -355,3 +355,19 @@ def test_times_without_a_zone_are_in_utc() -> None:
         read(b'{"w":"2013-01-01T05:00:00Z"}', schema)
     with pytest.raises(InputUnreadable, match="'d'"):
         read(b'{"d":"2013-01-01T05:00:00"}', schema)
+
+
+def test_the_memory_that_documents_take_is_bounded() -> None:
+    """What is read at once, decompressed, may not be larger than option maxRecordBytes says."""
+    data = gzip.compress(b"[" + b" " * 100_000 + b"]")
+    columns = Columns(schema=SCHEMA)
+    for bound, enough in (("100002", True), ("100001", False)):
+        input = Json({"multiLine": "true", "maxRecordBytes": bound})
+        with (
+            contextlib.nullcontext() if enough else pytest.raises(InputUnreadable, match=r"raise option")
+        ):
+            assert records(input, pinned(data, "in/file.json.gz"), columns) == []
+        with (
+            contextlib.nullcontext() if enough else pytest.raises(InputUnreadable, match=r"raise option")
+        ):
+            input.infer(pinned(data, "in/file.json.gz"))

@@ -23,7 +23,6 @@ from commitlog.ingest import Pinned, Slice
 from commitlog.spark.formats.exact import Exact
 from commitlog.spark.formats.objects import Quick
 from commitlog.spark.inputs.api import Columns, Input, Records
-from commitlog.spark.inputs.content import content_of
 from commitlog.spark.inputs.guess import Guess
 from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines
 from commitlog.spark.inputs.parse import Parser, check_encoding
@@ -92,12 +91,12 @@ class Json(Input):
             for at, block in self._lines.read(pinned, slice):
                 yield from parser.block(at, block)
         elif slice.start == 0:
-            yield from parser.lines(_documents(b"".join(content_of(pinned))))
+            yield from parser.lines(_documents(self._lines.whole(pinned)))
 
     def _some(self, sample: Pinned) -> Iterator[tuple[int, bytes]]:
         """Yield the first lines of a file, or all objects of its documents."""
         if self._documents:
-            yield from _documents(b"".join(content_of(sample)))
+            yield from _documents(self._lines.whole(sample))
             return
         first = Slice(sample.file, 0, min(SAMPLE_BYTES, sample.file.size))
         for _, block in self._lines.read(sample, first):

@@ -88,6 +88,23 @@ class Lines:
             if block:
                 yield at, block
 
+    def whole(self, pinned: Pinned) -> bytes:
+        """Return the content of a file that is one record, or is read like one.
+
+        Raises `InputUnreadable` if it is too long, or as `content_of`; and what `Pinned.get` raises.
+        """
+        parts: list[bytes] = []
+        size = 0
+        for part in content_of(pinned):
+            parts.append(part)
+            size += len(part)
+            if size > self.max_record:
+                raise InputUnreadable(
+                    f"{pinned.file.path!r} has a content of more than {self.max_record} bytes, too many"
+                    " to be read at once: raise option maxRecordBytes"
+                )
+        return b"".join(parts)
+
     def split(self, block: bytes) -> tuple[pa.Array, pa.Array]:
         """Return the lines of a block of `read`, without their ends, and where they begin in it.
 

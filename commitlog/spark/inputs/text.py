@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlog.errors import InputUnreadable, NotSupported
+from commitlog.errors import NotSupported
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
-from commitlog.spark.inputs.content import content_of
 from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines, as_strings
 from commitlog.spark.inputs.rescue import as_json
 
@@ -70,14 +69,4 @@ class Text(Input):
             for at, block in self._lines.read(pinned, slice):
                 yield at, *self._lines.split(block)
             return
-        parts: list[bytes] = []
-        size = 0
-        for part in content_of(pinned):
-            parts.append(part)
-            size += len(part)
-            if size > self._lines.max_record:
-                raise InputUnreadable(
-                    f"{pinned.file.path!r} has more than {self._lines.max_record} bytes, which are too"
-                    " many for one value: raise option maxRecordBytes"
-                )
-        yield 0, pa.array([b"".join(parts)], pa.binary()), pa.array([0], pa.int64())
+        yield 0, pa.array([self._lines.whole(pinned)], pa.binary()), pa.array([0], pa.int64())
