@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from commitlog.errors import InputUnreadable
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.inputs.api import Columns, Input, Records, location
 
 __all__ = ["Binary"]
+
+#: Neither Arrow nor Java has longer arrays of bytes; Java's own bookkeeping needs some.
+MAX_BYTES = 2**31 - 16
 
 
 class Binary(Input):
@@ -32,6 +36,11 @@ class Binary(Input):
     def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
         """See `Input.decode`."""
         file = slice.file
+        if file.size > MAX_BYTES and "content" in columns.schema.names:
+            raise InputUnreadable(
+                f"{file.path!r} has {file.size} bytes, and a value of Spark's at most {MAX_BYTES}: give a"
+                " schema without the column content, or leave out such files with a glob"
+            )
         data = pinned.get(file.path).data if "content" in columns.schema.names else None
         values = {
             "path": location(pinned.store.url, file.path),
