@@ -9,7 +9,10 @@ import pytest
 
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import IngestSettings, Names
+from commitlog.spark.given import connection_names
+from commitlog.spark.ingest import options as ingest_options
 from commitlog.spark.ingest.options import IngestOptions
+from commitlog.spark.inputs import INPUTS
 
 S3 = {"path": "s3://landing/events/", "fileformat": "binaryfile", "state": "dynamodb://ingest"}
 
@@ -109,6 +112,10 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
         ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger"),
         ({"grace": "-1h"}, "option grace"),
         ({"startingFrom": "yesterday"}, "startingFrom"),
+        ({"startingFrom": "1763600000000"}, "no epoch second"),
+        ({"startingFrom": "20261121"}, "no epoch second"),
+        ({"startingFrom": "nan"}, "no epoch second"),
+        ({"path": "s3://landing-*/events"}, "name of the bucket"),
         ({"changed": "sometimes"}, "changed"),
         ({"changed": "fail"}, "remember"),
         ({"glob": "a[b"}, "glob"),
@@ -128,6 +135,14 @@ def test_a_format_and_on_s3_a_state_are_needed() -> None:
     for missing, said in (("fileformat", "fileFormat is missing"), ("state", "option state is missing")):
         with pytest.raises(ConfigurationError, match=said):
             IngestOptions.parse({name: value for name, value in S3.items() if name != missing})
+
+
+def test_options_are_documented() -> None:
+    """Each, and those of the formats; how to reach a store or a table is told with the output."""
+    told = (Path(__file__).parent.parent / "docs" / "ingest.md").read_text()
+    reach = set(connection_names("state")) - {"path", "state"}
+    names = {*ingest_options._OWN, *(name for kind in INPUTS.values() for name in kind.options)} - reach
+    assert [name for name in sorted(names) if f"`{name}`" not in told] == []
 
 
 def test_secrets_are_not_shown() -> None:

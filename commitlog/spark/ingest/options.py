@@ -39,6 +39,9 @@ _OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_CO
 # What makes a segment of a path a glob. A question mark begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
 
+#: What else is given for one is something else.
+_EPOCH_SECONDS = (1e8, 1e11)
+
 
 @frozen(kw_only=True)
 class IngestOptions:
@@ -134,6 +137,8 @@ def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
     if first is None:
         url, connection = place_of(given)
         return url, glob, connection
+    if "://" in path and first == 2:
+        raise ConfigurationError("the glob in the path is in the name of the bucket: name one bucket")
     if glob is not None:
         raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
     # What is quoted in a URL is no glob.
@@ -183,15 +188,21 @@ def _starting(text: str) -> Starting:
     """
     if text == "all" or text == "latest":
         return text  # type: ignore[return-value]
+    advice = "give all, latest, or a time such as 2026-11-21T00:00:00Z"
     try:
-        return float(text)
+        second = float(text)
     except ValueError:
         pass
+    else:
+        # Milliseconds would be thousands of years ahead, and 20261121 a day of 1970.
+        if second and not _EPOCH_SECONDS[0] <= second < _EPOCH_SECONDS[1]:
+            raise ConfigurationError(
+                f"option startingFrom is {text!r}, no epoch second between 1973 and 5138: {advice}"
+            )
+        return second
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(
-            f"option startingFrom is {text!r}: give all, latest, or a time such as 2026-11-21T00:00:00Z"
-        ) from None
+        raise ConfigurationError(f"option startingFrom is {text!r}: {advice}") from None
     # A time without a zone must not mean another moment on each machine.
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
