@@ -57,7 +57,9 @@ class Scale:
         period: seconds from trigger to trigger.
         small_files, small_bytes: how many small files there are, and about how large each is.
         large_files, large_bytes: the same of large ones.
+        data: names of what is read for its speed.
         rounds: how often each way has its turn that counts.
+        parts: what is measured unless one part is asked for.
     """
 
     listing: ingest_history.Sizes
@@ -68,7 +70,9 @@ class Scale:
     small_bytes: int
     large_files: int
     large_bytes: int
+    data: Sequence[str]
     rounds: int
+    parts: Sequence[str]
 
 
 FULL = Scale(
@@ -80,10 +84,12 @@ FULL = Scale(
     small_bytes=5_000,
     large_files=10,
     large_bytes=60_000_000,
+    data=("small_files", "large_files", "small_parquet", "large_parquet"),
     rounds=5,
+    parts=_PARTS,
 )
 QUICK = Scale(
-    listing=ingest_history.Sizes(histories=(1_000, 10_000), batches=3),
+    listing=ingest_history.Sizes(histories=(1_000, 3_000), batches=3),
     histories=(100, 1_000),
     batches=1,
     period=1.0,
@@ -91,7 +97,9 @@ QUICK = Scale(
     small_bytes=5_000,
     large_files=3,
     large_bytes=4_000_000,
+    data=("small_files", "large_files"),
     rounds=1,
+    parts=("listing", "speed"),
 )
 
 
@@ -129,9 +137,9 @@ def _measure_spark(sizes: Scale, parts: Sequence[str], scratch: Path) -> dict[st
             report["history"] = histories_in_spark(history_ways(spark), wanted, scratch, _say)
         if "speed" in parts:
             report["speed"], report["ratios"] = [], {}
-            for name, make in _DATA.items():
+            for name in sizes.data:
                 _say(f"{name}: making files")
-                data = make(scratch / "data", sizes)
+                data = _DATA[name](scratch / "data", sizes)
                 runs = speeds(ways(spark), data, sizes.rounds, scratch, _say)
                 shutil.rmtree(data.path)
                 report["speed"] += _speed_figures(name, data, runs)
@@ -205,12 +213,14 @@ def _history_ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def main() -> None:
     """Measure, print, and write the file that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="rough figures of two parts, in a minute"
+    )
     parser.add_argument("--only", choices=_PARTS, help="measure one part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()
     sizes = QUICK if arguments.quick else FULL
-    parts = (arguments.only,) if arguments.only else _PARTS
+    parts = (arguments.only,) if arguments.only else sizes.parts
     report: dict[str, Any] = {
         "ratios": {},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

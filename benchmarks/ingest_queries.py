@@ -282,6 +282,13 @@ def _memory(spark: SparkSession) -> dict[str, int]:
         time.sleep(0.1)
     runtime = jvm.java.lang.Runtime.getRuntime()
     heap = int(runtime.totalMemory() - runtime.freeMemory())
-    below = psutil.Process().children(recursive=True)
-    python = sum(each.memory_info().rss for each in below if _RUNNER in each.cmdline())
+    python = sum(map(_resident, psutil.Process().children(recursive=True)))
     return {"heap_bytes": heap, "python_bytes": python, "driver_bytes": heap + python}
+
+
+def _resident(process: psutil.Process) -> int:
+    """Return the memory of the process of a Python source; 0 for others, and for one that has ended."""
+    try:
+        return int(process.memory_info().rss) if _RUNNER in process.cmdline() else 0
+    except psutil.NoSuchProcess:
+        return 0
