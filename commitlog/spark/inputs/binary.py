@@ -38,7 +38,7 @@ class Binary(Input):
         file = slice.file
         if file.size > MAX_BYTES and "content" in columns.schema.names:
             raise InputUnreadable(
-                f"{file.path!r} has {file.size} bytes, and a value of Spark's at most {MAX_BYTES}: give a"
+                f"{file.path!r} has {file.size} bytes, and a value in Spark {MAX_BYTES} at most: give a"
                 " schema without the column content, or leave out such files with a glob"
             )
         data = pinned.get(file.path).data if "content" in columns.schema.names else None
