@@ -162,6 +162,28 @@ assert len(Quick(pa.schema([("l", pa.int64())])).table(deep)) == 1
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "1e-44",
+        "1E-999999999",
+        '"1e-999999999"',
+        '"1\\u0065-999999999"',
+        '"1e\\u002d999999999"',
+        "0." + "0" * 79 + "1",
+        "0.0000000000000000000000000001e-9",
+    ],
+)
+def test_pyarrow_does_not_see_the_smallest_decimals(text: str) -> None:
+    """It makes zeros of some of them, and ends the process at others."""
+    for kind in (pa.decimal128(38, 5), pa.list_(pa.decimal128(5, 2))):
+        value = f"[{text}]" if pa.types.is_list(kind) else text
+        lines = f'{{"n":{value},"s":"x"}}\n{{"n":null}}\n'.encode()
+        assert Quick(pa.schema([("n", kind)])).table(lines) is None
+    lines = b'{"n":1.25,"s":"1b4e28ba-2f3e-12d2-883e-0016d3cca427","o":"\\u00e9","d":0.1234567890123456}'
+    assert Quick(pa.schema([("n", pa.decimal128(5, 2))])).table(lines) is not None
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         b"null",

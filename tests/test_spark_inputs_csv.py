@@ -402,3 +402,14 @@ def test_there_may_be_no_header_before_a_slice() -> None:
     """However small slices are, of files that have nothing but white space, or the mark of an editor."""
     for data in (b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\n\n \n"):
         assert read(data, cuts=(1, 2), header="true") == []
+
+
+def test_the_smallest_decimals_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with more places than its column is not taken for zero, nor does it end the process."""
+    schema = pa.schema([("n", pa.decimal128(38, 5))])
+    assert both(monkeypatch, b"1e-5\n0.00001\n", schema) == [(decimal.Decimal("0.00001"),)] * 2
+    for text in ("1e-44", "1E-999999999", "0." + "0" * 79 + "1"):
+        for few in (1, 1 << 40):
+            monkeypatch.setattr(fields, "FEW", few)
+            with pytest.raises(InputUnreadable, match="not of its type"):
+                values(text.encode() + b"\n", schema)

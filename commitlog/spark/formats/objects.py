@@ -23,6 +23,11 @@ __all__ = ["Quick"]
 _DEPTH = 500
 _NOT_OPENING = bytes(set(range(256)).difference(b"[{\n"))
 
+# The parts of `SMALL`, at the end of a value; a decimal may be in quotes, and its characters escaped.
+_MANY_DIGITS = re.compile(rb"\.[0-9]{29}")
+_EXPONENT = re.compile(rb'[0-9.][eE]-[0-9]{2,}["\s,}\]]')
+_ESCAPED = re.compile(rb"\\u00(?:2[dDeE]|3[0-9]|[46]5)")
+
 
 class Quick:
     """Reads lines by pyarrow. Thread-safe.
@@ -52,7 +57,7 @@ class Quick:
             lines: lines that end with a line feed, and perhaps a carriage return before it.
         """
         height = _height(lines) if self._possible else 0
-        if not height or not _is_plain(lines):
+        if not height or not _is_plain(lines) or (self._decimals and _may_be_small(lines)):
             return None
         try:
             table = self._read(lines)
@@ -123,6 +128,15 @@ def _may_be_deep(lines: bytes) -> bool:
     From some ten thousand levels on, it overruns the stack, which ends the process.
     """
     return max(map(len, lines.translate(None, _NOT_OPENING).split(b"\n"))) > _DEPTH
+
+
+def _may_be_small(lines: bytes) -> bool:
+    """Return whether there may be a decimal of which pyarrow makes anything; see `SMALL`."""
+    return (
+        _MANY_DIGITS.search(lines) is not None
+        or ((b"e-" in lines or b"E-" in lines) and _EXPONENT.search(lines) is not None)
+        or (b"\\u00" in lines and _ESCAPED.search(lines) is not None)
+    )
 
 
 def _is_plain(lines: bytes) -> bool:

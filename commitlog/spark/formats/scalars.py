@@ -18,7 +18,11 @@ import pyarrow as pa
 
 from commitlog.spark.formats.moments import days_of, micros_of
 
-__all__ = ["Number", "is_text", "scalar"]
+__all__ = ["SMALL", "Number", "is_text", "scalar"]
+
+#: Texts of decimals that pyarrow must not see: with more places than its table has powers of ten for, it
+#: looks behind the table's end, makes zeros of some, and of others a segmentation fault.
+SMALL = r"\.[0-9]{29}|[eE]-[0-9]{2}"
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlog.spark.formats.scalars import Number, scalar
+from commitlog.spark.formats.scalars import SMALL, Number, scalar
 from commitlog.spark.inputs.guess import number_type
 
 __all__ = ["cell", "column", "guess"]
@@ -72,6 +72,8 @@ def column(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         data = texts.buffers()[2]
         if data is not None and any(mark in data.to_pybytes() for mark in (b"x", b"X")):
             raise pa.ArrowInvalid("not all are decimal")
+    if pa.types.is_decimal(kind):
+        _be_sure(pc.invert(pc.match_substring_regex(texts, SMALL)))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         try:
             return texts.cast(kind)
