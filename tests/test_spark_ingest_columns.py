@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.errors import ConfigurationError, InputUnreadable
 from commitlog.ingest import File, Slice
 from commitlog.spark.ingest.columns import METADATA, Shape
 from commitlog.spark.inputs import Records
@@ -49,8 +49,8 @@ def test_what_the_path_tells_is_not_asked_of_the_file() -> None:
 
 
 def test_a_directory_that_does_not_spell_its_type() -> None:
-    """A directory whose value is not of the column's type makes the file unreadable."""
-    with pytest.raises(CorruptRecord, match="2026-11-21"):
+    """A directory whose value is not of the column's type makes the file unreadable, which is named."""
+    with pytest.raises(InputUnreadable, match=r"'raw/day=2026-11-21/.*' do not fit column 'day'"):
         shape(day=LONG, a=LONG).rows(records(a=[1]), SLICE, "s3://landing")
 
 

@@ -10,7 +10,7 @@ import posixpath
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, CorruptRecord, InputUnreadable
 from commitlog.ingest import File, Slice
 from commitlog.spark.inputs import Columns, Records
 from commitlog.spark.inputs.api import NewColumns, location
@@ -91,7 +91,14 @@ class Shape:
         batch, told = records.batch, told_by_path(slice.file.path)
         for each in self.content:
             if each.name in told:
-                batch = batch.append_column(each, column_of(told, each, batch.num_rows))
+                try:
+                    values = column_of(told, each, batch.num_rows)
+                except CorruptRecord as error:
+                    raise InputUnreadable(
+                        f"the directories of {slice.file.path!r} do not fit column {each.name!r}: {error}."
+                        " Make it a string, or leave out the directory with a glob"
+                    ) from error
+                batch = batch.append_column(each, values)
         if self._new == "rescue" and records.rescued is not None:
             batch = batch.append_column(self._schema.field(self._rescued), records.rescued)
         if self._metadata is not None:
