@@ -172,7 +172,8 @@ class Operator:
             path: of the object; None for all.
 
         A problem says that *an attempt* at the slice failed. Where another attempt at the same slice
-        succeeded after it, which only `missing` and `changed` let happen, records come twice.
+        succeeded after it, records come twice. `missing` and `changed` may let that happen, and so may
+        a query that is started anew with other options while the epoch was not done.
         """
         head = self._head()
         done: list[Problem] = []
