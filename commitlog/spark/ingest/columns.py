@@ -95,8 +95,8 @@ class Shape:
                     values = column_of(told, each, batch.num_rows)
                 except CorruptRecord as error:
                     raise InputUnreadable(
-                        f"the directories of {slice.file.path!r} do not fit column {each.name!r}: {error}."
-                        " Make it a string, or leave out the directory with a glob"
+                        f"the directories of {slice.file.path!r} do not fit column {each.name!r}:"
+                        f" {error}. Make it a string, or leave out the directory with a glob"
                     ) from error
                 batch = batch.append_column(each, values)
         if self._new == "rescue" and records.rescued is not None:
