@@ -213,9 +213,7 @@ def _history_ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def main() -> None:
     """Measure, print, and write the file that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--quick", action="store_true", help="rough figures of two parts, in a minute"
-    )
+    parser.add_argument("--quick", action="store_true", help="rough figures of two parts, in a minute")
     parser.add_argument("--only", choices=_PARTS, help="measure one part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
     arguments = parser.parse_args()

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.configure import COMMIT_PROTOCOL
+from commitlog.spark.configuring import COMMIT_PROTOCOL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

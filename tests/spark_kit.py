@@ -27,7 +27,7 @@ from spark_gates_kit import hold
 from commitlog.errors import OutcomeUnknown
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource, committer
-from commitlog.spark.configure import COMMIT_PROTOCOL
+from commitlog.spark.configuring import COMMIT_PROTOCOL
 from commitlog.spark.options import ReadOptions, WriteOptions
 from commitlog.spark.sessions import active
 from commitlog.spark.source import open_output

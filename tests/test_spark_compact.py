@@ -24,7 +24,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
-from commitlog.spark.configure import COMMIT_PROTOCOL
+from commitlog.spark.configuring import COMMIT_PROTOCOL
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import WriteOptions
 from commitlog.spark.rewrite import Stage, merged, rewrite

@@ -20,7 +20,7 @@ from commitlog.outputs import Output
 from commitlog.outputs.records import AbortRecord
 from commitlog.spark import attach, configure, write
 from commitlog.spark.committer import Committer
-from commitlog.spark.configure import COMMIT_PROTOCOL
+from commitlog.spark.configuring import COMMIT_PROTOCOL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

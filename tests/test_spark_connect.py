@@ -47,7 +47,7 @@ def drive() -> None:
     from pyspark.sql import SparkSession
 
     import commitlog.spark
-    from commitlog.spark.configure import COMMIT_PROTOCOL
+    from commitlog.spark.configuring import COMMIT_PROTOCOL
 
     where = sys.argv[1]
     out = f"{where}/out"

@@ -121,6 +121,8 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
         ({"glob": "a[b"}, "glob"),
         ({"newColumns": "add"}, "newColumns"),
         ({"header": "true"}, "unknown option 'header'"),
+        ({"rescuedColumn": "rest"}, "newColumns=rescue"),
+        ({"maxFilesPerTrigger": "9" * 5000}, "maxFilesPerTrigger"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:

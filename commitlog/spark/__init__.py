@@ -8,14 +8,24 @@
     commitlog.spark.compact(spark, url)
 
 Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
+
+What is named here is imported when it is asked for: each of Spark's many Python processes imports this
+package anew, and needs little of it.
 """
 
-from commitlog.spark.compact import compact
-from commitlog.spark.configure import attach, committer_jar, configure
-from commitlog.spark.read import read
-from commitlog.spark.source import CommitlogDataSource
-from commitlog.spark.start import session
-from commitlog.spark.write import write
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from commitlog.spark.compacting import compact
+    from commitlog.spark.configuring import attach, committer_jar, configure
+    from commitlog.spark.reading import read
+    from commitlog.spark.source import CommitlogDataSource
+    from commitlog.spark.start import session
+    from commitlog.spark.writing import write
 
 __all__ = [
     "CommitlogDataSource",
@@ -27,3 +37,26 @@ __all__ = [
     "session",
     "write",
 ]
+
+_HOMES = MappingProxyType(
+    {
+        "CommitlogDataSource": "source",
+        "attach": "configuring",
+        "committer_jar": "configuring",
+        "compact": "compacting",
+        "configure": "configuring",
+        "read": "reading",
+        "session": "start",
+        "write": "writing",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -84,7 +84,7 @@ class Given:
     def count(self, name: str) -> int | None:
         """Return a whole number from 1 on, or None if it is not given."""
         value = self._values.get(name)
-        if value is not None and not (value.isdecimal() and int(value)):
+        if value is not None and not (value.isdecimal() and len(value) < 20 and int(value)):
             raise ConfigurationError(f"option {name} is {value!r}: give a whole number from 1 on")
         return None if value is None else int(value)
 

@@ -2,10 +2,27 @@
 
     spark.readStream.format("commitlog_ingest").option("fileFormat", "json").load("s3://landing/events/")
 
-See ``docs/ingest.md``.
+See ``docs/ingest.md``. What is named here is imported when it is asked for, as in `commitlog.spark`.
 """
 
-from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
-from commitlog.spark.ingest.source import IngestDataSource
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
+    from commitlog.spark.ingest.source import IngestDataSource
 
 __all__ = ["IngestDataSource", "IngestListener", "IngestProgress", "MetricsFile"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "source" if name == "IngestDataSource" else "progress"
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -77,12 +77,7 @@ class IngestOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        formats = {name.lower(): kind for name, kind in INPUTS.items()}
-        name = next((value for key, value in options.items() if _is_format(key)), None)
-        if name is None or name.lower() not in formats:
-            said = "is missing" if name is None else f"is {name!r}"
-            raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUTS)}")
-        kind = formats[name.lower()]
+        kind = _format(options)
         given = Given(options, (*_OWN, *kind.options))
         url, glob, connection = _place(given)
         state, state_options = table_of(given, "state")
@@ -100,9 +95,7 @@ class IngestOptions:
             state_options=state_options,
             settings=_settings(given, parse_store_url(url), glob),
             input=kind({known: value for known, value in of_format.items() if value is not None}),
-            new_columns=given.choice("newColumns", get_args(NewColumns))
-            if given.get("newColumns")
-            else None,
+            new_columns=_new_columns(given),
             metadata=given.flag("metadata"),
             rescued_column=given.get("rescuedColumn") or "_rescued",
             sample_files=given.count("sampleFiles") or 10,
@@ -124,8 +117,15 @@ class IngestOptions:
         return closing(open_table(place, INGEST_SCHEMA))
 
 
-def _is_format(name: str) -> bool:
-    return name.lower().replace("_", "") == "fileformat"
+def _format(options: Mapping[str, str]) -> type[Input]:
+    """Return the format of the files, which decides on the options that there are."""
+    spelled = {name.lower().replace("_", ""): value for name, value in options.items()}
+    name = spelled.get("fileformat")
+    known = {each.lower(): each for each in INPUTS}
+    if name is None or name.lower() not in known:
+        said = "is missing" if name is None else f"is {name!r}"
+        raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUTS)}")
+    return INPUTS[known[name.lower()]]
 
 
 def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
@@ -145,6 +145,15 @@ def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
     glob = "/".join(segments[first:])
     url, connection = place_of(given, "/".join(segments[:first]) + mark + query)
     return url, glob, connection
+
+
+def _new_columns(given: Given) -> NewColumns | None:
+    new: NewColumns | None = None
+    if given.get("newColumns"):
+        new = given.choice("newColumns", get_args(NewColumns))
+    if new != "rescue" and given.get("rescuedColumn"):
+        raise ConfigurationError("option rescuedColumn goes with newColumns=rescue")
+    return new
 
 
 def default_state(url: str) -> str | None:
