@@ -76,20 +76,22 @@ class Scale:
 
 
 FULL = Scale(
-    listing=ingest_history.Sizes(histories=(1_000, 10_000, 100_000, 1_000_000), batches=25),
+    listing=ingest_history.Sizes(
+        histories=(1_000, 10_000, 100_000, 1_000_000), longest_of_others=100_000, batches=10
+    ),
     histories=(1_000, 10_000, 100_000),
-    batches=9,
+    batches=5,
     period=5.0,
     small_files=1_000,
     small_bytes=5_000,
     large_files=10,
     large_bytes=60_000_000,
     data=("small_files", "large_files", "small_parquet", "large_parquet"),
-    rounds=5,
+    rounds=3,
     parts=_PARTS,
 )
 QUICK = Scale(
-    listing=ingest_history.Sizes(histories=(1_000, 3_000), batches=3),
+    listing=ingest_history.Sizes(histories=(1_000, 3_000), longest_of_others=3_000, batches=3),
     histories=(100, 1_000),
     batches=1,
     period=1.0,
