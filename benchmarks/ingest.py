@@ -91,7 +91,7 @@ FULL = Scale(
     parts=_PARTS,
 )
 QUICK = Scale(
-    listing=ingest_history.Sizes(histories=(1_000, 3_000), longest_of_others=3_000, batches=3),
+    listing=ingest_history.Sizes(histories=(1_000, 8_000), longest_of_others=8_000, batches=3),
     histories=(100, 1_000),
     batches=1,
     period=1.0,

@@ -126,6 +126,7 @@ class TrappedInput:
         self._usual = usual
         self._trap = trap
         self._seen = itertools.count(1)
+        self.splits = usual.splits
 
     def decode(self, pinned: Any, slice: Any, columns: Columns) -> Iterator[Records]:
         """Decode, and spring the trap."""
