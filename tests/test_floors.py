@@ -18,7 +18,7 @@ ROOT = Path(commitlog.__file__).parent
 
 #: From the ground up. A room imports rooms of the floors below, and nobody on its own floor.
 FLOORS = (
-    {"errors", "clock", "forks", "words"},
+    {"errors", "clock", "forks", "packing", "words"},
     {"backoff", "paths", "units"},
     {"urls"},
     {"aws"},

@@ -5,7 +5,6 @@ Plain data that travels between driver and executors. Imports the ground floor a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from attrs import field, frozen, validators
@@ -13,7 +12,7 @@ from attrs import field, frozen, validators
 from commitlog.oplog.fields import count, items, moment, text
 from commitlog.stores.api import ObjectInfo
 
-__all__ = ["File", "Partition", "Slice", "packed"]
+__all__ = ["File", "Partition", "Slice"]
 
 
 @frozen
@@ -99,31 +98,3 @@ class Partition:
 
     epoch: int
     slices: tuple[Slice, ...]
-
-
-def packed(
-    epoch: int, slices: Iterable[Slice], *, partition_bytes: int, slice_cost: int
-) -> list[Partition]:
-    """Return partitions of all of `slices`, in their order, each worth a task.
-
-    Args:
-        epoch: of which epoch they are.
-        slices: what to read.
-        partition_bytes: how much a task should read. A larger slice is a partition of its own.
-        slice_cost: bytes that could be read in the time that it takes to open one.
-
-    >>> file = File("a", "1", 70, 0.0)
-    >>> slices = [Slice(file, 0, 10), Slice(file, 10, 60), Slice(file, 60, 70)]
-    >>> [len(each.slices) for each in packed(1, slices, partition_bytes=64, slice_cost=1)]
-    [2, 1]
-    """
-    found: list[list[Slice]] = []
-    filled = partition_bytes
-    for each in slices:
-        cost = max(each.size, slice_cost)
-        if filled + cost > partition_bytes or not found:
-            found.append([])
-            filled = 0
-        found[-1].append(each)
-        filled += cost
-    return [Partition(epoch, tuple(each)) for each in found]

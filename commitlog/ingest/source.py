@@ -18,7 +18,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, OutcomeUnknown, StateMismatch
 from commitlog.ingest.cargo import Limits
 from commitlog.ingest.counters import Counters
-from commitlog.ingest.files import Partition, packed
+from commitlog.ingest.files import Partition
 from commitlog.ingest.head import Head
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.planning import MAX_WANTED, Planner
@@ -26,6 +26,7 @@ from commitlog.ingest.rows import ROWS
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.state import State
 from commitlog.ingest.window import Window
+from commitlog.packing import packed
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
 from commitlog.words import random_word
@@ -165,7 +166,10 @@ class Ingest:
         found: list[Partition] = []
         for epoch in range(begin.epoch + 1, until.epoch + 1):
             slices = self.state.slices(epoch)
-            found += packed(epoch, slices, partition_bytes=partition_bytes, slice_cost=slice_cost)
+            groups = packed(
+                slices, lambda each: each.size, group_bytes=partition_bytes, least_bytes=slice_cost
+            )
+            found += [Partition(epoch, tuple(group)) for group in groups]
         return found
 
     def counters(self) -> Counters:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import DataFile, Output
+from commitlog.packing import packed
 from commitlog.spark.formats import format_of
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
@@ -20,7 +21,7 @@ from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 from commitlog.spark.workers import settle
 
-__all__ = ["CommitlogReader", "check_asked", "packed", "rows_of"]
+__all__ = ["CommitlogReader", "check_asked", "grouped", "rows_of"]
 
 #: Files are read together up to the first size, each counting as the second at least: that is a few
 #: seconds' work for a task. A larger file is a partition of its own.
@@ -67,7 +68,7 @@ class CommitlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return partitions of whole files, in their order, so that each is worth a task."""
-        return [InputPartition(files) for files in packed(self._files)]
+        return [InputPartition(files) for files in grouped(self._files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
@@ -90,18 +91,9 @@ def check_asked(asked: StructType, there: StructType) -> None:
             )
 
 
-def packed(files: Iterable[DataFile]) -> list[list[DataFile]]:
+def grouped(files: Iterable[DataFile]) -> list[list[DataFile]]:
     """Return `files`, in their order, in groups that are worth a task each."""
-    groups: list[list[DataFile]] = []
-    filled = PARTITION_BYTES
-    for file in files:
-        cost = max(file.size, FILE_BYTES)
-        if filled + cost > PARTITION_BYTES:
-            groups.append([])
-            filled = 0
-        groups[-1].append(file)
-        filled += cost
-    return groups
+    return packed(files, lambda file: file.size, group_bytes=PARTITION_BYTES, least_bytes=FILE_BYTES)
 
 
 def rows_of(

@@ -34,7 +34,7 @@ from commitlog.errors import (
 from commitlog.outputs import DataFile, Output, Position, Tail
 from commitlog.spark.options import OpenOutput, TailOptions
 from commitlog.spark.pruning import Pruning
-from commitlog.spark.reader import check_asked, packed, rows_of
+from commitlog.spark.reader import check_asked, grouped, rows_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.workers import settle
 from commitlog.spark.writer import PUBLISHERS
@@ -129,7 +129,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
             parts = list(group)
             if schema is not None:
                 self._check(load_schema(schema), parts[0].version)
-            for files in packed(file for added in parts for file in added.files):
+            for files in grouped(file for added in parts for file in added.files):
                 partitions.append(InputPartition(Work(schema, tuple(files))))
         return partitions
 

@@ -15,13 +15,22 @@ import pyarrow as pa
 from commitlog.errors import CorruptRecord
 from commitlog.stores import ObjectData
 
-__all__ = ["BinarySink", "Reads", "SinkFile", "StoredFile", "stored_file"]
+__all__ = ["COMPLAINTS", "BinarySink", "Reads", "SinkFile", "StoredFile", "stored_file"]
 
 #: How many blocks a `StoredFile` keeps.
 BLOCKS = 32
 
 
-_UNREADABLE = (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError)
+#: What readers of damaged files raise; most of pyarrow's own errors are among the builtin ones.
+COMPLAINTS = (
+    pa.ArrowException,
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 
 
 class Reads(Protocol):
@@ -145,8 +154,7 @@ def stored_file(
     with StoredFile(store, path, size, block=block) as file:
         try:
             yield file
-        # Most of pyarrow's own are among the builtin ones.
-        except (*_UNREADABLE, pa.ArrowException) as error:
+        except COMPLAINTS as error:
             if file.error is not None:
                 raise file.error from None
             raise CorruptRecord(f"{path!r} cannot be read as {what}: {error}") from error

@@ -50,7 +50,7 @@ class Json(Format):
     def check(self, schema: pa.Schema) -> None:
         """See `Format.check`."""
         for field in schema:
-            _check(field.name, field.type)
+            check_keys(field.name, field.type, "choose another fileFormat, or cast the keys")
 
     def encoder(self, file: SinkFile, schema: pa.Schema, compression: str) -> Encoder:
         """See `Format.encoder`."""
@@ -87,15 +87,16 @@ class _Encoder:
         self._stream.close()
 
 
-def _check(name: str, kind: pa.DataType) -> None:
+def check_keys(name: str, kind: pa.DataType, advice: str) -> None:
+    """Raise `NotSupported` if column `name` has a map that no object of JSON can be."""
     if pa.types.is_map(kind) and kind.key_type != pa.string():
         raise NotSupported(
             f"column {name!r} has a map with keys of type {kind.key_type}, and the names in JSON are"
-            " strings: choose another fileFormat, or cast the keys"
+            f" strings: {advice}"
         )
     if pa.types.is_nested(kind):
         for i in range(kind.num_fields):
-            _check(name, kind.field(i).type)
+            check_keys(name, kind.field(i).type, advice)
 
 
 # -- to text -------------------------------------------------------------------------------------------

@@ -39,10 +39,7 @@ def _is_metadata(known: t.StructField) -> bool:
     return (
         known.name == METADATA_COLUMN
         and isinstance(kind, t.StructType)
-        and all(
-            each.name in METADATA.names and each.dataType == METADATA[each.name].dataType
-            for each in kind
-        )
+        and all((each.name, each.dataType) in _KNOWN for each in kind)
     )
 
 

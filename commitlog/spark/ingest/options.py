@@ -17,6 +17,7 @@ from attrs import field, frozen
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, Names
 from commitlog.ingest.settings import Starting
+from commitlog.ingest.source import PARTITION_BYTES
 from commitlog.spark.given import Given, connection_names, place_of, table_of
 from commitlog.spark.inputs import INPUTS, Input
 from commitlog.spark.inputs.api import NewColumns
@@ -99,17 +100,22 @@ class IngestOptions:
             metadata=given.flag("metadata"),
             rescued_column=given.get("rescuedColumn") or "_rescued",
             sample_files=given.count("sampleFiles") or 10,
-            partition_bytes=given.size("partitionBytes") or 32 * 1024 * 1024,
+            partition_bytes=given.size("partitionBytes") or PARTITION_BYTES,
         )
+
+    @property
+    def store_url(self) -> Url:
+        """The URL of the store, with all that it takes to reach it. Shown, it has no credentials."""
+        return parse_store_url(self.url).with_options(self.connection)
 
     @property
     def local(self) -> bool:
         """Whether the input is a directory of this machine."""
-        return parse_store_url(self.url).scheme == "file"
+        return self.store_url.scheme == "file"
 
     def opened_store(self) -> AbstractContextManager[ObjectStore]:
         """Open the store of the input for a context. Nothing is sent before it is used."""
-        return closing(open_store(parse_store_url(self.url).with_options(self.connection)))
+        return closing(open_store(self.store_url))
 
     def opened_table(self) -> AbstractContextManager[Table]:
         """Open the table of the state, likewise."""

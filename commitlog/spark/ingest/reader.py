@@ -29,7 +29,6 @@ from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.workers import settle
-from commitlog.urls import parse_store_url
 
 __all__ = ["IngestReader"]
 
@@ -40,7 +39,6 @@ GATHERED_BYTES = 16 * 1024 * 1024
 #: What opening a file counts as on a disk, where nothing waits for a network: a task takes the time of a
 #: hundred of them before it reads anything.
 LOCAL_SLICE_COST = 128 * 1024
-
 
 #: Requests of a task that are on their way at a time.
 FETCHERS = 16
@@ -121,8 +119,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _describe(self) -> None:
         """Tell operators what the query runs with, now that the source is known to be the query's."""
         options = self._options
-        url = str(parse_store_url(options.url).with_options(options.connection))
-        about = About(url=url, format=options.input.name, settings=options.settings)
+        about = About(url=str(options.store_url), format=options.input.name, settings=options.settings)
         self._ingest.state.describe(about)
 
     # in a task

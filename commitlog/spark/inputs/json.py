@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from commitlog.errors import InputUnreadable, NotSupported
+from commitlog.errors import InputUnreadable
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.formats.exact import Exact
+from commitlog.spark.formats.json import check_keys
 from commitlog.spark.formats.objects import Quick
 from commitlog.spark.inputs.api import Columns, Input, Records
 from commitlog.spark.inputs.guess import Guess
@@ -58,7 +59,7 @@ class Json(Input):
     def check(self, columns: Columns) -> None:
         """See `Input.check`."""
         for field in columns.schema:
-            _check(field.name, field.type)
+            check_keys(field.name, field.type, "make it a map with string keys")
 
     def infer(self, sample: Pinned) -> pa.Schema:
         """See `Input.infer`. Lines that are no objects are left to those who read the file.
@@ -114,17 +115,6 @@ def _quick(columns: Columns) -> Callable[[bytes], tuple[pa.Table, None] | None]:
         return None if table is None else (table, None)
 
     return read
-
-
-def _check(name: str, kind: pa.DataType) -> None:
-    if pa.types.is_map(kind) and kind.key_type != pa.string():
-        raise NotSupported(
-            f"column {name!r} has a map with keys of type {kind.key_type}, and the names in JSON are"
-            " strings: make it a map with string keys"
-        )
-    if pa.types.is_nested(kind):
-        for i in range(kind.num_fields):
-            _check(name, kind.field(i).type)
 
 
 # -- documents -----------------------------------------------------------------------------------------

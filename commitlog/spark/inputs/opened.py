@@ -9,24 +9,12 @@ import pyarrow as pa
 
 from commitlog.errors import CommitError, InputUnreadable
 from commitlog.ingest import Pinned
-from commitlog.spark.formats.files import StoredFile
+from commitlog.spark.formats.files import COMPLAINTS, StoredFile
 
 __all__ = ["opened"]
 
 #: A file of no more bytes is read by one request.
 SMALL = 8 * 1024 * 1024
-
-# Most of pyarrow's own are among those of Python.
-_COMPLAINTS = (
-    pa.ArrowException,
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 
 
 @contextlib.contextmanager
@@ -48,7 +36,7 @@ def opened(
         yield pa.BufferReader(pinned.get(path).data) if whole else stored
     except CommitError:
         raise
-    except _COMPLAINTS as error:
+    except (*COMPLAINTS, RecursionError) as error:
         if stored.error is not None:
             raise stored.error from None
         raise InputUnreadable(f"{path!r} cannot be read as {what}: {error}") from error
