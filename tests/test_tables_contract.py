@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlog.errors import NotFound, TableNotFound, WrongTableSchema
-from commitlog.tables import Absent, Key, Put, Table, TableSchema
+from commitlog.tables import Absent, Item, Key, Put, Table, TableSchema
 from commitlog.tables.open import open_table
 from commitlog.testing import check_table
 
@@ -149,6 +149,20 @@ def test_large_pages(opened: Opener) -> None:
         table.put({"path": "a", "etag": part, "data": b"x" * 60_000})
     assert [item["etag"] for item in table.query("a")] == parts
     assert sorted(str(item["etag"]) for item in table.scan()) == parts
+
+
+def test_many_puts(opened: Opener) -> None:
+    """Each is done by itself: those of which the condition does not hold are told, and left out."""
+    table = opened(LEASES)
+    table.create()
+    items: list[Item] = [{"path": "a", "etag": f"{number:03}", "data": b"x"} for number in range(250)]
+    there: list[Item] = [{**item, "data": b"y"} for item in items[::100]]
+    assert table.put_all(there) == ()
+    assert list(table.put_all(iter(items), condition=Absent())) == items[::100]
+    assert [item["data"] for item in table.query("a")].count(b"y") == 3
+    assert len(list(table.query("a"))) == 250
+    with pytest.raises(TypeError):
+        table.put_all([{"path": "b", "etag": "1", "data": None}])  # type: ignore[dict-item]
 
 
 def test_large_transaction(opened: Opener, kind: str) -> None:

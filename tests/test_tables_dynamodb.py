@@ -26,7 +26,7 @@ from commitlog.errors import (
     Unavailable,
     WrongTableSchema,
 )
-from commitlog.tables import Absent, Check, ConditionFailed, Equals, Key, Put, TableSchema
+from commitlog.tables import Absent, Check, ConditionFailed, Delete, Equals, Key, Put, TableSchema
 from commitlog.tables.dynamodb import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
@@ -422,6 +422,16 @@ def test_item_that_the_service_finds_too_large(setting: Setting, table: DynamoTa
         table.put(ITEM)
 
 
+def test_transaction_that_the_service_finds_too_large(setting: Setting, table: DynamoTable) -> None:
+    """It knows how large the items are that go, or are looked at; nothing was done then."""
+    message = "The aggregate size of the items in the transaction exceeds 4 MB"
+    setting.fail("TransactWriteItems", "ValidationException", Message=message, message=message)
+    with pytest.raises(ValueError, match="aggregate size"):
+        table.transact([Put(ITEM), Delete(Key("b", "*"))])
+    assert setting.requests() == ["TransactWriteItems"]
+    assert table.get(KEY) is None
+
+
 def test_damaged_answer(recorder: Recorder) -> None:
     """An answer whose checksum is wrong is not believed."""
     recorder.answers = {"GetItem": {"Item": {"path": {"S": "x"}, "etag": {"S": "*"}}}, "PutItem": {}}
@@ -533,6 +543,36 @@ def test_newer_table(setting: Setting, table: DynamoTable, where: str) -> None:
         with pytest.raises(FormatTooNew, match=r"format 2.*upgrade"):
             call()
     assert setting.marker() == before
+
+
+def test_creation_looks_at_both_marks(setting: Setting, table: DynamoTable) -> None:
+    """The item alone gets its tag; of two that differ the newer counts. Opening looks at the item."""
+    arn = setting.client.describe_table(TableName=setting.name)["Table"]["TableArn"]
+    setting.client.untag_resource(ResourceArn=arn, TagKeys=[TAG])
+    table.check()
+    assert setting.tags() == {}
+    assert table.create() is False
+    assert setting.tags() == {TAG: "1"}
+    setting.tag("2")
+    table.check()
+    before = setting.marker()
+    with pytest.raises(FormatTooNew, match=r"format 2.*upgrade"):
+        table.create()
+    assert (setting.marker(), setting.tags()) == (before, {TAG: "2"})
+
+
+def test_creation_without_permission_to_tag(setting: Setting, table: DynamoTable) -> None:
+    """Tags that cannot be read say nothing against a table whose item is right."""
+    setting.fail("ListTagsOfResource", "AccessDeniedException")
+    setting.fail("TagResource", "AccessDeniedException")
+    assert table.create() is False
+
+
+def test_a_tag_that_tells_no_format(setting: Setting, table: DynamoTable) -> None:
+    """It is somebody else's, or was written by hand: the item counts, and the tag is made right."""
+    setting.tag("many")
+    table.create()
+    assert setting.tags() == {TAG: "1"}
 
 
 def test_marker_that_is_none(setting: Setting, table: DynamoTable) -> None:

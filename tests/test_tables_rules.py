@@ -14,10 +14,13 @@ from commitlog.errors import ConfigurationError, CorruptRecord, TransactionCance
 from commitlog.tables import (
     Absent,
     All,
+    Check,
     ConditionFailed,
+    Delete,
     Equals,
     Item,
     Key,
+    Put,
     Table,
     TableCondition,
     TableSchema,
@@ -26,7 +29,15 @@ from commitlog.tables import (
 from commitlog.tables.dynamodb_calls import Refused
 from commitlog.tables.marshal import marshal, to_json, unmarshal
 from commitlog.tables.open import open_table
-from commitlog.tables.rules import MAX_INT, check_condition, check_item, key_of_token, token_of_key
+from commitlog.tables.rules import (
+    MAX_INT,
+    MAX_TRANSACTION_BYTES,
+    check_condition,
+    check_item,
+    check_writes,
+    key_of_token,
+    token_of_key,
+)
 
 SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 
@@ -44,6 +55,27 @@ conditions: st.SearchStrategy[TableCondition] = st.one_of(
     parts, st.builds(All, st.lists(parts, max_size=3).map(tuple))
 )
 few_items = st.dictionaries(few_names, few_values, max_size=3)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        Put({"path": "z", "etag": "z" * 1000}),
+        Delete(Key("z", "z" * 1000)),
+        Check(Key("z", "z" * 1000), Absent()),
+    ],
+)
+def test_all_that_a_transaction_is_about_counts(write: Put | Delete | Check) -> None:
+    """Whether it is put, removed or only looked at: names and values together make four megabytes."""
+    share = MAX_TRANSACTION_BYTES // 16
+    keys = len("path") + len("etag") + 2
+    puts = [
+        Put({"path": "a", "etag": chr(97 + number), "data": b"x" * (share - keys - len("data"))})
+        for number in range(16)
+    ]
+    check_writes(SCHEMA, puts, None)
+    with pytest.raises(ValueError, match="4195313 bytes; it takes 4194304"):
+        check_writes(SCHEMA, [*puts, write], None)
 
 
 @given(items)

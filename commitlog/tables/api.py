@@ -15,7 +15,8 @@ The rules that all implementations keep:
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
@@ -54,6 +55,9 @@ Item: TypeAlias = Mapping[str, Value]
 #: Format of the tables that this library creates; a table of a higher one is refused.
 TABLE_FORMAT = 1
 
+#: Puts under way at a time.
+_UNDER_WAY = 32
+
 
 @frozen(kw_only=True)
 class TableSchema:
@@ -64,11 +68,15 @@ class TableSchema:
         range_key: name of the attribute (a string) that orders items of one hash key, or None.
         ttl_attribute: attribute that holds the epoch *second* after which an item may be removed at
             any time, or None. Until it is removed it is there for reads and conditions alike.
+        use: what ``commitlog table create --for`` calls such tables; told to users, as is the next.
+        when_lost: what can be done when a table that was there is lost or damaged.
     """
 
     hash_key: str = field(validator=validators.min_len(1))
     range_key: str | None = None
     ttl_attribute: str | None = None
+    use: str | None = field(default=None, eq=False, kw_only=True)
+    when_lost: str = field(default="", eq=False, kw_only=True)
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -315,6 +323,30 @@ class Table(abc.ABC):
         """
 
     # many items
+
+    def put_all(
+        self, items: Iterable[Item], *, condition: TableCondition | None = None
+    ) -> tuple[Item, ...]:
+        """Put items, each by itself, many at a time; return those for which the condition did not hold.
+
+        Raises what `put` raises otherwise; then any of them may have been stored.
+        """
+        refused: list[Item] = []
+        under_way: deque[tuple[Item, Pending[None]]] = deque()
+
+        def settle(item: Item, pending: Pending[None]) -> None:
+            try:
+                pending()
+            except ConditionFailed:
+                refused.append(item)
+
+        for item in items:
+            if len(under_way) == _UNDER_WAY:
+                settle(*under_way.popleft())
+            under_way.append((item, self.begin_put(item, condition=condition)))
+        for item, pending in under_way:
+            settle(item, pending)
+        return tuple(refused)
 
     @abc.abstractmethod
     def query_page(

@@ -16,6 +16,7 @@ from commitlog.aws.faults import SHED
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
+from commitlog.repeats import repeated
 from commitlog.tables.api import Pending, TableSchema
 from commitlog.tables.marshal import to_json
 from commitlog.tables.rules import table_not_found, wrong_schema
@@ -35,13 +36,15 @@ _READS = frozenset(
         "Scan",
     }
 )
+#: An earlier request with the same token is being done, by now or for good.
+_IN_PROGRESS = "TransactionInProgressException"
 #: Codes, of a request or of one operation in a transaction, after which the same may well succeed.
 _CONFLICTS = frozenset(
     {
         "ReplicatedWriteConflictException",
         "TransactionConflict",
         "TransactionConflictException",
-        "TransactionInProgressException",
+        _IN_PROGRESS,
     }
 )
 _SHED = SHED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
@@ -93,7 +96,8 @@ class Calls:
         """Send a request; return the call that waits for the answer, repeating it where that is safe.
 
         The pending call raises `Refused` for what the caller has to explain, `Unavailable` or
-        `Conflict` when the retries ran out, and what `commitlog.aws.common_fault` says otherwise.
+        `Conflict` when the retries ran out (`OutcomeUnknown` if the same transaction was being done
+        meanwhile), and what `commitlog.aws.common_fault` says otherwise.
         """
         body = to_json(request).encode()
         headers = {
@@ -109,11 +113,14 @@ class Calls:
         def finish() -> Mapping[str, Any]:
             last: CommitError | None = None
             for attempt in self._backoff.attempts(self._clock):
+                if last is not None:
+                    repeated(last)
                 pending = send() if attempt else first
                 try:
                     return self._read(operation, pending())
                 except _Again as error:
-                    last = error.__cause__
+                    if not isinstance(last, OutcomeUnknown):
+                        last = error.__cause__
                 except OutcomeUnknown as error:
                     if operation not in _READS:
                         raise
@@ -164,15 +171,18 @@ class Calls:
         again = _worth_repeating(code, answer)
         if again:
             said = f"{what}: {again}: {first_line(message)}"
+            if again == _IN_PROGRESS:
+                return _Again(OutcomeUnknown(f"{said}. The same request was still under way"))
             kind = Conflict if again in _CONFLICTS else Unavailable
             return _Again(kind(f"{said}. Nothing happened; try again later"))
         if code == "ResourceNotFoundException":
-            return table_not_found(self._url)
+            return table_not_found(self._url, self._schema)
         if code in ("UnknownOperationException", "NotImplemented"):
             return NotSupported(f"{what}: this server does not offer it")
         if code == "ValidationException":
             lower = message.lower()
-            if "item size" in lower:
+            # Of one item, or of all that a transaction is about.
+            if "item size" in lower or ("size" in lower and "exceed" in lower):
                 return ValueError(f"{what}: {first_line(message)}")
             if any(words in lower for words in _KEY_WORDS):
                 found = f"has other keys ({first_line(message)})"
@@ -183,7 +193,7 @@ class Calls:
 
 
 class _Again(Exception):
-    """Nothing happened, and the same request may succeed; `__cause__` is the error if it never does."""
+    """The same request may succeed, and can be repeated; `__cause__` is the error if it never does."""
 
     __cause__: CommitError
 

@@ -67,7 +67,7 @@ class Lifecycle:
                 raise
             created = False
         # Also for a table that was there: its creator may have died half way.
-        self._check(self._await_active(exists=True))
+        self._check(self._await_active(exists=True), tagged=True)
         self._enable_ttl()
         return created
 
@@ -75,9 +75,15 @@ class Lifecycle:
         """Make sure that the table fits and is of no newer format; mark it if it bears no marker."""
         self._check(self._await_active(exists=False))
 
-    def _check(self, description: Mapping[str, Any]) -> None:
+    def _check(self, description: Mapping[str, Any], *, tagged: bool = False) -> None:
         self._verify_keys(description)
-        found = self._marked_format() or self._adopt(description)
+        found = self._marked_format()
+        if found is None:
+            found = self._adopt(description)
+        elif tagged:
+            # Who just opens a table goes by the item: a look at the tags is one more request, and
+            # an account has few of them.
+            found = max(found, self._tag_if_missing(description))
         if found > TABLE_FORMAT:
             raise format_too_new(self.url, found)
 
@@ -196,6 +202,13 @@ class Lifecycle:
             self._tag(description)
         # Read, for somebody else may have been faster, and be newer.
         return self._marked_format() or TABLE_FORMAT
+
+    def _tag_if_missing(self, description: Mapping[str, Any]) -> int:
+        """Return the format that the tag tells, which is made if there is none; 0 if it tells none."""
+        tagged = self._tagged_format(description)
+        if tagged is None:
+            self._tag(description)
+        return tagged or 0
 
     def _format_in(self, marker: Item) -> int:
         version = marker.get("table_version")

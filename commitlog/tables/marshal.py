@@ -5,7 +5,7 @@ Imports the port and errors alone.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -53,7 +53,7 @@ def marshal_value(value: Value) -> dict[str, str | bool]:
         return {"S": value}
     if isinstance(value, int):
         return {"N": str(value)}
-    return {"B": base64.b64encode(value).decode()}
+    return {"B": binascii.b2a_base64(value, newline=False).decode()}
 
 
 def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
@@ -75,7 +75,8 @@ def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
     # Encoded only to see whether they can be: JSON can tell of half a character.
     for name, wrapped in wire.items():
         try:
-            name.encode()
+            if not name.isascii():
+                name.encode()
             item[name] = _unmarshal_value(wrapped)
         except (AttributeError, TypeError, ValueError):
             shown = ", ".join(f"{key} {wire.get(key)!r}" for key in keys)
@@ -93,10 +94,11 @@ def _unmarshal_value(wrapped: Mapping[str, object]) -> Value:
         return value
     if isinstance(value, str):
         if kind == "S":
-            value.encode()
+            if not value.isascii():
+                value.encode()
             return value
         if kind == "N" and _NUMBER.fullmatch(value):
             return int(value)
         if kind == "B":
-            return base64.b64decode(value, validate=True)
+            return binascii.a2b_base64(value, strict_mode=True)
     raise ValueError

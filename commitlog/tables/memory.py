@@ -111,7 +111,7 @@ class MemoryTable(Table):
     def describe(self) -> TableInfo:
         with self._contents.lock:
             if self._contents.schema is None:
-                raise table_not_found(self.url)
+                raise table_not_found(self.url, self.schema)
             return TableInfo(
                 url=self.url,
                 schema=self._contents.schema,
@@ -208,7 +208,7 @@ class MemoryTable(Table):
     def _open(self) -> None:
         found = self._contents.schema
         if found is None:
-            raise table_not_found(self.url)
+            raise table_not_found(self.url, self.schema)
         if (found.hash_key, found.range_key) != (self.schema.hash_key, self.schema.range_key):
             raise wrong_schema(self.url, found=found, wanted=self.schema)
 

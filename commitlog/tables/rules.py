@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from commitlog.errors import (
     CommitError,
+    CorruptRecord,
     FormatTooNew,
     TableNotFound,
     TransactionCanceled,
@@ -53,6 +54,7 @@ __all__ = [
     "check_scan",
     "check_writes",
     "condition_failed",
+    "damaged",
     "failure",
     "format_too_new",
     "judge",
@@ -94,12 +96,15 @@ def check_item(schema: TableSchema, item: Item) -> Key:
     would come back as something else), `ValueError` for a key that is missing, too long or reserved,
     a number of more than 38 digits, a string that is no Unicode, or an item of more than 400 KiB.
     """
+    return _check_item(schema, item)[0]
+
+
+def _check_item(schema: TableSchema, item: Item) -> tuple[Key, int]:
+    """Do the same, and return the size of the item in bytes as well."""
     size = _size_of_item(item)
     if size > MAX_ITEM_BYTES:
         raise ValueError(f"the item is {size} bytes; the largest allowed is {MAX_ITEM_BYTES}")
-    key = schema.key_of(item)
-    check_key(schema, key)
-    return key
+    return check_key(schema, schema.key_of(item)), size
 
 
 def check_key(schema: TableSchema, key: Key) -> Key:
@@ -124,7 +129,12 @@ def check_condition(condition: TableCondition | None) -> None:
 
 
 def check_writes(schema: TableSchema, writes: Sequence[Write], token: str | None) -> tuple[Key, ...]:
-    """Return the keys of `writes` if they can make one transaction."""
+    """Return the keys of `writes` if they can make one transaction.
+
+    "The aggregate size of the items in the transaction cannot exceed 4 MB" (TransactWriteItems, DynamoDB
+    API reference). Of what is put that is the item; of what is removed or checked it is the key here,
+    for more is not known before it is sent: the service, which knows, may refuse it all the same.
+    """
     if len(writes) > MAX_TRANSACTION_WRITES:
         raise ValueError(f"{len(writes)} writes; a transaction takes {MAX_TRANSACTION_WRITES}")
     if token is not None and not 1 <= len(token) <= MAX_TOKEN_CHARS:
@@ -133,10 +143,12 @@ def check_writes(schema: TableSchema, writes: Sequence[Write], token: str | None
     size = 0
     for write in writes:
         if isinstance(write, Put):
-            keys.append(check_item(schema, write.item))
-            size += _size_of_item(write.item)
+            key, size_of_item = _check_item(schema, write.item)
+            keys.append(key)
+            size += size_of_item
         elif isinstance(write, (Delete, Check)):
             keys.append(check_key(schema, write.key))
+            size += _size_of_key(schema, write.key)
         else:
             raise TypeError(f"not a write of a transaction: {write!r}")
         check_condition(write.condition)
@@ -179,6 +191,11 @@ def _size_of_item(item: Item) -> int:
     return sum(_size_of_name(name) + _size_of_value(name, value) for name, value in item.items())
 
 
+def _size_of_key(schema: TableSchema, key: Key) -> int:
+    parts = zip(schema.key_names, (key.hash, key.range), strict=False)
+    return sum(len(name.encode()) + _size_of_value(name, part) for name, part in parts)
+
+
 def _size_of_name(name: object) -> int:
     if type(name) is not str:
         raise TypeError(f"the name of an attribute is a str, not {type(name).__name__}")
@@ -203,6 +220,8 @@ def _size_of_value(name: str, value: object) -> int:
 
 
 def _size_of_text(name: str, text: str) -> int:
+    if text.isascii():
+        return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -267,11 +286,28 @@ def settled(work: Callable[[], T]) -> Pending[T]:
 # -- tables that are missing or other ---------------------------------------------------------------
 
 
-def table_not_found(url: str) -> TableNotFound:
+def table_not_found(url: str, wanted: TableSchema) -> TableNotFound:
     """Return the error of a table that is not there."""
     return TableNotFound(
-        f"there is no table {url}: create it with `commitlog table create {shlex.quote(url)}`"
+        f"there is no table {url}: {_creating(shlex.quote(url), wanted)}{_lost(wanted)}"
     )
+
+
+def damaged(what: str, wanted: TableSchema) -> CorruptRecord:
+    """Return the error of a file that cannot be read as a table; `what` says which, and why."""
+    return CorruptRecord(
+        f"{what}; it was left as it is. Name another file, or restore this one from a backup"
+        f"{_lost(wanted)}"
+    )
+
+
+def _creating(url: str, wanted: TableSchema) -> str:
+    use = f" --for {wanted.use}" if wanted.use else ""
+    return f"create it with `commitlog table create {url}{use}`"
+
+
+def _lost(wanted: TableSchema) -> str:
+    return f". {wanted.when_lost}" if wanted.when_lost else ""
 
 
 def wrong_schema(url: str, *, found: TableSchema | str, wanted: TableSchema) -> WrongTableSchema:
@@ -279,7 +315,7 @@ def wrong_schema(url: str, *, found: TableSchema | str, wanted: TableSchema) -> 
     has = found if isinstance(found, str) else f"has the keys {_keys(found)}"
     return WrongTableSchema(
         f"{url} {has}, but keys {_keys(wanted)} are needed. Give another name, "
-        f"and create it with `commitlog table create URL`"
+        f"and {_creating('URL', wanted)}"
     )
 
 

@@ -1,7 +1,7 @@
 """One connection to an SQLite file, usable from all threads, put away while the process forks.
 
 It is closed before a fork, and opened again by whoever needs it next.
-Imports errors, forks and the rules.
+Imports the ground floor and the rules.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from urllib.parse import quote
 from commitlog.errors import (
     AccessDenied,
     CommitError,
-    CorruptRecord,
     OutcomeUnknown,
     Unavailable,
 )
 from commitlog.forks import close_at_forks
-from commitlog.tables.rules import table_not_found
+from commitlog.tables.api import TableSchema
+from commitlog.tables.rules import damaged, table_not_found
+from commitlog.turns import begin
 
 __all__ = ["Connection", "created", "open_file", "translated"]
 
@@ -31,14 +32,21 @@ class Connection:
 
     Args:
         path: the file.
+        wanted: what is to be in it; errors tell how such a table is made.
         busy_timeout: longest wait for another thread or process that writes, in seconds.
         prepare: called with each new connection before it is used; what it raises comes out of `use`.
     """
 
     def __init__(
-        self, path: str, *, busy_timeout: float, prepare: Callable[[sqlite3.Connection], None]
+        self,
+        path: str,
+        wanted: TableSchema,
+        *,
+        busy_timeout: float,
+        prepare: Callable[[sqlite3.Connection], None],
     ) -> None:
         self._path = path
+        self._wanted = wanted
         self._busy_timeout = busy_timeout
         self._prepare = prepare
         self._lock = threading.Lock()
@@ -55,7 +63,7 @@ class Connection:
         if not self._lock.acquire(timeout=self._busy_timeout):
             raise _busy(self._path)
         try:
-            with translated(self._path):
+            with translated(self._path, self._wanted):
                 if self._open is None:
                     self._open = self._connect()
                 yield self._open
@@ -70,7 +78,7 @@ class Connection:
         `OutcomeUnknown` if writing to the disk failed half way.
         """
         with self.use() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            begin(connection, patience=self._busy_timeout)
             try:
                 yield connection
                 with _committing(self._path):
@@ -142,7 +150,7 @@ _SQLITE = (sqlite3.Error, UnicodeDecodeError)
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translated(path: str, wanted: TableSchema) -> Iterator[None]:
     """Turn errors of SQLite into those of the project. Nothing was committed when they come.
 
     That the file cannot be opened is taken to mean that it is missing, if it is.
@@ -151,18 +159,18 @@ def translated(path: str) -> Iterator[None]:
         yield
     except _SQLITE as error:
         if _primary(error) == sqlite3.SQLITE_CANTOPEN and not os.path.exists(path):
-            raise table_not_found(f"sqlite://{quote(path)}") from error
-        raise _meaning(path, error) from error
+            raise table_not_found(f"sqlite://{quote(path)}", wanted) from error
+        raise _meaning(path, wanted, error) from error
 
 
 @contextmanager
-def created(path: str, *, busy_timeout: float) -> Iterator[sqlite3.Connection]:
+def created(path: str, wanted: TableSchema, *, busy_timeout: float) -> Iterator[sqlite3.Connection]:
     """Open `path`, creating it if it is missing; errors of SQLite become those of the project."""
     try:
         with closing(open_file(path, "rwc", busy_timeout=busy_timeout)) as connection:
             yield connection
     except _SQLITE as error:
-        raise _meaning(path, error) from error
+        raise _meaning(path, wanted, error) from error
 
 
 @contextmanager
@@ -177,7 +185,7 @@ def _committing(path: str) -> Iterator[None]:
         ) from error
 
 
-def _meaning(path: str, error: sqlite3.Error | UnicodeDecodeError) -> CommitError:
+def _meaning(path: str, wanted: TableSchema, error: sqlite3.Error | UnicodeDecodeError) -> CommitError:
     code = _primary(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _busy(path)
@@ -188,10 +196,7 @@ def _meaning(path: str, error: sqlite3.Error | UnicodeDecodeError) -> CommitErro
     # Our statements fit our tables: an error in one means that the file has others.
     foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
     if foreign or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return CorruptRecord(
-            f"{path} is no SQLite database, or a damaged one ({error}); it was left as it is. "
-            f"Name another file, or restore this one from a backup"
-        )
+        return damaged(f"{path} is no SQLite database, or a damaged one ({error})", wanted)
     return Unavailable(f"{path}: {error}; nothing was changed")
 
 
