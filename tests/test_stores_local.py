@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -887,6 +888,49 @@ def test_a_store_that_need_not_be_durable_never_waits(
     store.publish(store.stage("c/d", b""))
     store.delete("a/b")
     assert "fsync" not in {name for name, _ in trace.calls}
+
+
+# -- those who may only read -----------------------------------------------------------------------
+
+
+def test_who_may_only_read_is_told_the_etags_or_why_not() -> None:
+    """Etags are never made up: they are those that the writer got, or their index cannot be read."""
+    program = """
+        import os, sys
+        from commitlog.errors import AccessDenied
+        from commitlog.stores.local import LocalStore
+        if os.geteuid() == 0:
+            os.setuid(65534)  # Permissions are nothing to root.
+        store = LocalStore(sys.argv[1])
+        for look in (lambda: store.get("a"), lambda: store.head("a"), lambda: list(store.list())[0]):
+            try:
+                print(look().etag)
+            except AccessDenied as error:
+                print(error)
+        """
+
+    def seen() -> list[str]:
+        command = [sys.executable, "-c", textwrap.dedent(program), directory]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        own = Path(directory, ".commitlog")
+        store = LocalStore(directory, durable=False)
+        etag = store.put("a", b"1").etag
+        assert seen() == [etag] * 3, "while a writer has the index open"
+        store.close()
+        try:
+            for path in (own, *own.iterdir()):
+                path.chmod(path.stat().st_mode & ~0o222)
+            assert seen() == [etag] * 3, "when nobody has"
+            (own / "index.sqlite-wal").touch()
+            (own / "index.sqlite-wal").chmod(0)
+            refused = seen()
+        finally:
+            own.chmod(0o755)
+    assert len(refused) == 3
+    assert all("it has the etags of the files" in line for line in refused), refused
 
 
 # -- errors ----------------------------------------------------------------------------------------

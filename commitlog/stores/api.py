@@ -1,7 +1,7 @@
 """The `ObjectStore` port: where bytes live.
 
 Every implementation passes `commitlog.testing.check_object_store`. Business rules import this file and
-never an implementation. Imports errors and paths alone.
+never an implementation. Imports errors and maps alone.
 
 The rules that all implementations keep:
 
@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import abc
 import enum
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import BinaryIO, TypeAlias, TypeVar
+from functools import partial
+from typing import BinaryIO, Self, TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
 
 from commitlog.errors import CommitError, NotFound
+from commitlog.maps import FrozenMap, frozen_map
 
 __all__ = [
     "NONCE",
@@ -41,6 +43,7 @@ __all__ = [
     "Page",
     "Pending",
     "PutResult",
+    "Sink",
     "StageWriter",
     "Staged",
     "StagedInfo",
@@ -59,11 +62,7 @@ Body: TypeAlias = bytes | bytearray | memoryview | BinaryIO
 #: Metadata key of the random word by which a writer recognises its own write after a lost response.
 NONCE = "commitlog-nonce"
 
-_EMPTY: Mapping[str, str] = MappingProxyType({})
-
-
-def _frozen_map(value: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(value))
+_EMPTY = FrozenMap()
 
 
 def _show_size(data: bytes) -> str:
@@ -168,7 +167,7 @@ class ObjectInfo:
     etag: str
     version: str | None = None
     last_modified: float
-    metadata: Mapping[str, str] = field(default=_EMPTY, converter=_frozen_map, hash=False)
+    metadata: Mapping[str, str] = field(default=_EMPTY, converter=frozen_map, hash=False)
 
     @property
     def nonce(self) -> str | None:
@@ -261,11 +260,11 @@ class StagedInfo:
     initiated: float
 
 
-class StageWriter(abc.ABC):
-    """A binary sink for one upload. Not thread-safe.
+class Sink(abc.ABC):
+    """Takes bytes, of which nobody sees anything until all are there. Not thread-safe.
 
-    As a context manager it aborts unless `finish` was called; it never swallows an exception, nor hides
-    one behind that of an abort that fails.
+    As a context manager it aborts unless it was finished; it never swallows an exception, nor hides one
+    behind that of an abort that fails.
     """
 
     @abc.abstractmethod
@@ -273,14 +272,10 @@ class StageWriter(abc.ABC):
         """Append `data`; return its length in bytes."""
 
     @abc.abstractmethod
-    def finish(self) -> Staged:
-        """Store what is buffered and return the complete upload, still invisible."""
-
-    @abc.abstractmethod
     def abort(self) -> None:
-        """Drop the upload, if it is not finished. Idempotent."""
+        """Drop what was written, if it is not finished. Idempotent."""
 
-    def __enter__(self) -> StageWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -289,6 +284,14 @@ class StageWriter(abc.ABC):
         except CommitError:
             if exc_info[0] is None:
                 raise
+
+
+class StageWriter(Sink):
+    """A sink for one upload, which `finish` finishes. Not thread-safe."""
+
+    @abc.abstractmethod
+    def finish(self) -> Staged:
+        """Store what is buffered and return the complete upload, still invisible."""
 
 
 # -- the port ----------------------------------------------------------------------------------------
@@ -386,8 +389,9 @@ class ObjectStore(abc.ABC):
 
         Args:
             path: where.
-            body: what. A body too large for one request is uploaded in parts and published, and then
-                condition and fence hold for the publishing.
+            body: what; else than bytes and binary files, it is a `TypeError`. A body too large for one
+                request is uploaded in parts and published, and then condition and fence hold for the
+                publishing.
             condition: what must hold of the object that is there now.
             metadata: ASCII keys in lower case to ASCII values, 2 kB in all.
             content_type: media type, where the store keeps one.
@@ -443,8 +447,9 @@ class ObjectStore(abc.ABC):
         content_type: str | None = None,
     ) -> Staged:
         """Upload all of `body` and return it, complete and invisible."""
+        pieces = chunks(body)
         with self.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
-            for chunk in chunks(body):
+            for chunk in pieces:
                 writer.write(chunk)
             return writer.finish()
 
@@ -471,12 +476,33 @@ class ObjectStore(abc.ABC):
         """Release connections and files. The store must not be used after it. Idempotent."""
 
 
-def chunks(body: Body, size: int = 8 * 1024 * 1024) -> Iterator[bytes | bytearray | memoryview]:
-    """Yield `body` in pieces of at most `size` bytes, without copying what is in memory already."""
+def chunks(body: Body, size: int = 8 * 1024 * 1024) -> Iterator[bytes | memoryview]:
+    """Give `body` in pieces of at most `size` bytes, without copying what is in memory already.
+
+    Raises `TypeError` for what is no body, when it is called.
+    """
     if isinstance(body, (bytes, bytearray, memoryview)):
         view = memoryview(body).cast("B")
-        for start in range(0, len(view), size):
-            yield view[start : start + size]
-        return
-    while piece := body.read(size):
-        yield piece
+        return (view[start : start + size] for start in range(0, len(view), size))
+    return iter(partial(_file(body).read, size), b"")
+
+
+def split_body(body: Body, most: int) -> tuple[bytes | memoryview, Body | None]:
+    """Return a body of at most `most` bytes, and None; or its beginning, and what has the rest.
+
+    Raises `TypeError` for what is no body.
+    """
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        view = body if isinstance(body, bytes) else memoryview(body).cast("B")
+        return (view, None) if len(view) <= most else (b"", body)
+    file = _file(body)
+    start = bytearray()
+    while len(start) <= most and (piece := file.read(most + 1 - len(start))):
+        start += piece
+    return bytes(start), None if len(start) <= most else file
+
+
+def _file(body: BinaryIO) -> BinaryIO:
+    if isinstance(body, io.TextIOBase) or not hasattr(body, "read"):
+        raise TypeError(f"a body is bytes, or a file that is open in binary mode; not {type(body)}")
+    return body

@@ -22,7 +22,6 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
-    AccessDenied,
     CommitError,
     ConfigurationError,
     InvalidPath,
@@ -112,7 +111,7 @@ class LocalStore(ObjectStore):
     * Two stores that were *first written to* through different directories, one inside the other, have
       two locks, and updates of one file through both do not exclude each other (creates do). Write
       through the outer one first, or use one of them only.
-    * Whoever may read, but not write, ``.commitlog`` may see weak etags and no metadata.
+    * Whoever may read, but not write, ``.commitlog`` may be refused while others write (`AccessDenied`).
     * ``content_type`` is not kept.
 
     A path may have segments of up to 255 bytes, not ``.commitlog`` among them; ``a`` and ``a/b`` cannot
@@ -397,8 +396,7 @@ class LocalStore(ObjectStore):
             return iter(())
         base.sweep()
         base.sweep_staged()
-        with base.index.reading() as transaction:
-            uploads = transaction.uploads(base.prefix + prefix)
+        uploads = base.index.read(lambda transaction: transaction.uploads(base.prefix + prefix))
         return (
             StagedInfo(
                 path=upload.path[len(base.prefix) :],
@@ -569,11 +567,7 @@ def _split(path: str) -> tuple[str, ...]:
 def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
     if base is None:
         return {}
-    try:
-        with base.index.reading() as transaction:
-            return base.rows(transaction, found)
-    except AccessDenied:  # one who may only read may not use an SQLite file in WAL mode
-        return {}
+    return base.index.read(lambda transaction: base.rows(transaction, found))
 
 
 def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:

@@ -2,7 +2,7 @@
 
 An SQLite file beside the objects, keyed by inode number. It is also the lock under which all stores of
 one directory change it: whoever holds a write transaction is the only writer on this machine, and a
-process that dies lets go of it. Imports errors and forks.
+process that dies lets go of it. Imports the ground floor.
 
 A row is written, and durable, *before* its inode gets a visible name, so no object is ever seen without
 its row. A row counts only while size and modification time are those of the file: what a foreign program
@@ -15,14 +15,15 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Final, TypeVar
 
 from attrs import frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.forks import close_at_forks
+from commitlog.turns import begin
 
 __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
 
@@ -30,6 +31,11 @@ FORMAT: Final = 1
 
 #: How long a writer waits for the others, in seconds. They hold the lock for milliseconds.
 PATIENCE: Final = 60.0
+
+#: How often one who may only read looks again because somebody changed something meanwhile.
+_TRIES: Final = 10
+
+T = TypeVar("T")
 
 # What SQLite raises. The latter comes of a message in which it quotes from a damaged file.
 _SQLITE: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -204,11 +210,46 @@ class Index:
             with suppress(FileNotFoundError):
                 os.unlink(scratch)
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """Give a transaction that sees what is committed and waits for nobody."""
-        with _explained(self._file), self._connection() as connection:
-            yield Transaction(connection)
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Return what `work` makes of what is committed; it may be called several times.
+
+        Waits for nobody. Needs permission to write only while others do: SQLite has files beside the
+        index then, which readers write, too.
+
+        Raises:
+            AccessDenied: it cannot be read.
+        """
+        try:
+            with _explained(self._file), self._connection() as connection:
+                return work(Transaction(connection))
+        except AccessDenied as error:
+            refused = error
+        for _ in range(_TRIES):
+            before = self._at_rest()
+            if before is None:
+                break
+            try:
+                with _explained(self._file), closing(self._connect("ro&immutable=1")) as connection:
+                    outcome = work(Transaction(connection))
+            except CommitError:
+                if self._at_rest() == before:
+                    raise
+                continue  # it was being written
+            if self._at_rest() == before:
+                return outcome
+        raise AccessDenied(
+            f"{refused}. It has to be read, for it has the etags of the files; that takes permission"
+            " to write it and its directory, too, while others do"
+        ) from refused
+
+    def _at_rest(self) -> tuple[int, int, int] | None:
+        """Return what changes with each change of the file; None if it does not have all, or is gone."""
+        if os.path.exists(f"{self._file}-wal"):
+            return None
+        with suppress(OSError):
+            found = os.stat(self._file)
+            return found.st_ino, found.st_size, found.st_mtime_ns
+        return None
 
     @contextmanager
     def recording(self, *, durable: bool = True) -> Iterator[Transaction]:
@@ -238,7 +279,7 @@ class Index:
 
     @contextmanager
     def _exclusive(self, *, durable: bool) -> Iterator[Transaction]:
-        # Threads queue on a lock, since SQLite's way of waiting is to sleep and try again.
+        # Threads queue on a lock; processes can only look again and again.
         turn = self._turn
         if not turn.acquire(timeout=PATIENCE):
             raise Unavailable(f"waited {PATIENCE:.0f} s for another writer of {self._file}")
@@ -246,7 +287,7 @@ class Index:
             with _explained(self._file), self._connection() as connection:
                 level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
                 connection.execute(f"PRAGMA synchronous = {level}")
-                connection.execute("BEGIN IMMEDIATE")
+                begin(connection, patience=PATIENCE)
                 try:
                     yield Transaction(connection)
                 finally:
@@ -302,10 +343,10 @@ class Index:
             self._turn = threading.Lock()  # held perhaps by a thread that is not here
         self._gate.release()
 
-    def _connect(self) -> sqlite3.Connection:
-        # mode=rw: an index that has vanished is an error, not an empty index
+    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+        # Not rwc: an index that has vanished is an error, not an empty index.
         connection = sqlite3.connect(
-            f"file:{_quoted(self._file)}?mode=rw",
+            f"file:{_quoted(self._file)}?mode={mode}",
             uri=True,
             isolation_level=None,
             timeout=PATIENCE,
@@ -367,7 +408,7 @@ def _explained(file: str) -> Iterator[None]:
 def _explain(error: sqlite3.Error | UnicodeDecodeError, file: str) -> CommitError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return AccessDenied(f"cannot write {file} ({error}): check its owner and mode")
+        return AccessDenied(f"cannot use {file} ({error}): check its owner and mode")
     # Our statements fit our tables: an error in one means that the file has others.
     foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
     if foreign or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

@@ -56,6 +56,7 @@ from commitlog.stores.api import (
     StagedInfo,
     StageWriter,
     chunks,
+    split_body,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5
@@ -242,7 +243,7 @@ class S3Store(ObjectStore):
         """See `ObjectStore.put`."""
         key = self.key(path)
         headers = _headers(check_metadata(metadata), content_type)
-        small, rest = _split(body, self._put_limit)
+        small, rest = split_body(body, self._put_limit)
         if rest is None:
             request = Request("PUT", key, headers=headers, body=small, condition=condition, fence=fence)
             return self._written(request, self._bucket.send(request)(), path)
@@ -447,14 +448,3 @@ def _headers(metadata: Mapping[str, str], content_type: str | None) -> dict[str,
     if content_type is not None:
         headers["content-type"] = content_type
     return headers
-
-
-def _split(body: Body, limit: int) -> tuple[bytes | memoryview, Body | None]:
-    """Return a body that can go in one request and None; or its beginning, and the rest."""
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        view = body if isinstance(body, bytes) else memoryview(body).cast("B")
-        return (view, None) if len(view) <= limit else (b"", body)
-    start = bytearray()
-    while len(start) <= limit and (piece := body.read(limit + 1 - len(start))):
-        start += piece
-    return bytes(start), None if len(start) <= limit else body

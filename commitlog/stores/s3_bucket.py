@@ -26,6 +26,7 @@ from commitlog.errors import (
     RequestExpired,
     Unavailable,
 )
+from commitlog.repeats import repeated
 from commitlog.stores.api import Condition, Fence, IfAbsent, IfMatch, Pending
 from commitlog.stores.s3_xml import error_of
 
@@ -114,6 +115,8 @@ class Bucket:
             cause: CommitError | None = None
             said = ""
             for attempt in self._backoff.attempts(self._clock):
+                if cause is not None:
+                    repeated(cause)
                 pending = self._begin(request) if attempt else first
                 try:
                     response = pending()

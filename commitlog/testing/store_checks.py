@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from commitlog.errors import (
     AccessDenied,
@@ -131,6 +132,14 @@ def _check_bodies(run: Run) -> None:
         assert result.path == path, f"put to {path!r} tells of {result.path!r}"
         run.assert_holds(path, data, f"a put of {data[:20]!r}")
         assert same_etag(run.store.head(path).etag, result.etag), "put and head differ in the etag"
+
+
+def _check_no_bodies(run: Run) -> None:
+    path = run.path("no-body")
+    for body in (None, "text", io.StringIO("text")):
+        for send in (run.store.put, run.store.stage):
+            assert_raises(TypeError, f"{body!r} is no body", send, path, cast(Body, body))
+    run.assert_holds(path, None, "what is no body")
 
 
 def _positioned(data: bytes, position: int) -> io.BytesIO:
@@ -306,6 +315,7 @@ def _check_delete_many(run: Run) -> None:
 
 _OBJECT_CHECKS: tuple[Callable[[Run], None], ...] = (
     _check_bodies,
+    _check_no_bodies,
     _check_names,
     _check_bad_paths,
     _check_metadata,
