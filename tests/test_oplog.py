@@ -24,6 +24,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.oplog.codec import Document
 from commitlog.stores import ObjectData, ObjectStore, Observation, Pending
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
@@ -277,6 +278,86 @@ def test_compaction_forgets_what_is_old_and_only_that(log: OperationLog, clock: 
     assert list(log.pending()) == [pending]
     with pytest.raises(ConfigurationError):
         log.compact(older_than=HOUR - 1)
+
+
+def test_what_is_forgotten_can_be_saved_first(log: OperationLog, clock: ManualClock) -> None:
+    """It is handed over before it goes, with the time of the oldest of all; an error keeps all of it."""
+    with log.run({"n": 1}) as first:
+        pass
+    clock.advance(HOUR)
+    with log.run({"n": 2}):
+        pass
+    saved: list[tuple[list[Operation], float]] = []
+
+    def fails(operations: Iterator[Operation], oldest: float) -> None:
+        saved.append((list(operations), oldest))
+        raise Unavailable("no")
+
+    with pytest.raises(Unavailable):
+        log.compact(save=fails)
+    assert len(list(log.history())) == 2
+    assert log.compact(save=lambda operations, oldest: saved.append((list(operations), oldest))) == 1
+    assert saved[0] == saved[1]
+    [[saved_operation], oldest] = saved[0]
+    assert (saved_operation.body, saved_operation.decision) == ({"n": 1}, COMMITTED)
+    assert oldest == first.time
+    assert [operation.body for operation in log.history()] == [{"n": 2}]
+    assert log.compact(save=lambda operations, oldest: pytest.fail("there is nothing")) == 0
+
+
+def test_what_is_saved_is_older_than_all_that_is_pending(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """By a quarter of the settle time; decided operations that still seem pending are no hindrance."""
+    with log.run({"n": 1}):
+        pass
+    clock.advance(HOUR / 4 + 1)
+    with log.run({"n": 2}) as left:
+        pass
+    pending = log.begin({"n": 3})
+    store.put(f"log/pending/{left.id}.json", store.get(f"log/pending/{pending.id}.json").data)
+    clock.advance(3 * HOUR)
+    assert log.compact(save=lambda operations, oldest: list(operations)) == 1
+    assert [operation.body for operation in log.history()] == [{"n": 2}]
+    assert [operation.id for operation in log.pending()] == [pending.id]
+    log.decide(pending, COMMITTED)
+    clock.advance(3 * HOUR)
+    assert log.compact(save=lambda operations, oldest: list(operations)) == 2
+
+
+def test_what_is_not_taken_is_not_forgotten(log: OperationLog, clock: ManualClock) -> None:
+    """Who saves operations may have enough before the end; the rest comes the next time."""
+    for number in range(5):
+        with log.run({"n": number}):
+            pass
+        clock.advance(1)
+    clock.advance(HOUR)
+    taken: list[Operation] = []
+    assert (
+        log.compact(save=lambda operations, oldest: taken.extend(itertools.islice(operations, 2))) == 2
+    )
+    assert [operation.body["n"] for operation in taken] == [0, 1]
+    assert [operation.body["n"] for operation in log.history()] == [2, 3, 4]
+
+
+def test_compaction_forgets_so_many_at_a_time(log: OperationLog, clock: ManualClock) -> None:
+    """The oldest first."""
+    for number in range(5):
+        with log.run({"n": number}):
+            clock.advance(1)
+    clock.advance(HOUR)
+    assert [log.compact(most=2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_other_records_are_kept_beside_a_log(log: OperationLog) -> None:
+    """In directories of other names than its own."""
+    beside = log.beside("base", frozenset({"note"}))
+    beside.add("a", Document("note", {"text": "x"}))
+    assert log.beside("base", frozenset({"note"})).get("a").body == {"text": "x"}
+    assert not list(log.pending()) and not list(log.history())
+    for name in ("pending", "decided"):
+        with pytest.raises(ConfigurationError, match="another name"):
+            log.beside(name, frozenset({"note"}))
 
 
 def test_a_decided_operation_is_never_decidable_again(

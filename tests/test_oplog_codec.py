@@ -45,6 +45,16 @@ def test_what_is_encoded_is_decoded(body: dict[str, Any]) -> None:
     assert read(encode(Document("note", body))) == Document("note", body)
 
 
+@given(bodies)
+def test_a_record_is_spelt_in_one_way_and_read_in_any(body: dict[str, Any]) -> None:
+    """It is canonical JSON, the checksum a field like others; blanks make no other record."""
+    encoded = encode(Document("note", body))
+    fields = json.loads(encoded)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert encoded == text.encode()
+    assert read(json.dumps(fields, indent=1).encode()) == Document("note", body)
+
+
 @given(bodies, st.data())
 def test_a_record_that_is_cut_short_is_corrupt(body: dict[str, Any], data: st.DataObject) -> None:
     """No beginning of a record is a record."""

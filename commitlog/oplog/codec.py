@@ -28,7 +28,11 @@ MAX_DEPTH = 100
 #: What to do about a record that is corrupt.
 ADVICE = "It was left as it is; restore it from a backup or an older version of the object"
 
-_ENVELOPE = frozenset({"format", "kind", "checksum"})
+_CHECKSUM = "checksum"
+_ENVELOPE = frozenset({"format", "kind", _CHECKSUM})
+
+#: Made once: `json.dumps` would make an encoder for each call that wants other than its defaults.
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 @frozen
@@ -58,7 +62,12 @@ def encode(document: Document) -> bytes:
     if taken := _ENVELOPE & document.body.keys():
         raise ValueError(f"{sorted(taken)[0]!r} belongs to the envelope: name the field otherwise")
     fields = {**document.body, "format": FORMAT, "kind": document.kind}
-    return _canonical({**fields, "checksum": _digest(_canonical(fields))})
+    # Sorted by name, what comes before the checksum and what comes after it can be encoded apart.
+    before = _canonical({name: value for name, value in fields.items() if name < _CHECKSUM})
+    after = _canonical({name: value for name, value in fields.items() if name > _CHECKSUM})
+    comma = b"," if len(before) > 2 else b""
+    start, end = before[:-1] + comma, after[1:]
+    return b"%s%s%s" % (start, _checksum(_digest(start + end)), end)
 
 
 def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
@@ -72,7 +81,7 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
     'ü'
     """
     try:
-        fields = json.loads(data)
+        fields = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise CorruptRecord(f"{path!r} is not JSON: {error}. {ADVICE}") from error
     if not isinstance(fields, dict) or type(fields.get("format")) is not int:
@@ -81,8 +90,8 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
         raise FormatTooNew(
             f"{path!r} has format {fields['format']}, and this library reads up to {FORMAT}: upgrade it"
         )
-    checksum = fields.pop("checksum", None)
-    if fields["format"] < 1 or not _fits(checksum, fields):
+    checksum = fields.pop(_CHECKSUM, None)
+    if fields["format"] < 1 or not (_is_as_written(data, checksum) or _fits(checksum, fields)):
         raise CorruptRecord(f"{path!r} does not match its checksum. {ADVICE}")
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in kinds:
@@ -93,12 +102,10 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:
     try:
-        text = json.dumps(
-            fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
+        text = _encoder.encode(fields)
     except RecursionError:
         text = None
-    if text is None or _is_deep(fields):
+    if text is None or (text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(fields)):
         raise ValueError(f"the record is nested more than {MAX_DEPTH} deep")
     return text.encode()
 
@@ -119,6 +126,17 @@ def _is_deep(value: object) -> bool:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _checksum(digest: str) -> bytes:
+    return b'"checksum":"%s",' % digest.encode()
+
+
+def _is_as_written(data: bytes, checksum: object) -> bool:
+    """Tell whether these are the very bytes that the checksum was made of, which saves encoding them."""
+    if not isinstance(checksum, str) or not checksum.isascii():
+        return False
+    return checksum == _digest(data.replace(_checksum(checksum), b"", 1))
 
 
 def _fits(checksum: object, fields: Mapping[str, Any]) -> bool:

@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -36,7 +37,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog.codec import Document
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.entries import Entries, Listed
 from commitlog.oplog.fields import build, mapping, moment
 from commitlog.paths import join
 from commitlog.words import random_word
@@ -44,6 +45,8 @@ from commitlog.words import random_word
 __all__ = ["Decision", "Operation", "OperationLog"]
 
 _log = logging.getLogger(__name__)
+
+_PENDING, _DECIDED = "pending", "decided"
 
 #: What `compact` notes in a decision before it removes the pending entry.
 _DATED_ANEW = "dated_anew"
@@ -83,6 +86,9 @@ class OperationLog:
         settle: seconds for which a decision is kept at least; the same for all users of one log.
         ids: makes the part of an operation's id that nobody else ever makes.
 
+    Attributes:
+        prefix, settle: as given.
+
     Guarantees: an operation is decided at most once, and every later attempt learns that decision or
     that it is forgotten; `run` leaves no operation performed that was not logged before.
 
@@ -102,13 +108,18 @@ class OperationLog:
     ) -> None:
         if settle <= 0:
             raise ConfigurationError(f"settle is {settle} seconds; it must be more than 0")
+        self.prefix = prefix
+        self.settle = settle
         self._store = store
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._settle = settle
         self._ids = ids
-        self._pending = Entries(store, join(prefix, "pending"), frozenset({"operation"}))
-        self._decided = Entries(store, join(prefix, "decided"), frozenset({"decision"}))
+        self._pending = Entries(store, join(prefix, _PENDING), frozenset({"operation"}))
+        self._decided = Entries(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
+
+    def close(self) -> None:
+        """Close the store. Idempotent."""
+        self._store.close()
 
     @property
     def drift(self) -> int:
@@ -190,17 +201,26 @@ class OperationLog:
 
     # all operations
 
-    def pending(self) -> Iterator[Operation]:
-        """Yield the operations that are not decided, the oldest first."""
-        for entry in self._pending.list():
-            with contextlib.suppress(NotFound):  # decided since it was listed
-                yield self._read_pending(entry.name)
+    def pending(
+        self, *, unreadable: Callable[[CommitError], object] | None = None
+    ) -> Iterator[Operation]:
+        """Yield the operations that are not decided, the oldest first.
 
-    def history(self) -> Iterator[Operation]:
-        """Yield the operations that are decided and not compacted away, the oldest first."""
-        for entry in self._decided.list():
-            with contextlib.suppress(NotFound):  # compacted since it was listed
-                yield self._read_decided(entry.name)
+        Args:
+            unreadable: told the error of each entry that cannot be read (`CorruptRecord`,
+                `FormatTooNew`), which is passed over; by default it is raised.
+        """
+        return _read_all(self._pending, self._read_pending, unreadable)
+
+    def history(
+        self, *, unreadable: Callable[[CommitError], object] | None = None
+    ) -> Iterator[Operation]:
+        """Yield the operations that are decided and not compacted away, the oldest first.
+
+        Args:
+            unreadable: as of `pending`.
+        """
+        return _read_all(self._decided, self._read_decided, unreadable)
 
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float
@@ -235,7 +255,24 @@ class OperationLog:
             raise unreadable[0]
         return tuple(decided)
 
-    def compact(self, *, older_than: float | None = None) -> int:
+    def beside(self, name: str, kinds: frozenset[str]) -> Entries:
+        """Return other records that are kept with this log, in ``<prefix>/<name>/``.
+
+        Args:
+            name: any but ``pending`` and ``decided``.
+            kinds: the kinds of record that belong there.
+        """
+        if name in (_PENDING, _DECIDED):
+            raise ConfigurationError(f"{name!r} has the operations of the log: give another name")
+        return Entries(self._store, join(self.prefix, name), kinds)
+
+    def compact(
+        self,
+        *,
+        older_than: float | None = None,
+        save: Callable[[Iterator[Operation], float], object] | None = None,
+        most: int | None = None,
+    ) -> int:
         """Forget decisions; return how many.
 
         No operation becomes decidable again by that: a decision is kept for at least half of `settle`
@@ -251,24 +288,55 @@ class OperationLog:
 
         Args:
             older_than: age of a decision in seconds by the store's clock; at least, and by default,
-                `settle`. Whoever needs committed operations to rebuild something from has to compact
-                no further than what has been saved otherwise.
+                `settle`.
+            save: for who needs decided operations to rebuild something from. It is given those that are
+                about to be forgotten, and the epoch second at which the oldest was begun of all that are
+                listed, by the clocks of who began them. What it does not take of them is not forgotten;
+                if it raises, none is. With it, only
+                what was decided a quarter of `settle` before anything was begun that is pending: who
+                decides that can still look at all that came after.
+            most: at most so many; some others that are old enough stay then.
         """
-        age = self._settle if older_than is None else older_than
-        if age < self._settle:
-            raise ConfigurationError(f"older_than is {age} seconds; this log settles in {self._settle}")
+        age = self.settle if older_than is None else older_than
+        if age < self.settle:
+            raise ConfigurationError(f"older_than is {age} seconds; this log settles in {self.settle}")
         deadline = self._now() - age
         # In this order: whose pending entry another compaction has just removed is dated anew by now.
-        pending = {entry.name for entry in self._pending.list()}
-        old = {entry.name for entry in self._decided.list() if entry.written <= deadline}
-        left = sorted(old & pending)
+        undecided = {entry.name: entry.written for entry in self._pending.list()}
+        listed = frozenset(undecided)
+        oldest = min(map(_began, listed), default=math.inf)
+        left: list[str] = []
+        old: list[Listed] = []
+        for entry in self._decided.list():
+            oldest = min(oldest, _began(entry.name))
+            undecided.pop(entry.name, None)
+            if entry.written > deadline:
+                continue
+            if entry.name in listed:
+                left.append(entry.name)
+            elif most is None or len(old) < most:
+                old.append(entry)
         for name in left:
             self._decided.note(name, _DATED_ANEW)
         self._pending.remove_all(left)
-        self._decided.remove_all(sorted(old - pending))
-        return len(old - pending)
+        if save is not None:
+            bound = min(undecided.values(), default=math.inf) - self.settle / 4
+            old = [entry for entry in old if entry.written < bound]
+            if old:
+                taken: list[Listed] = []
+                save(self._taken(old, taken), oldest)
+                old = taken
+        self._decided.remove_all(entry.name for entry in old)
+        return len(old)
 
     # inside
+
+    def _taken(self, entries: Iterable[Listed], taken: list[Listed]) -> Iterator[Operation]:
+        """Yield decided operations; add to `taken` those that are."""
+        for entry in entries:
+            operation = self._read_decided(entry.name)
+            taken.append(entry)
+            yield operation
 
     def _recover(self, id: str, judge: Callable[[Operation], Decision | None]) -> Operation | None:
         """Decide an operation if it is pending, and `judge` knows how; return it if it is decided."""
@@ -335,7 +403,7 @@ class OperationLog:
         return decision
 
     def _took_long(self, since: float) -> bool:
-        return self._clock.monotonic() - since > self._settle / 4
+        return self._clock.monotonic() - since > self.settle / 4
 
     def _take_back(self, operation: Operation) -> bool:
         """Remove the decision that was just written, if there was an earlier one; tell whether so."""
@@ -364,12 +432,37 @@ class OperationLog:
         return self._pending.now(self._clock)
 
 
+def _read_all(
+    entries: Entries,
+    read: Callable[[str], Operation],
+    unreadable: Callable[[CommitError], object] | None,
+) -> Iterator[Operation]:
+    """Yield what is listed, but what was decided, or compacted away, since."""
+    for entry in entries.list():
+        try:
+            operation = read(entry.name)
+        except NotFound:
+            continue
+        except (CorruptRecord, FormatTooNew) as error:
+            if unreadable is None:
+                raise
+            unreadable(error)
+        else:
+            yield operation
+
+
 def _operation(id: str, document: Document) -> Operation:
     body = document.body
     return build(
         document,
         lambda: Operation(id=id, body=mapping(body["operation"]), time=moment(body["time"])),
     )
+
+
+def _began(id: str) -> float:
+    """Return the epoch second that an id tells; the first of all for one that is none of ours."""
+    told = id.partition("-")[0]
+    return int(told) / 1000 if told.isascii() and told.isdigit() else 0.0
 
 
 def _forgotten(operation: Operation) -> NotFound:
