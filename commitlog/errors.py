@@ -19,16 +19,20 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "CorruptRecord",
+    "DirectoryNotEmpty",
     "FormatTooNew",
     "InputChanged",
     "InputMissing",
     "InputUnreadable",
     "InvalidPath",
+    "IsADirectory",
     "JobAborted",
     "JobAlreadyCommitted",
     "LeaseTimeout",
+    "NotADirectory",
     "NotFound",
     "NotSupported",
+    "ObjectChanged",
     "OutcomeUnknown",
     "PreconditionFailed",
     "PublishIncomplete",
@@ -37,6 +41,7 @@ __all__ = [
     "StateMismatch",
     "TableNotFound",
     "TransactionCanceled",
+    "TransactionTooLarge",
     "Unavailable",
     "UnknownColumns",
     "WrongTableSchema",
@@ -65,6 +70,13 @@ class NotSupported(CommitError, NotImplementedError):
     """
 
 
+class TransactionTooLarge(NotSupported):
+    """What was asked for takes more writes, or larger ones, than a transaction holds. None was made.
+
+    The message says what to do.
+    """
+
+
 class AccessDenied(CommitError, PermissionError):
     """The service refused the credentials, or they lack a permission. Nothing happened."""
 
@@ -86,6 +98,18 @@ class TableNotFound(NotFound):
 
 class AlreadyExists(CommitError, FileExistsError):
     """Something is already there, and the caller asked for it to be absent. Nothing happened."""
+
+
+class NotADirectory(CommitError, NotADirectoryError):
+    """A path leads through a file, or a directory was wanted where a file is. Nothing happened."""
+
+
+class IsADirectory(CommitError, IsADirectoryError):
+    """A file was wanted where a directory is. Nothing happened."""
+
+
+class DirectoryNotEmpty(CommitError, OSError):
+    """A directory that was to be empty has something in it. Nothing happened."""
 
 
 class PreconditionFailed(CommitError):
@@ -149,6 +173,13 @@ class FormatTooNew(CommitError):
 
 class WrongTableSchema(CommitError):
     """A table exists under that name, but with other keys than needed. Nothing was changed."""
+
+
+class ObjectChanged(PreconditionFailed):
+    """The object that holds a file's data is gone, or has other content than the file was given.
+
+    Somebody changed the store behind the back of its metadata. Nothing of it was returned.
+    """
 
 
 # -- jobs --------------------------------------------------------------------------------------------

@@ -1,20 +1,19 @@
 """URLs of stores and tables: parsing, and showing them without secrets.
 
-Imports nothing of the project but errors and paths.
+Imports nothing of the project but errors, maps and paths.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from attrs import evolve, field, frozen
 
 from commitlog.errors import ConfigurationError
+from commitlog.maps import FrozenMap, frozen_map
 from commitlog.paths import check_prefix
 
 __all__ = ["SECRET_OPTIONS", "Url", "bucket_of", "check_name", "parse_store_url", "parse_table_url"]
@@ -25,17 +24,13 @@ SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token
 #: Options that an S3 or DynamoDB URL takes in its query, besides the secret ones.
 SERVICE_OPTIONS = frozenset({"endpoint_url", "region", "profile", "addressing_style", "verify"})
 
-_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_NO_OPTIONS = FrozenMap()
 # Ours are known without the slashes too: else "s3:bucket?…" would be the name of a directory.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?):", re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 # Control characters, and halves of characters.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-
-
-def _frozen_options(value: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(value))
 
 
 @frozen(kw_only=True)
@@ -52,20 +47,13 @@ class Url:
     scheme: str
     name: str
     prefix: str = ""
-    options: Mapping[str, str] = field(
-        default=_NO_OPTIONS, converter=_frozen_options, repr=False, hash=False
-    )
+    options: Mapping[str, str] = field(default=_NO_OPTIONS, converter=frozen_map, repr=False, hash=False)
 
     def __str__(self) -> str:
         """Return the URL with every option that is no secret."""
         place = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
         shown = {k: v for k, v in sorted(self.options.items()) if k not in SECRET_OPTIONS}
         return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
-
-    def __reduce__(self) -> tuple[Callable[..., Url], tuple[()]]:
-        """Return what pickle makes a copy with: a read-only mapping cannot be pickled as it is."""
-        fields = {"scheme": self.scheme, "name": self.name, "prefix": self.prefix}
-        return partial(Url, **fields, options=dict(self.options)), ()
 
     def with_options(self, options: Mapping[str, str | None]) -> Url:
         """Return the URL with `options` in place of its own, where they are not None.
@@ -109,7 +97,8 @@ def parse_store_url(url: str) -> Url:
         _only(options, frozenset(), "file")
         return _absolute("file", rest)
     if scheme not in ("s3", "s3a", "memory"):
-        raise ConfigurationError(f"store URL '{scheme}://…': scheme must be s3, file or memory")
+        other = "; of namespaces are the commands `commitlog fs`" if scheme == "commitlog" else ""
+        raise ConfigurationError(f"store URL '{scheme}://…': scheme must be s3, file or memory{other}")
     name, _, prefix = rest.partition("/")
     prefix = prefix.removesuffix("/")
     if prefix:

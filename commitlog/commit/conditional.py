@@ -40,6 +40,7 @@ from commitlog.stores.api import (
     PutResult,
     Staged,
     chunks,
+    split_body,
 )
 from commitlog.tables.api import Table
 from commitlog.words import random_word
@@ -52,7 +53,6 @@ Mode: TypeAlias = Literal["auto", "native", "lease"]
 #: Larger bodies are staged first, so that only a small request goes with the condition.
 STAGE_ABOVE = 8 * 1024 * 1024
 
-_Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -379,9 +379,9 @@ class ConditionalStore:
         content_type: str | None,
     ) -> PutResult:
         marked = {**metadata, NONCE: self._words()}
-        small, pieces = _split(data)
-        if pieces is not None:
-            return self._put_large(path, pieces, condition, marked, content_type)
+        small, rest = split_body(data, STAGE_ABOVE)
+        if rest is not None:
+            return self._put_large(path, chain((small,), chunks(rest)), condition, marked, content_type)
         committer = self._strategy.choose(Operation.PUT, condition)
 
         def send(sent: Condition | None, fence: Fence | None) -> PutResult:
@@ -397,7 +397,7 @@ class ConditionalStore:
     def _put_large(
         self,
         path: str,
-        pieces: Iterable[_Bytes],
+        pieces: Iterable[bytes | memoryview],
         condition: Condition,
         metadata: Mapping[str, str],
         content_type: str | None,
@@ -451,17 +451,3 @@ class ConditionalStore:
 def _written(result: PutResult | None) -> PutResult:
     assert result is not None  # only a deletion has none
     return result
-
-
-def _split(data: Body) -> tuple[_Bytes, Iterable[_Bytes] | None]:
-    """Return a body that fits one request as it is, or else (as the second) in pieces."""
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        size = data.nbytes if isinstance(data, memoryview) else len(data)
-        return data, chunks(data) if size > STAGE_ABOVE else None
-    head = bytearray()
-    while len(head) <= STAGE_ABOVE:
-        piece = data.read(STAGE_ABOVE + 1 - len(head))
-        if not piece:
-            return bytes(head), None
-        head += piece
-    return b"", chain((head,), chunks(data))

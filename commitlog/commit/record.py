@@ -19,7 +19,7 @@ from commitlog.tables.api import Absent, Equals, Item, Key, TableCondition, Tabl
 __all__ = ["CREATE", "LEASE_SCHEMA", "LeaseRecord"]
 
 #: How a table of leases is keyed.
-LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
+LEASE_SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl", use="leases")
 
 #: What stands for the etag in the lease to create an object.
 CREATE = "*"

@@ -66,7 +66,7 @@ class Strategy:
         raise NotSupported(
             f"{self._store.url} does not enforce {operation.value}-if-{kind} (commitlog probe shows "
             "what it does), and there is no table to keep leases in; nothing was sent. Give one: "
-            "table='dynamodb://NAME', or 'sqlite:///FILE' for writers on one machine"
+            "table='dynamodb://NAME', or 'sqlite:///ABSOLUTE/FILE' for writers on one machine"
         )
 
     def _enforced(self, operation: Operation, condition: Condition) -> bool:

@@ -21,7 +21,7 @@ from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 __all__ = ["HEAD", "INGEST_SCHEMA", "Head", "Sweep", "document_of", "place_of"]
 
 #: How a table of ingest state is keyed. Sources share it; each has a hash key of its own.
-INGEST_SCHEMA = TableSchema(hash_key="source", range_key="item")
+INGEST_SCHEMA = TableSchema(hash_key="source", range_key="item", use="ingest")
 
 #: Range key of the list row.
 HEAD = "list"

@@ -1,0 +1,183 @@
+"""Objects that are there already become files of a namespace, under the paths that they have, in place.
+
+Nothing is copied, and nothing is removed when such a file is: the objects stay their owners'. Imports
+the ground floor, its siblings and the ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+
+from attrs import evolve, frozen
+
+from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, NotADirectory
+from commitlog.namespace.batches import Batches
+from commitlog.namespace.change import MAX_WRITES
+from commitlog.namespace.content import is_own
+from commitlog.namespace.data import Data
+from commitlog.namespace.keys import split
+from commitlog.namespace.linking import NewFile
+from commitlog.namespace.records import Entry
+from commitlog.namespace.tree import Tree
+from commitlog.paths import join
+from commitlog.stores.api import ObjectInfo, ObjectStore
+
+__all__ = ["Adopted", "Adopter"]
+
+#: Objects to adopt at a time: with the directory's gate, their files fill a transaction.
+_FILES = MAX_WRITES - 1
+
+
+@frozen(kw_only=True)
+class Adopted:
+    """What a call has made of a listing.
+
+    Attributes:
+        files: objects that became files.
+        updated: files whose object has other content now; they have it, too.
+        known: objects that were files already.
+        bytes: size of the first two.
+        refused: paths of objects that cannot be files there, with the reasons.
+        last: the last object that was dealt with; a call that was broken off can go on behind it.
+    """
+
+    files: int = 0
+    updated: int = 0
+    known: int = 0
+    bytes: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
+    last: str = ""
+
+
+@frozen(kw_only=True)
+class Adopter:
+    """Adopts objects of one store.
+
+    Args:
+        tree: that of the namespace.
+        batches: link new files.
+        store: has the objects.
+        make_directory: makes a directory at a path, and returns its entry.
+        renew: makes a file that is this object as the object is now, and returns it; None if there is
+            nothing at the path. Raises `AlreadyExists` if there is something else.
+    """
+
+    tree: Tree
+    batches: Batches
+    store: ObjectStore
+    make_directory: Callable[[str], Entry]
+    renew: Callable[[str, ObjectInfo], Entry | None]
+
+    def adopt(
+        self,
+        prefix: str,
+        into: str,
+        *,
+        start_after: str = "",
+        progress: Callable[[Adopted], object] | None = None,
+    ) -> Adopted:
+        """See `Namespace.adopt`."""
+        if prefix and not prefix.endswith("/"):
+            raise ConfigurationError(f"prefix {prefix!r} names no directory: end it in a slash")
+        split(into)
+        done = Adopted(last=start_after)
+        listed = self.store.list(prefix, start_after=start_after)
+        for directory, infos in groupby(listed, lambda info: info.path.rpartition("/")[0]):
+            below = directory[len(prefix) :]
+            target = join(into, below) if below else into
+            for batch in _batches(infos):
+                done = self._adopt(target, batch, done)
+                if progress is not None:
+                    progress(done)
+        return done
+
+    def _adopt(self, target: str, infos: list[ObjectInfo], done: Adopted) -> Adopted:
+        done = evolve(done, last=infos[-1].path)
+        infos = [info for info in infos if not is_own(info.path)]
+        if not infos:
+            return done
+        try:
+            directory = self.make_directory(target)
+        except (InvalidPath, NotADirectory, AlreadyExists) as error:
+            told = tuple((info.path, str(error)) for info in infos)
+            return evolve(done, refused=done.refused + told)
+        fit: dict[str, ObjectInfo] = {}
+        refused: list[tuple[str, str]] = []
+        for info in infos:
+            name = info.path.rpartition("/")[2]
+            try:
+                Data.of(info)
+                split(name)
+            except InvalidPath as error:
+                refused.append((info.path, str(error)))
+            else:
+                fit[name] = info
+        there = self._present(directory, sorted(fit))
+        new: dict[str, ObjectInfo] = {}
+        for name, info in fit.items():
+            entry = there.get(name)
+            try:
+                if entry is not None and _is_known(entry, info):
+                    done = evolve(done, known=done.known + 1)
+                elif entry is None or self.renew(join(target, name), info) is None:
+                    new[name] = info
+                else:
+                    done = evolve(done, updated=done.updated + 1, bytes=done.bytes + info.size)
+            except (InvalidPath, AlreadyExists) as error:
+                refused.append((info.path, str(error)))
+        done = evolve(done, refused=done.refused + tuple(refused))
+        return self._link(target, new, done) if new else done
+
+    def _present(self, directory: Entry, names: list[str]) -> dict[str, Entry]:
+        """Return what a directory has of sorted names, which follow each other in a listing.
+
+        That is one request, unless others than these are between them.
+        """
+        if not names:
+            return {}
+        found: dict[str, Entry] = {}
+        # What a name begins with comes right before it, and before most others.
+        entries = self.tree.entries(directory, after=names[0][:-1], page=2 * len(names))
+        for entry in islice(entries, 2 * len(names)):
+            if entry.name > names[-1]:
+                return found
+            found[entry.name] = entry
+        if len(found) < 2 * len(names):
+            return found
+        beyond = {name: self.tree.find(directory, name) for name in names if name > max(found)}
+        return found | {name: entry for name, entry in beyond.items() if entry is not None}
+
+    def _link(self, target: str, new: dict[str, ObjectInfo], done: Adopted) -> Adopted:
+        taken = self.batches.link(
+            target,
+            {
+                name: NewFile(data=Data.of(info), modified=int(info.last_modified * 1000))
+                for name, info in new.items()
+            },
+        )
+        refused = tuple((new[name].path, str(error)) for name, error in taken.items())
+        linked = [info for name, info in new.items() if name not in taken]
+        size = sum(info.size for info in linked)
+        return evolve(
+            done,
+            files=done.files + len(linked),
+            bytes=done.bytes + size,
+            refused=done.refused + refused,
+        )
+
+
+def _is_known(entry: Entry, info: ObjectInfo) -> bool:
+    data = entry.data
+    return data is not None and not data.own and data.path == info.path and data.is_still(info)
+
+
+def _batches(infos: Iterable[ObjectInfo]) -> Iterator[list[ObjectInfo]]:
+    batch: list[ObjectInfo] = []
+    for info in infos:
+        batch.append(info)
+        if len(batch) == _FILES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

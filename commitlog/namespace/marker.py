@@ -1,0 +1,103 @@
+"""What makes a table hold a namespace: its format, where its content is, and where its log.
+
+Imports errors, the codec, the `Table` port and its siblings.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen, validators
+
+from commitlog.errors import FormatTooNew, NotFound
+from commitlog.namespace.items import document_of, key_items, key_of
+from commitlog.oplog.codec import Document, encode
+from commitlog.oplog.fields import (
+    build,
+    count,
+    mapping,
+    maybe_text,
+    text,
+)
+from commitlog.tables.api import Item, Key
+
+__all__ = ["FORMAT", "Marker", "not_there"]
+
+
+#: Format of the namespaces that this library makes.
+FORMAT = 1
+
+_MARKER = "namespace"
+
+
+@frozen(kw_only=True)
+class Marker:
+    """What makes a table hold a namespace.
+
+    Attributes:
+        key: where it is stored.
+        format: of what is stored.
+        min_reader: the least format that a program must know to read it.
+        min_writer: the same, to change it. Who writes a record anew does not keep fields that he does
+            not know: where records have some that must stay, it is higher than his.
+        store: URL of the store that has the data, without credentials.
+        log: where in that store every change is logged; None if none is.
+        created: epoch millisecond.
+        word: that of the call that made it.
+    """
+
+    key: Key
+    format: int = field(default=FORMAT, validator=validators.ge(1))
+    min_reader: int = field(default=FORMAT, validator=validators.ge(1))
+    min_writer: int = field(default=FORMAT, validator=validators.ge(1))
+    store: str
+    log: str | None = None
+    created: int
+    word: str
+
+    def check(self, *, writing: bool) -> None:
+        """Raise `FormatTooNew` unless this library can read, or change, the namespace."""
+        least = self.min_writer if writing else self.min_reader
+        if least > FORMAT:
+            verb = "change" if writing else "read"
+            raise FormatTooNew(
+                f"namespace {self.key.range!r} has format {self.format}: to {verb} it takes a library"
+                f" that knows format {least}, and this one knows {FORMAT}. Upgrade it"
+            )
+
+    def to_item(self) -> Item:
+        """Return it as a table item."""
+        body = {
+            "namespace_format": self.format,
+            "min_reader": self.min_reader,
+            "min_writer": self.min_writer,
+            "store": self.store,
+            "log": self.log,
+            "created": self.created,
+        }
+        return {**key_items(self.key), "word": self.word, "body": encode(Document(_MARKER, body))}
+
+    @classmethod
+    def from_item(cls, item: Item) -> Marker:
+        """Return the marker that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
+        document = document_of(item, _MARKER)
+        fields = mapping(document.body)
+        return build(
+            document,
+            lambda: cls(
+                key=key_of(item),
+                format=count(fields["namespace_format"]),
+                min_reader=count(fields["min_reader"]),
+                min_writer=count(fields["min_writer"]),
+                store=text(fields["store"]),
+                log=maybe_text(fields["log"]),
+                created=count(fields["created"]),
+                word=text(item["word"]),
+            ),
+        )
+
+
+def not_there(namespace: str, url: str) -> NotFound:
+    """Return the error that tells that a table has no such namespace, and what to do."""
+    return NotFound(
+        f"there is no namespace {namespace!r} in {url}: if its table was lost, restore it from its log"
+        " (`commitlog namespace restore`), else create it first"
+    )

@@ -1,0 +1,80 @@
+"""What the store has in the place of a bound directory, whoever has stored it.
+
+Content of the namespace itself is passed over: it has names that tell nothing, and rows of its own.
+Imports the ground floor, its siblings and the `ObjectStore` port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from attrs import frozen
+
+from commitlog.errors import InvalidPath
+from commitlog.namespace.content import is_own
+from commitlog.stores.api import ObjectInfo, ObjectStore
+
+__all__ = ["Outside"]
+
+
+@frozen
+class Outside:
+    """Asks one store. Thread-safe."""
+
+    store: ObjectStore
+
+    def at(self, path: str) -> ObjectInfo | None:
+        """Return the object under a path, or None if there is none, or there can be none. One HEAD."""
+        if is_own(path):
+            return None
+        try:
+            return self.store.begin_head(path)().info
+        except InvalidPath:  # too long, for instance: names of a path are shorter than the whole
+            return None
+
+    def is_gone(self, path: str) -> bool:
+        """Tell whether there is no object under a path, whoever has stored one. One HEAD."""
+        return self.store.begin_head(path)().info is None
+
+    def has_any(self, prefix: str) -> bool:
+        """Tell whether there is any object under a prefix. One listing of one object.
+
+        An empty one with the name of the prefix, as consoles make them for directories, is none.
+        """
+        page = self.store.list_page(prefix, limit=1)
+        while not page.objects and page.next_token is not None:
+            page = self.store.list_page(prefix, limit=1, token=page.next_token)
+        return bool(page.objects)
+
+    def level(self, prefix: str, *, after: str = "") -> Iterator[tuple[str, ObjectInfo | None]]:
+        """Yield the names behind `after` that there are directly under a prefix, in no particular order.
+
+        With each comes the object, or None if it is a prefix itself. One request for each thousand.
+        """
+        token: str | None = None
+        start_after = prefix + after if after else ""
+        while True:
+            page = self.store.list_page(prefix, start_after=start_after, delimiter="/", token=token)
+            for info in page.objects:
+                if not is_own(info.path):
+                    yield info.path[len(prefix) :], info
+            for below in page.prefixes:
+                name = below[len(prefix) : -1]  # none, if there are two slashes
+                # With its slash, it may come behind `after` in the store and not here.
+                if not after or name > after:
+                    yield name, None
+            token = page.next_token
+            if token is None:
+                return
+
+    def below(self, prefix: str, *, within: str) -> Iterator[ObjectInfo]:
+        """Yield all objects under a prefix, however deep.
+
+        Args:
+            prefix: any, also one that no path has.
+            within: one above it that can be listed.
+        """
+        listed = self.store.list(within, start_after=prefix)
+        found = takewhile(lambda info: info.path.startswith(prefix), listed)
+        return (info for info in found if not is_own(info.path))

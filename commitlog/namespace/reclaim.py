@@ -1,0 +1,293 @@
+"""What is left to do after deletions: emptying the trash, and removing data that nothing names.
+
+Both can be broken off at any point, and done by several at once: every step is a change of its own, or a
+deletion that can be repeated. Imports the ground floor, its siblings and the ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+
+from attrs import define, field, frozen
+
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import (
+    CommitError,
+    Conflict,
+    CorruptRecord,
+    FormatTooNew,
+    NotFound,
+    OutcomeUnknown,
+    TransactionCanceled,
+    TransactionTooLarge,
+    Unavailable,
+)
+from commitlog.namespace.change import MAX_WRITES, Change, Changes, Stale
+from commitlog.namespace.items import place_of
+from commitlog.namespace.keys import GARBAGE_SLOTS, TOP, TRASH, Keys
+from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.planning import Planner
+from commitlog.namespace.records import Entry
+from commitlog.namespace.tree import Tree
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import ConditionFailed, Delete, Equals, Table
+
+__all__ = ["Collected", "Collector", "Sweeper", "Swept"]
+
+#: Files that one change removes: an entry goes and a piece of garbage comes for each.
+_FILES = MAX_WRITES // 2
+
+#: Objects that one request of the store removes.
+_OBJECTS = 1000
+
+#: What says that a removal can be tried again.
+_AGAIN = (Conflict, OutcomeUnknown, Unavailable)
+
+
+@frozen(kw_only=True)
+class Swept:
+    """What was removed from the trash, and what is left.
+
+    Attributes:
+        files: number of files removed.
+        directories: number of directories removed.
+        failed: ids of files and directories that may still be there though it was tried, with the
+            errors; of what cannot be read, its key. What fails each time has records that do not fit:
+            `Namespace.audit` tells which.
+    """
+
+    files: int = 0
+    directories: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+@frozen(kw_only=True)
+class Collected:
+    """What garbage was removed, and what is left.
+
+    Attributes:
+        objects: number of objects removed.
+        bytes: their size.
+        failed: paths of objects that may still be there, with the errors, and keys of records that
+            cannot be read; they stay listed.
+    """
+
+    objects: int = 0
+    bytes: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+@frozen(kw_only=True)
+class Sweeper:
+    """Empties the trash of one namespace.
+
+    A directory in the trash has no gates, so nothing is added to it. Directories in it come to lie in
+    the trash themselves, which closes them, too; files become garbage; what is empty is forgotten.
+    """
+
+    tree: Tree
+    keys: Keys
+    planner: Planner
+    changes: Changes
+
+    def sweep(self, progress: Callable[[Swept], object] | None = None) -> Swept:
+        """Remove all that is in the trash; return what was removed by this call.
+
+        Args:
+            progress: told now and then what was removed so far.
+        """
+        done = _Done(progress)
+        stuck: set[str] = set()
+        left = True
+        while left:  # directories come to lie in the trash meanwhile
+            left = False
+            for trashed in self._inside(self._trash(), done):
+                if trashed.id in stuck:
+                    continue
+                left = True
+                failed = len(done.failed)
+                self._remove_files(trashed, done)
+                self._forget(trashed, done)
+                if len(done.failed) > failed:
+                    stuck.add(trashed.id)
+                done.tell()
+        return done.swept()
+
+    def _trash(self) -> Entry:
+        item = self.tree.table.get(self.keys.entry(TOP, 0, TRASH))
+        if item is None:
+            raise NotFound(f"there is no namespace {self.keys.namespace!r} in {self.tree.table.url}")
+        return Entry.from_item(item)
+
+    def _inside(self, directory: Entry, done: _Done) -> Iterator[Entry]:
+        """Yield what a directory has; keep why that cannot be removed which cannot be read."""
+        for shard in range(directory.shards.now):
+            for item in self.tree.table.query(self.keys.shard(directory.id, shard)):
+                try:
+                    entry = Entry.from_item(item)
+                except (CorruptRecord, FormatTooNew) as error:
+                    done.failed[place_of(item)] = str(error)
+                else:
+                    yield entry
+
+    def _remove_files(self, trashed: Entry, done: _Done) -> None:
+        batch: list[Entry] = []
+        for entry in self._inside(trashed, done):
+            if entry.is_directory:
+                self._apply(self.planner.discard(trashed.id, entry), [entry], done)
+                continue
+            batch.append(entry)
+            if len(batch) == _FILES:
+                self._remove(batch, done)
+                batch = []
+        self._remove(batch, done)
+
+    def _remove(self, files: list[Entry], done: _Done) -> None:
+        if not files:
+            return
+        if self._apply(self.planner.remove_files(files), files, done):
+            done.files += len(files)
+            done.tell()
+        elif len(files) > 1:
+            # Some was renamed away, or removed by another sweeper; or together they are too large.
+            half = len(files) // 2
+            self._remove(files[:half], done)
+            self._remove(files[half:], done)
+
+    def _forget(self, trashed: Entry, done: _Done) -> None:
+        table = self.tree.table
+        for shard in range(trashed.shards.now):
+            if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:
+                return
+        for item in table.query(self.keys.tombstones(trashed.id)):  # it gets no more of them
+            table.delete(table.schema.key_of(item))
+        done.directories += self._apply(self.planner.forget(trashed), [trashed], done)
+
+    def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
+        """Apply a change; tell whether it was done, and keep why not, unless there is nothing to do."""
+        for entry in entries:
+            done.failed.pop(entry.id, None)
+        try:
+            self.changes.apply(change)
+        except Stale as error:
+            # Another has done it, unless it is still as it was: then other records are not what they
+            # should be.
+            if len(entries) == 1 and self.tree.again(entries[0]) == entries[0]:
+                done.failed[entries[0].id] = f"its records do not fit, check the namespace: {error}"
+            return False
+        except (Conflict, OutcomeUnknown, TransactionTooLarge) as error:
+            done.failed.update((entry.id, str(error)) for entry in entries)
+            return False
+        return True
+
+
+@define
+class _Done:
+    """What a sweep has done so far.
+
+    Attributes:
+        progress: told of it.
+        files, directories, failed: see `Swept`.
+    """
+
+    progress: Callable[[Swept], object] | None = None
+    files: int = 0
+    directories: int = 0
+    failed: dict[str, str] = field(factory=dict)
+
+    def tell(self) -> None:
+        """Tell how far it is."""
+        if self.progress is not None:
+            self.progress(self.swept())
+
+    def swept(self) -> Swept:
+        """Return it for callers."""
+        return Swept(files=self.files, directories=self.directories, failed=tuple(self.failed.items()))
+
+
+@frozen(kw_only=True)
+class Collector:
+    """Removes the garbage of one namespace from its store.
+
+    Args:
+        table, keys, store: those of the namespace.
+        clock: tells which time has come; waited on between attempts.
+        backoff: how often a removal is tried that did nothing, or got no answer. Nobody ever stores
+            anything else under the name of an object of a namespace's own, so it can be repeated.
+        words: makes tokens.
+    """
+
+    table: Table
+    keys: Keys
+    store: ObjectStore
+    clock: Clock
+    backoff: Backoff
+    words: Callable[[], str]
+
+    def collect(self, progress: Callable[[Collected], object] | None = None) -> Collected:
+        """See `Namespace.collect`."""
+        objects = size = 0
+        failed: list[tuple[str, str]] = []
+        due = chain.from_iterable(self._due(slot, failed) for slot in range(GARBAGE_SLOTS))
+        while batch := list(islice(due, _OBJECTS)):
+            errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])
+            failed += ((path, str(error)) for path, error in errors.items())
+            gone = [garbage for garbage in batch if garbage.data.path not in errors]
+            for start in range(0, len(gone), MAX_WRITES):
+                for garbage in self._forget(gone[start : start + MAX_WRITES]):
+                    objects += garbage.data.own
+                    size += garbage.data.size if garbage.data.own else 0
+            if progress is not None:
+                progress(Collected(objects=objects, bytes=size, failed=tuple(failed)))
+        return Collected(objects=objects, bytes=size, failed=tuple(failed))
+
+    def _due(self, slot: int, failed: list[tuple[str, str]]) -> Iterator[Garbage]:
+        now = int(self.clock.epoch() * 1000)
+        for item in self.table.query(self.keys.garbage_slot(slot)):
+            try:
+                garbage = Garbage.from_item(item)
+            except (CorruptRecord, FormatTooNew) as error:
+                failed.append((place_of(item), str(error)))
+                continue
+            if garbage.not_before > now:
+                return
+            yield garbage
+
+    def _remove(self, paths: list[str]) -> dict[str, CommitError]:
+        """Remove objects; return the errors of those that may still be there."""
+        left: Mapping[str, CommitError] = {}
+        final: dict[str, CommitError] = {}
+        for _ in self.backoff.attempts(self.clock):
+            left = self.store.delete_many(paths)
+            final |= {path: error for path, error in left.items() if not isinstance(error, _AGAIN)}
+            paths = [path for path in left if path not in final]
+            if not paths:
+                break
+        return {**final, **left}
+
+    def _forget(self, garbage: list[Garbage]) -> list[Garbage]:
+        """Remove the records of objects that are gone; return those that nobody else removed first."""
+        writes = [Delete(each.key, Equals("word", each.word)) for each in garbage]
+        token = self.words()
+        unknown: OutcomeUnknown | None = None
+        for _ in self.backoff.attempts(self.clock):
+            try:
+                self.table.transact(writes, token=token)
+            except OutcomeUnknown as error:
+                unknown = error
+            except (TransactionCanceled, Conflict):
+                # Another collector is here; or this one, with a request whose answer was lost.
+                return [each for each in garbage if self._forget_one(each) or unknown is not None]
+            else:
+                return garbage
+        assert unknown is not None
+        raise unknown
+
+    def _forget_one(self, garbage: Garbage) -> bool:
+        try:
+            self.table.delete(garbage.key, condition=Equals("word", garbage.word))
+        except ConditionFailed:
+            return False  # another collector was first
+        return True

@@ -1,0 +1,254 @@
+"""The upkeep of a namespace: what goes in and out of it in bulk, and what is left to do after changes.
+
+Imports the ground floor, the operation log, its siblings and the ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew
+from commitlog.namespace.adopt import Adopted, Adopter
+from commitlog.namespace.check import AGE, Checked, Checker
+from commitlog.namespace.compaction import Compacted, Compactor
+from commitlog.namespace.fixes import Fixes
+from commitlog.namespace.looking import Looking
+from commitlog.namespace.problems import Finding, Problem
+from commitlog.namespace.reclaim import Collected, Collector, Sweeper, Swept
+from commitlog.namespace.records import Entry
+from commitlog.namespace.recovery import Recovery
+from commitlog.namespace.repair import Outcome, Repaired, Repairer
+from commitlog.namespace.snapshot import LogReader, StoreReader, TableReader
+from commitlog.oplog import Operation, OperationLog
+from commitlog.stores.api import ObjectInfo
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep(Looking):
+    """What `Namespace` offers those who run it."""
+
+    def adopt(
+        self,
+        prefix: str = "",
+        into: str = "",
+        *,
+        start_after: str = "",
+        progress: Callable[[Adopted], object] | None = None,
+    ) -> Adopted:
+        """Make files of the objects that the store has, in place, under the paths that they have.
+
+        Nothing is copied. The objects are not the namespace's own: they stay when the files are deleted
+        or overwritten. Objects that were adopted before are passed over, and those that have changed
+        since are adopted anew, so it can be repeated, and broken off. What was removed from the store
+        stays a file, and `ObjectChanged` for its readers. Objects of `write` are passed over.
+
+        Args:
+            prefix: what paths of the objects begin with, with its slash; "" for all.
+            into: the directory below which they come.
+            start_after: only objects whose path comes after this one in the store's order.
+            progress: told after every hundred objects, or each directory, what was done so far.
+
+        Returns what was done, and which objects cannot be files there: two objects of which one has the
+        name of the other's directory, names that no file can have, files that are there and something
+        else.
+        """
+        self.check()
+
+        def make(path: str) -> Entry:
+            return self._run(lambda: self._planner.make_directory(path, shards=1))
+
+        def renew(path: str, info: ObjectInfo) -> Entry | None:
+            return self._run(lambda: self._planner.renew(path, info))
+
+        adopter = Adopter(
+            tree=self._tree,
+            batches=self._batches(),
+            store=self._store,
+            make_directory=make,
+            renew=renew,
+        )
+        return adopter.adopt(prefix, into, start_after=start_after, progress=progress)
+
+    def sweep(self, progress: Callable[[Swept], object] | None = None) -> Swept:
+        """Remove what is in the trash; return what was removed, and what could not be.
+
+        Can be broken off and repeated, and done by several at once.
+
+        Args:
+            progress: told now and then what was removed so far.
+        """
+        self.check()
+        sweeper = Sweeper(tree=self._tree, keys=self._keys, planner=self._planner, changes=self._changes)
+        return sweeper.sweep(progress)
+
+    def collect(self, progress: Callable[[Collected], object] | None = None) -> Collected:
+        """Remove content that nothing names, and whose time has come; return what was removed.
+
+        Can be broken off and repeated, and done by several at once. What could not be removed is told,
+        and stays listed for the next time.
+
+        Args:
+            progress: told what was removed so far, after each thousand objects.
+        """
+        self.check()
+        collector = Collector(
+            table=self._table,
+            keys=self._keys,
+            store=self._store,
+            clock=self._clock,
+            backoff=self._backoff,
+            words=self._words,
+        )
+        return collector.collect(progress)
+
+    def compact_log(
+        self,
+        *,
+        older_than: float | None = None,
+        progress: Callable[[Compacted], object] | None = None,
+    ) -> Compacted:
+        """Keep the log as short as the namespace is; it can still be restored from it.
+
+        What was decided a while ago is folded into a base, which tells of each file and directory that
+        is there, and removed. What was decided a quarter of the log's `settle` before anything was begun
+        that is pending, or later, stays: `recover` needs it. It can be broken off and repeated; of
+        several at a time one goes on.
+
+        Args:
+            older_than: age of a decision in seconds, by the store's clock; at least, and by default, the
+                log's `settle`, a day.
+            progress: told what was done so far.
+
+        Raises `ConfigurationError` if the namespace was opened without a log, or `older_than` is too
+        little; `Conflict` if somebody else does the same; `CorruptRecord` for an entry that cannot be
+        read. All that the log says it still says then.
+
+        It takes a request to read each operation, and one for about ten thousand files to read and to
+        write the base. What is folded into it in one turn is held in memory: what some hundred thousand
+        files are, or a quarter of the base.
+        """
+        log = self._with_log()
+        self.check()
+        compactor = Compactor(table=self._table, keys=self._keys, log=log, words=self._words)
+        return compactor.compact(older_than=older_than, progress=progress)
+
+    def audit(
+        self,
+        *,
+        objects: bool = False,
+        unnamed: bool = False,
+        grace: float = 5.0,
+        pending: float = 3600.0,
+        age: float = AGE,
+        progress: Callable[[Checked], object] | None = None,
+    ) -> Checked:
+        """Look for what is wrong with the namespace; change nothing.
+
+        All records are read, and the log if there is one. Others may go on working: what they change
+        meanwhile is no finding. `commitlog.namespace.problems.PROBLEMS` says what there can be, what
+        that means, and what repairs it. What may be wrong is read twice; directories are held in memory,
+        and of each file some hundred bytes, with a log two hundred and fifty.
+
+        Args:
+            objects: whether to ask the store about the object of each file, too. In a bound directory
+                that is not authoritative, an object that others change is no loss: `sync` takes it.
+            unnamed: whether to list the store for objects that nothing names, too.
+            grace: seconds after which what was found is looked at again before it is told.
+            pending: seconds for which a change may be pending in the log.
+            age: seconds for which an object may be in the store before anything names it: longer than
+                any job takes.
+            progress: told now and then what was looked at.
+        """
+        if self._table.get(self._keys.marker) is not None:
+            self.check(writing=False)
+        log = self._changes.log
+        checker = Checker(
+            table=TableReader.of(self._table),
+            keys=self._keys,
+            clock=self._clock,
+            log=None if log is None else LogReader.of(log),
+            store=StoreReader.of(self._store) if objects or unnamed else None,
+            objects=objects,
+            unnamed=unnamed,
+            grace=grace,
+            pending=pending,
+            age=age,
+        )
+        return checker.check(progress)
+
+    def repair(
+        self,
+        findings: Iterable[Finding],
+        *,
+        dry_run: bool = True,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Repaired]:
+        """Repair what `audit` has found; yield what became of each finding.
+
+        Each is one transaction, made only if everything is still as it was found, and logged like any
+        other change. What no path leads to comes into the directory ``lost+found`` of the root, under
+        its id. One repair may show what another finding hid: check, and repair, until nothing is found.
+
+        Args:
+            findings: of `audit`.
+            dry_run: whether only to tell what would be done.
+            only: names of the kinds to repair; by default all, but those that have to be asked for.
+        """
+        if self._table.get(self._keys.marker) is not None:
+            self.check()
+        wanted = [each for each in findings if _is_wanted(each.problem, only)]
+        log = self._changes.log
+        fixes = Fixes(
+            tree=self._tree,
+            keys=self._keys,
+            clock=self._clock,
+            words=self._words,
+            grace=self._planner.grace,
+            stable_paths=False,
+            planner=self._planner,
+            changes=self._changes,
+            log=None if log is None else LogReader.of(log),
+            store=StoreReader.of(self._store),
+        )
+        reader = TableReader.of(self._table)
+        repairer = Repairer(table=reader, fixes=fixes, changes=self._changes)
+        pending = [each for each in wanted if each.problem.name == "pending-change"]
+        others = (each for each in wanted if each.problem.name != "pending-change")
+        yield from repairer.repair(others, dry_run=dry_run)
+        if pending and not dry_run:
+            with contextlib.suppress(CorruptRecord, FormatTooNew):  # a finding of its own
+                self.recover()
+        for each in pending:
+            done = Outcome.LEFT if log is None or log.decision(each.path) is None else Outcome.DONE
+            yield Repaired(finding=each, outcome=Outcome.PLANNED if dry_run else done)
+
+    def recover(self, *, older_than: float = 3600.0) -> tuple[Operation, ...]:
+        """Decide the changes that are pending in the log; return them with the decisions that stand.
+
+        Whether a change happened is told by the records, and by what the log has of changes after it;
+        one of which neither tells stays pending. All who change the namespace must use this log, and it
+        must be compacted by `compact_log` alone.
+
+        Args:
+            older_than: only changes begun so many seconds ago: longer than a request may be on its way,
+                and than its sender goes on sending it, 900 s (`commitlog.namespace.change.LATEST`). Less
+                is safe if nobody changes the namespace meanwhile.
+
+        Raises `ConfigurationError` if the namespace was opened without a log; and `CorruptRecord` or
+        `FormatTooNew` for an entry that cannot be read, after all others were decided of which the rest
+        tells enough.
+        """
+        log = self._with_log()
+        self.check()
+        return Recovery(table=self._table, log=log).recover(older_than=older_than)
+
+    def _with_log(self) -> OperationLog:
+        if self._changes.log is None:
+            raise ConfigurationError("the namespace was opened without a log: give it one")
+        return self._changes.log
+
+
+def _is_wanted(problem: Problem, only: Collection[str] | None) -> bool:
+    return not problem.asked if only is None else problem.name in only
