@@ -1,0 +1,314 @@
+"""`CommitlogFileSystem`: what fsspec finds under the protocol ``commitlog``.
+
+Imports fsspec, its siblings, `commitlog.mount` and the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from glob import has_magic
+from itertools import groupby
+from typing import Any
+
+from fsspec.utils import stringify_path
+
+from commitlog.errors import (
+    ConfigurationError,
+    IsADirectory,
+    NotADirectory,
+    NotSupported,
+)
+from commitlog.filesystem.bulk import Batch, files_at_a_time
+from commitlog.filesystem.files import ReadFile, WriteFile
+from commitlog.filesystem.layers import layered
+from commitlog.filesystem.making import Making
+from commitlog.filesystem.places import Mounts, info_of
+from commitlog.filesystem.transactions import NamespaceTransaction
+from commitlog.urls import parse_table_url
+
+__all__ = ["CommitlogFileSystem"]
+
+#: Options that fsspec passes to every file system, and that mean nothing here.
+_OF_FSSPEC = frozenset(
+    {"asynchronous", "listings_expiry_time", "loop", "max_paths", "use_listings_cache"}
+)
+
+
+class CommitlogFileSystem(Making):
+    """All namespaces of one table of names, as a file system. Paths are ``NAMESPACE/DIRECTORY/FILE``.
+
+    Args:
+        names: the table of names: ``dynamodb://table``, ``sqlite:///file``; by default what the
+            environment variable ``COMMITLOG_NAMES`` says, in every process that uses it.
+        store, commit, leases, grace, stable_paths: see `commitlog.mount.mount`; they are for every
+            namespace of the table.
+        block_size: bytes that an open file reads at least, unless `open` is told otherwise, and that are
+            copied at a time.
+        batch_size: files that go at a time where a call is about many, unless it is told otherwise; -1:
+            all, up to 128.
+        storage_options: those that fsspec passes to every file system are passed over; others are a
+            `ConfigurationError`.
+
+    What fsspec says of a file system holds, and more: a file shows whole, when it is closed, and not at
+    all if its ``with`` block ends with an exception; an open file is read as it was when it was opened;
+    `mv` and ``rm(recursive=True)`` of a directory are one transaction of the table, however much is in
+    it, and so is ``with fs.transaction`` with all files written in it. Nothing is cached. See
+    docs/filesystem.md.
+
+    Instances can be pickled, and used after a fork. What is pickled, or put into JSON, is the arguments
+    as they were given: credentials are in there if they were given in a URL, and are better in the
+    environment or in a profile. fsspec gives each thread an instance of its own; one can all the same
+    be used by many, except in a transaction.
+
+    >>> from commitlog.mount import create_namespace
+    >>> lake = create_namespace("lake", store="memory://of-fsspec", names="memory://of-fsspec")
+    >>> fs = CommitlogFileSystem(names="memory://of-fsspec")
+    >>> fs.pipe("lake/staging/part-0", b"rows")
+    >>> fs.mv("lake/staging", "lake/events")
+    >>> fs.find("lake")
+    ['lake/events/part-0']
+    """
+
+    protocol = "commitlog"
+    transaction_type = NamespaceTransaction
+
+    def __init__(
+        self,
+        names: str | None = None,
+        *,
+        store: str | None = None,
+        commit: str = "auto",
+        leases: str | None = None,
+        grace: float = 3600.0,
+        stable_paths: bool = False,
+        block_size: int | None = None,
+        batch_size: int | None = None,
+        **storage_options: Any,
+    ) -> None:
+        super().__init__(**storage_options)
+        unknown = sorted(set(storage_options) - _OF_FSSPEC)
+        if unknown:
+            raise ConfigurationError(f"option {unknown[0]!r} is not known to file systems of namespaces")
+        self._names = names
+        self._shown = "" if names is None else repr(str(parse_table_url(names)))
+        self._mounts = Mounts(
+            names=names,
+            store=store,
+            commit=commit,
+            leases=leases,
+            grace=grace,
+            stable_paths=stable_paths,
+        )
+        if block_size is not None:
+            self.blocksize = block_size
+        self.batch_size = files_at_a_time(batch_size)
+
+    def __repr__(self) -> str:
+        return f"CommitlogFileSystem({self._shown})"
+
+    def close(self) -> None:
+        """Close all connections; they are made anew when they are needed. Idempotent."""
+        self._mounts.close()
+
+    # content
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: dict[str, Any] | None = None,
+        compression: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Open a file, as fsspec does.
+
+        Args:
+            path: which.
+            mode: of ``r``, ``w`` (replaces a file), ``x`` (must be new), with ``b`` for bytes. The
+                directories above are made, with the file. Nothing can be appended: a file is content
+                that was written once.
+            block_size: bytes that are read at least.
+            cache_options: of the cache for reading, which is this file's alone.
+            compression: a name that fsspec knows, or "infer".
+            kwargs: `cache_type`, and ``encoding``, ``errors``, ``newline`` for text.
+
+        Raises `NotFound`, `IsADirectory`, `NotADirectory`, `AlreadyExists`, `NotSupported` for another
+        mode, and `ConfigurationError`, which is a `ValueError`, for what is no mode.
+        """
+        if not _is_mode(mode):
+            raise ConfigurationError(
+                f"{mode!r} is no mode to open a file with: there are 'r', 'w', 'x', and 'b' beside them"
+            )
+        text: dict[str, Any] | None = None
+        if "b" not in mode:
+            text = {
+                name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs
+            }
+        mode = mode.replace("t", "").replace("b", "") + "b"
+        file = super().open(path, mode, block_size=block_size, cache_options=cache_options, **kwargs)
+        return layered(file, self._strip_protocol(path), mode, compression, text)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        cache_type: str = "readahead",
+        **kwargs: Any,
+    ) -> ReadFile | WriteFile:
+        place = self._place(path)
+        if mode == "rb":
+            opened = place.namespace.open(place.path)
+            return ReadFile(
+                self,
+                path,
+                opened,
+                info_of(place.namespace.name, opened.status),
+                block_size=block_size or self.blocksize,
+                cache_type=cache_type,
+                cache_options=cache_options,
+            )
+        if mode not in ("wb", "xb"):
+            raise NotSupported(
+                f"{path!r} cannot be opened with mode {mode!r}: a file is content that was written once."
+                " Write a new file beside it, or write all of it anew"
+            )
+        return WriteFile(self, path, mode, place, autocommit=autocommit)
+
+    # names
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a directory that must be new: one of those who make it succeeds.
+
+        Raises `AlreadyExists`, `NotADirectory`, and `NotFound` without `create_parents`.
+        """
+        place = self._place(path)
+        place.namespace.make_directory(place.path, exist_ok=False, parents=create_parents)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a directory, and those that are missing above it, in one transaction."""
+        if exist_ok and not self._strip_protocol(path):
+            return
+        place = self._place(path)
+        place.namespace.make_directory(place.path, exist_ok=exist_ok)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory; raises `NotADirectory`, `DirectoryNotEmpty`."""
+        if self.info(path)["type"] != "directory":
+            raise NotADirectory(f"{path!r} is a file, not a directory")
+        self._delete(path)
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file; raises `IsADirectory`."""
+        if self.info(path)["type"] == "directory":
+            raise IsADirectory(f"{path!r} is a directory, not a file")
+        self._delete(path)
+
+    _rm = rm_file
+
+    def rm(
+        self,
+        path: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> None:
+        """Remove files, and directories: empty ones, or with all they have.
+
+        Args:
+            path: one or more, which can be patterns. Each is removed in one transaction.
+            recursive: whether directories may have something in them.
+            maxdepth: remove only what is that deep; directories with something deeper are
+                `DirectoryNotEmpty`.
+            batch_size: how many go at a time; -1: all, up to 128.
+        """
+        if not recursive or maxdepth is not None:
+            paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+            for _, level in groupby(sorted(paths, key=_depth, reverse=True), key=_depth):
+                self._remove(level, batch_size=batch_size)
+            return
+        gone: set[str] = set()
+        for each in self.expand_path(path):
+            if not any(each.startswith(f"{above}/") for above in gone):
+                gone.add(each)
+        self._remove(gone, batch_size=batch_size, recursive=True)
+
+    def _remove(self, paths: Iterable[str], *, batch_size: int | None, recursive: bool = False) -> None:
+        batch = Batch(dict.fromkeys(paths), "removed", at_once=self._at_a_time(batch_size))
+        batch.run(lambda path, _, told: self._delete(path, recursive=recursive))
+
+    def _delete(self, path: str, *, recursive: bool = False) -> None:
+        place = self._place(path)
+        place.namespace.delete(place.path, recursive=recursive)
+
+    def mv(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Rename a file, or a directory with all that is in it, in one transaction.
+
+        What has a pattern or is a list is renamed one by one. A file replaces a file.
+
+        Args:
+            path1: what. A slash at its end means what it has: it may only be moved where no directory
+                is yet, or an empty one.
+            path2: its new path, whose directory must exist; or, if a directory is there or it ends with
+                a slash, where it goes, under its own name.
+            recursive, maxdepth: are not looked at: a directory is moved with all that is in it.
+
+        Raises `NotFound`, `DirectoryNotEmpty`, `IsADirectory`, `NotADirectory`, `InvalidPath`, and
+        `NotSupported` from one namespace to another.
+        """
+        for source, target in self._renames(path1, path2):
+            here, there = self._place(source), self._place(target)
+            if here.namespace is not there.namespace:
+                raise NotSupported(
+                    f"{source!r} cannot be moved to another namespace at once: copy it, then remove it"
+                )
+            here.namespace.rename(here.path, there.path, overwrite=True)
+
+    def _renames(self, path1: Any, path2: Any) -> Iterator[tuple[str, str]]:
+        """Yield what is to be renamed, and how."""
+        if isinstance(path1, list) and isinstance(path2, list):
+            yield from zip(self._strip_protocol(path1), self._strip_protocol(path2), strict=True)
+            return
+        source, target = stringify_path(path1), self._strip_protocol(path2)
+        if isinstance(source, list) or has_magic(source):
+            for each in self.expand_path(source):
+                yield each, f"{target}/{each.rpartition('/')[2]}"
+            return
+        stripped = self._strip_protocol(source)
+        if stripped == target:
+            return
+        into = stringify_path(path2).endswith("/") or self.isdir(target)
+        if into and not source.endswith("/"):
+            target = f"{target}/{stripped.rpartition('/')[2]}"
+        yield stripped, target
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _is_mode(mode: str) -> bool:
+    """Tell whether Python knows a mode.
+
+    >>> [mode for mode in ("r", "bw", "a+", "rbt", "rw", "zz", "") if _is_mode(mode)]
+    ['r', 'bw', 'a+']
+    """
+    letters = sorted(mode)
+    distinct = set(letters)
+    return (
+        len(letters) == len(distinct)
+        and len(distinct & set("rwax")) == 1
+        and distinct <= set("rwaxbt+")
+        and not distinct >= {"b", "t"}
+    )

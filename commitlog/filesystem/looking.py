@@ -1,0 +1,190 @@
+"""What is there: the part of the file system that needs no permission to write.
+
+Imports fsspec, its siblings, `commitlog.mount` and the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import tokenize
+
+from commitlog.errors import (
+    BucketNotFound,
+    InvalidPath,
+    NotFound,
+    NotSupported,
+    TableNotFound,
+)
+from commitlog.filesystem.places import Info, Mounts, Place, directory_info, info_of
+from commitlog.mount import namespaces
+
+__all__ = ["Looking"]
+
+
+class Looking(AbstractFileSystem):
+    """What `CommitlogFileSystem` offers those who read. Nothing is cached.
+
+    A service that cannot be reached, or that refuses the credentials, is an error everywhere: it never
+    makes a path seem missing, or a listing shorter than it is.
+    """
+
+    root_marker = ""
+    _mounts: Mounts
+    _names: str | None
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        stripped = super()._strip_protocol(path)
+        return stripped if isinstance(stripped, list) else stripped.lstrip("/")
+
+    def _place(self, path: str) -> Place:
+        return self._mounts.place(self._strip_protocol(path))
+
+    # one path
+
+    def info(self, path: str, **kwargs: Any) -> Info:
+        """Return what is at `path`: name, size, type, id, version, etag, created, modified.
+
+        Raises `NotFound`, which is a `FileNotFoundError`.
+        """
+        stripped = self._strip_protocol(path)
+        if not stripped:
+            return directory_info("")
+        place = self._mounts.place(stripped)
+        return info_of(place.namespace.name, place.namespace.stat(place.path))
+
+    def _info_or_none(self, path: str) -> Info | None:
+        try:
+            return self.info(path)
+        except (TableNotFound, BucketNotFound):
+            raise
+        except (NotFound, InvalidPath):
+            return None
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Tell whether there is anything at `path`."""
+        return self._info_or_none(path) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Tell whether there is a directory at `path`."""
+        info = self._info_or_none(path)
+        return info is not None and info["type"] == "directory"
+
+    def isfile(self, path: str) -> bool:
+        """Tell whether there is a file at `path`."""
+        info = self._info_or_none(path)
+        return info is not None and info["type"] == "file"
+
+    def created(self, path: str) -> datetime:
+        """Return when it was created, by the clock of who did that. The root of all has no time."""
+        return self._time(path, "created")
+
+    def modified(self, path: str) -> datetime:
+        """Return when its content was written. A directory is not modified by what happens in it."""
+        return self._time(path, "modified")
+
+    def _time(self, path: str, which: str) -> datetime:
+        info = self.info(path)
+        if which not in info:
+            raise InvalidPath("the list of namespaces has no time: name one of them")
+        time: datetime = info[which]
+        return time
+
+    def checksum(self, path: str) -> int:
+        """Return a number that is another whenever the file was changed in any way, or is another."""
+        return int(self.ukey(path), 16)
+
+    def ukey(self, path: str) -> str:
+        """Return a text that is another whenever the file was changed in any way, or is another."""
+        info = self.info(path)
+        return str(tokenize(info["name"] if "id" not in info else (info["id"], info["version"])))
+
+    def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
+        """Raise `NotSupported`: nobody reads a file without the table of names and credentials."""
+        raise NotSupported(
+            f"there is no URL by which others could read {path!r}: give them credentials to read the"
+            " namespace, or a copy"
+        )
+
+    # many paths
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """Return what a directory has, by name in the order of UTF-8 bytes; for a file, the file itself.
+
+        Above the namespaces, these are listed. What is added, renamed or removed while it goes on may be
+        in it or not. Raises `NotFound`.
+        """
+        stripped = self._strip_protocol(path)
+        if stripped:
+            place = self._mounts.place(stripped)
+            name = place.namespace.name
+            infos = [info_of(name, status) for status in place.namespace.list(place.path)]
+        else:
+            infos = [directory_info(name) for name in namespaces(self._names)]
+        return infos if detail else [info["name"] for info in infos]
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: str | Callable[[OSError], object] = "omit",
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Yield directories with what they have, as fsspec does.
+
+        ``on_error="omit"`` passes over what is not there any more, and over nothing else.
+        """
+        handler = _omit_missing if on_error == "omit" else on_error
+        yield from super().walk(path, maxdepth, topdown, handler, **kwargs)
+
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return all files below a path, as fsspec does; for a file, the file itself."""
+        stripped = self._strip_protocol(path)
+        if maxdepth is not None or not stripped:
+            return super().find(stripped, maxdepth, withdirs, detail, **kwargs)
+        found = {
+            info["name"]: info for info in self._below(stripped) if withdirs or info["type"] == "file"
+        }
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def _below(self, path: str) -> Iterator[Info]:
+        """Yield a path, if there is anything, and all that is below it."""
+        info = self._info_or_none(path)
+        if info is None:
+            return
+        yield info
+        if info["type"] == "directory":
+            place = self._mounts.place(path)
+            for status in place.namespace.walk(place.path):
+                yield info_of(place.namespace.name, status)
+
+    def du(
+        self,
+        path: str,
+        total: bool = True,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return how many bytes the files at and below a path have, or those of each."""
+        found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
+        sizes = {name: info["size"] for name, info in found.items()}
+        return sum(sizes.values()) if total else sizes
+
+
+def _omit_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,312 @@
+"""Files made of bytes, of local files and of other files, one or many: what needs no open file.
+
+Imports fsspec, its siblings and the namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, BinaryIO, TypeAlias, TypeVar
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from commitlog.clock import SystemClock
+from commitlog.errors import AlreadyExists, CommitError, NotFound
+from commitlog.filesystem.bulk import Batch, planned
+from commitlog.filesystem.files import blocks_of, is_copied_by_store
+from commitlog.filesystem.places import Place
+from commitlog.filesystem.reading import Reading
+from commitlog.namespace import Data, Namespace, link_each
+
+__all__ = ["Making"]
+
+S = TypeVar("S")
+
+#: Content, and the path that it is for.
+_Stored: TypeAlias = tuple[Place, Data]
+
+
+class Making(Reading):
+    """What `CommitlogFileSystem` offers those who make files without opening them.
+
+    Of many files, several go at a time, `batch_size` or those of the file system. Each shows whole, when
+    it is complete; that all show at once takes a transaction. When one fails, no other is begun, those
+    under way are broken off if they can be, and the error, which has a note of that, is raised.
+    """
+
+    # one file
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Make a file of bytes; with mode "create" it must be new (`AlreadyExists`)."""
+        _check_bytes(path, value)
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(value)
+            return
+        place = self._place(path)
+        place.namespace.write(place.path, value, overwrite=mode != "create")
+
+    def put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Make a file of a local one, or a directory where that is one."""
+        if os.path.isdir(lpath):
+            self.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as source, self.open(rpath, "xb" if mode == "create" else "wb") as file:
+            callback.set_size(os.fstat(source.fileno()).st_size)
+            while block := source.read(self.blocksize):
+                callback.relative_update(file.write(block))
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Make a file with the content of another, which the store copies; or a directory."""
+        opened = self._opened_unless_directory(path1)
+        if opened is None:
+            self.makedirs(path2, exist_ok=True)
+            return
+        with self.open(path2, "wb") as file:
+            file.copy(opened, self._place(path1).namespace)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Make an empty file; without `truncate`, say that one that is there was modified now."""
+        if truncate:
+            self.pipe_file(path, b"")
+            return
+        place = self._place(path)
+        try:
+            place.namespace.set_attributes(place.path, modified=int(SystemClock().epoch() * 1000))
+        except NotFound:
+            with contextlib.suppress(AlreadyExists):  # somebody else has made it, just now
+                self.pipe_file(path, b"", mode="create")
+
+    # many files
+
+    def pipe(
+        self,
+        path: Any,
+        value: bytes | None = None,
+        *,
+        batch_size: int | None = None,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Make a file of bytes; or several, if `path` is a dictionary of paths and the bytes of each."""
+        values: dict[Any, Any] = path if isinstance(path, dict) else {path: value}
+        for name, each in values.items():
+            _check_bytes(name, each)
+
+        exclusive = mode == "create"
+
+        def store(value: bytes, place: Place, batch: Batch[bytes], told: Callback) -> Data:
+            return self._sent([value], place, batch, exclusive=exclusive)
+
+        self._make(
+            {self._strip_protocol(name): each for name, each in values.items()},
+            "written",
+            one=lambda value, path, told: self.pipe_file(path, value, mode),
+            store=store,
+            overwrite=not exclusive,
+            batch_size=batch_size,
+        )
+
+    def put(
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        *,
+        batch_size: int | None = None,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Make files of local ones, by fsspec's rules of what goes where.
+
+        Args:
+            lpath, rpath, recursive, maxdepth: see fsspec.
+            callback: is told of each file that is made, and asked for another that is told of its bytes;
+                by one thread at a time.
+            batch_size: files that go at a time; -1: all, up to 128.
+            mode: "create": all files must be new.
+
+        A file of less than `blocksize` is read whole; of larger ones, four go at a time.
+        """
+        plan = planned(self, "put", lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        wanted = {self._strip_protocol(remote): local for local, remote in plan.pairs}
+        exclusive = mode == "create"
+
+        def store(local: str, place: Place, batch: Batch[str], told: Callback) -> Data:
+            with open(local, "rb") as source:
+                told.set_size(os.fstat(source.fileno()).st_size)
+                return self._sent(self._blocks(source, told), place, batch, exclusive=exclusive)
+
+        self._make(
+            wanted,
+            "put",
+            directories={path for path, local in wanted.items() if os.path.isdir(local)},
+            one=lambda local, path, told: self.put_file(local, path, callback=told, mode=mode),
+            store=store,
+            overwrite=not exclusive,
+            batch_size=batch_size,
+            callback=callback,
+        )
+
+    def copy(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        *,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Make files with the content of others, by fsspec's rules of what goes where.
+
+        Args:
+            path1, path2, recursive, maxdepth: see fsspec.
+            on_error: "ignore" passes over what is not there any more, as is usual with `recursive`;
+                "raise" does not.
+            batch_size: files that go at a time; -1: all, up to 128.
+        """
+        plan = planned(self, "copy", path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        wanted = {self._strip_protocol(target): source for source, target in plan.pairs}
+        ignoring = on_error == "ignore" or (on_error is None and recursive)
+
+        def store(source: str, place: Place, batch: Batch[str], told: Callback) -> Data | None:
+            opened = self._opened_unless_directory(source)
+            if opened is None:
+                place.namespace.make_directory(place.path)
+                return None
+            if self._place(source).namespace is place.namespace and is_copied_by_store(opened):
+                with place.namespace.begin_write(place.path) as writer:
+                    writer.copy(opened)
+                    return writer.finish()
+            return self._sent(blocks_of(opened, self.blocksize), place, batch)
+
+        self._make(
+            wanted,
+            "copied",
+            directories={path for path, source in wanted.items() if source in plan.directories},
+            one=lambda source, path, told: self.cp_file(source, path),
+            store=store,
+            batch_size=batch_size,
+            passed_over=(FileNotFoundError,) if ignoring else (),
+        )
+
+    def _blocks(self, source: BinaryIO, told: Callback) -> Iterator[bytes]:
+        while block := source.read(self.blocksize):
+            told.relative_update(len(block))
+            yield block
+
+    def _sent(
+        self, blocks: Iterable[bytes], place: Place, batch: Batch[Any], *, exclusive: bool = False
+    ) -> Data:
+        """Store the content of a new file. Of what comes in several blocks, the first is a whole one."""
+        left = iter(blocks)
+        first = next(left, b"")
+        small = len(first) < self.blocksize
+        if small and not exclusive:
+            return place.namespace.store_content(first)
+        with (
+            nullcontext() if small else batch.large,
+            place.namespace.begin_write(place.path, overwrite=not exclusive) as writer,
+        ):
+            writer.write(first)
+            for block in left:
+                writer.write(block)
+            return writer.finish()
+
+    def _make(
+        self,
+        wanted: Mapping[str, S],
+        what: str,
+        *,
+        directories: Collection[str] = (),
+        one: Callable[[S, str, Callback], object],
+        store: Callable[[S, Place, Batch[S], Callback], Data | None],
+        overwrite: bool = True,
+        batch_size: int | None,
+        callback: Callback = DEFAULT_CALLBACK,
+        passed_over: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Make what is wanted.
+
+        Args:
+            wanted: what each path is to be made of.
+            what: see `Batch`.
+            directories: paths that are to be directories. What has something in it comes with that.
+            one: makes one of them, or gives it to the transaction that is under way.
+            store: stores what one of them is to be made of; None if it has made a directory.
+            overwrite: as of `Namespace.write`.
+            batch_size, callback, passed_over: see `Batch`.
+        """
+        batch = Batch(
+            wanted,
+            what,
+            at_once=self._at_a_time(batch_size),
+            callback=callback,
+            passed_over=passed_over,
+        )
+        full = {path.rpartition("/")[0] for path in wanted}
+
+        def is_made(path: str) -> bool:
+            if path in directories and path not in full:
+                self.makedirs(path, exist_ok=True)
+            return path in directories
+
+        def made(path: str, source: S, told: Callback) -> None:
+            if not is_made(path):
+                one(source, path, told)
+
+        def stored(path: str, source: S, told: Callback) -> _Stored | None:
+            if is_made(path):
+                return None
+            place = self._mounts.place(path)
+            data = store(source, place, batch, told)
+            return None if data is None else (place, data)
+
+        if self._intrans or len(wanted) < 2:
+            batch.run(made)
+        else:
+            batch.run(stored, partial(_linked, overwrite=overwrite), _drop)
+
+
+def _linked(group: Sequence[tuple[object, _Stored | None]], *, overwrite: bool) -> list[object]:
+    """Make files of what was stored; return what became of each."""
+    made = {
+        namespace: link_each(namespace, files, overwrite=overwrite)
+        for namespace, files in _by_namespace(stored for _, stored in group).items()
+    }
+    return [stored and made[stored[0].namespace][stored[0].path] for _, stored in group]
+
+
+def _drop(left: Sequence[_Stored | None]) -> None:
+    """Remove what was stored, and what no file is going to have."""
+    for namespace, files in _by_namespace(left).items():
+        with contextlib.suppress(CommitError):
+            namespace.store.delete_many([data.path for data in files.values()])
+
+
+def _by_namespace(stored: Iterable[_Stored | None]) -> dict[Namespace, dict[str, Data]]:
+    found: dict[Namespace, dict[str, Data]] = defaultdict(dict)
+    for place, data in filter(None, stored):
+        found[place.namespace][place.path] = data
+    return found
+
+
+def _check_bytes(path: str, value: object) -> None:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{path!r} cannot be made of {type(value).__name__}: encode it as bytes")
