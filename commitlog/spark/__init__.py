@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from commitlog.spark.compacting import compact
     from commitlog.spark.configuring import attach, committer_jar, configure
+    from commitlog.spark.namespaces.source import physical_files
     from commitlog.spark.reading import read
     from commitlog.spark.source import CommitlogDataSource
     from commitlog.spark.start import session
@@ -33,6 +34,7 @@ __all__ = [
     "committer_jar",
     "compact",
     "configure",
+    "physical_files",
     "read",
     "session",
     "write",
@@ -45,6 +47,7 @@ _HOMES = MappingProxyType(
         "committer_jar": "configuring",
         "compact": "compacting",
         "configure": "configuring",
+        "physical_files": "namespaces.source",
         "read": "reading",
         "session": "start",
         "write": "writing",

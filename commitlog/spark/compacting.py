@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from commitlog.errors import NotSupported
 from commitlog.outputs import CommitRecord, Job, StagedFile
 from commitlog.outputs.compaction import TARGET_BYTES, Group
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.options import ReadOptions, is_lake
 from commitlog.spark.rewrite import merged, rewrite
 from commitlog.spark.source import open_output
 from commitlog.spark.writer import PUBLISHERS
@@ -49,13 +50,18 @@ def compact(
 
     Raises:
         ConfigurationError: an argument is wrong; nothing was written.
-        NotSupported: the output's commits tell no columns.
+        NotSupported: the output's commits tell no columns, or `url` is of a namespace.
         Conflict: other jobs replaced the files, three times in a row. Nothing was changed.
         PublishIncomplete: it is done, but readers that list the directory do not see it yet, or see
             files twice; `Output.recover` completes it.
         Py4JJavaError, PySparkException: Spark's job failed, and nothing was changed; the text names the
             error of this library.
     """
+    if is_lake(url):
+        raise NotSupported(
+            f"{url!r} is of a namespace, and compact is for outputs: read it, and write its rows with"
+            " mode 'overwrite'"
+        )
     given = ReadOptions.parse({**(options or {}), "path": url})
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:

@@ -6,6 +6,7 @@ Imports units, urls and errors.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from commitlog.errors import ConfigurationError
 from commitlog.units import parse_bytes, parse_seconds
 from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
 
-__all__ = ["Given", "connection_names", "place_of", "table_of"]
+__all__ = ["Given", "camel", "connection_names", "connection_of", "place_of", "table_of"]
 
 T = TypeVar("T")
 
@@ -21,12 +22,12 @@ _SERVICE = sorted(SERVICE_OPTIONS | SECRET_OPTIONS)
 _OF_TABLE = [name for name in _SERVICE if name != "addressing_style"]
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     """Return the spelling that the documentation uses.
 
     Spark's own pattern for what to hide (spark.redaction.regex) matches accessKeyId, not access_key_id.
 
-    >>> _camel("table.access_key_id")
+    >>> camel("table.access_key_id")
     'table.accessKeyId'
     """
     head, *words = name.split("_")
@@ -39,7 +40,7 @@ def connection_names(table: str) -> tuple[str, ...]:
     >>> [name for name in connection_names("state") if "region" in name]
     ['region', 'state.region']
     """
-    return tuple(map(_camel, ["path", table, *_SERVICE, *(f"{table}.{name}" for name in _OF_TABLE)]))
+    return tuple(map(camel, ["path", table, *_SERVICE, *(f"{table}.{name}" for name in _OF_TABLE)]))
 
 
 class Given:
@@ -48,15 +49,22 @@ class Given:
     Args:
         options: as Spark hands them over.
         known: the documented names; another one is a `ConfigurationError`, as is one given twice.
+        unlisted: more of them, which errors do not list, for they are refused where they are looked at.
     """
 
-    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
-        spelled = {name.lower(): name for name in known}
+    def __init__(
+        self, options: Mapping[str, str], known: Sequence[str], unlisted: Sequence[str] = ()
+    ) -> None:
+        spelled = {name.lower(): name for name in (*known, *unlisted)}
         self._values: dict[str, str] = {}
         for name, value in options.items():
             documented = spelled.get(name.lower().replace("_", ""))
             if documented is None:
-                raise ConfigurationError(f"unknown option {name!r}; known: {', '.join(sorted(known))}")
+                near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], n=1)
+                meant = f"; is it {spelled[near[0]]}?" if near else ""
+                raise ConfigurationError(
+                    f"unknown option {name!r}{meant}; known: {', '.join(sorted(known))}"
+                )
             if self._values.setdefault(documented, value) != value:
                 raise ConfigurationError(f"option {documented} is given twice, with different values")
 
@@ -105,7 +113,7 @@ class Given:
 
     def some(self, names: Iterable[str], prefix: str = "") -> dict[str, str]:
         """Return the values of those of `names` that are given with `prefix`."""
-        values = {name: self._values.get(_camel(prefix + name)) for name in names}
+        values = {name: self._values.get(camel(prefix + name)) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -119,7 +127,12 @@ def place_of(given: Given, url: str | None = None) -> tuple[str, dict[str, str]]
     if parsed.scheme == "memory":
         raise ConfigurationError("a memory:// store is gone with its process, and Spark has many")
     # Workers may run in another directory.
-    return parsed.name if parsed.scheme == "file" else url, given.some(_SERVICE)
+    return parsed.name if parsed.scheme == "file" else url, connection_of(given)
+
+
+def connection_of(given: Given) -> dict[str, str]:
+    """Return what `open_store` is to be given besides a URL."""
+    return given.some(_SERVICE)
 
 
 def table_of(given: Given, name: str) -> tuple[str | None, dict[str, str]]:
@@ -140,7 +153,7 @@ def _without_secrets(option: str, url: Url) -> None:
     # Spark shows the values of these options in plans and in its event log.
     leaked = sorted(SECRET_OPTIONS & set(url.options))
     if leaked:
-        name = _camel(leaked[0] if option == "path" else f"{option}.{leaked[0]}")
+        name = camel(leaked[0] if option == "path" else f"{option}.{leaked[0]}")
         raise ConfigurationError(
             f"the URL of option {option} must not bear {leaked[0]}, for Spark prints it:"
             f" give it as option {name}"

@@ -15,11 +15,17 @@ from commitlog.commit import ConditionalStore
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Mode, OnRewrite, Output, Visibility
-from commitlog.spark.formats import FORMATS
 from commitlog.spark.given import Given, connection_names, place_of, table_of
+from commitlog.spark.jobs import JOB, JobOptions
 from commitlog.urls import parse_table_url
 
-__all__ = ["OpenOutput", "ReadOptions", "TailOptions", "WriteOptions"]
+__all__ = [
+    "OpenOutput",
+    "ReadOptions",
+    "TailOptions",
+    "WriteOptions",
+    "is_lake",
+]
 
 #: Files of a batch of a stream, unless a number is given.
 MAX_FILES = 1000
@@ -27,10 +33,9 @@ MAX_FILES = 1000
 _PLACE = (*connection_names("table"), "commit")
 _READ = (*_PLACE, "rollForward", "version")
 _TAIL = ("startingVersion", "onRewrite", "maxFilesPerTrigger", "maxBytesPerTrigger")
-_JOB = ("jobId", "ifExists", "onDuplicate", "partitionOverwriteMode", "visibility", "attempt")
-_FILES = ("fileFormat", "compression", "partitionBy", "sortBy", "targetFileBytes", "targetFileRows")
+_OF_OUTPUTS = ("partitionOverwriteMode", "visibility", "attempt")
 # Spark hands the options of a streaming query on as they are.
-_WRITE = (*_PLACE, *_JOB, *_FILES, "mergeSchema", "checkpointLocation", "queryName")
+_WRITE = (*_PLACE, *JOB, *_OF_OUTPUTS, "checkpointLocation", "queryName")
 
 
 @frozen(kw_only=True)
@@ -114,71 +119,43 @@ class TailOptions(ReadOptions):
         )
 
 
+def is_lake(url: str) -> bool:
+    """Tell whether a URL is of a directory in a namespace."""
+    return url.startswith("commitlog://")
+
+
 @frozen(kw_only=True)
-class WriteOptions(ReadOptions):
+class WriteOptions(ReadOptions, JobOptions):
     """Where an output is, and what to do to it.
 
     Attributes:
-        job_id: what is written under one job id is committed at most once; None for a new one.
-        if_exists: ``append``; or ``error`` or ``ignore`` if an output that has data is to be left alone.
-        on_duplicate: ``error`` or ``skip``: what to do about a job that was committed before.
         dynamic: whether overwriting is confined to the partitions that have new rows.
-        merge_schema: whether rows may have columns that the output lacks, and lack columns of it.
         visibility: who is to see the files; None: as before.
         attempt: what makes the attempt unlike all others, if the caller has to know its name.
-        file_format: one of `FORMATS`.
-        compression: one of the format's.
-        partition_by: names of the columns that become directories.
-        sort_by: names of the columns that each file is sorted by.
-        target_file_bytes: size from which on a file is complete; None for any.
-        target_file_rows: most rows of a file; None for any number.
     """
 
-    job_id: str | None
-    if_exists: Literal["append", "error", "ignore"]
-    on_duplicate: Literal["error", "skip"]
     dynamic: bool
-    merge_schema: bool
     visibility: Visibility | None
     attempt: str | None
-    file_format: str
-    compression: str
-    partition_by: tuple[str, ...]
-    sort_by: tuple[str, ...]
-    target_file_bytes: int | None
-    target_file_rows: int | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
         given = Given(options, _WRITE)
-        file_format = given.choice("fileFormat", tuple(FORMATS))
         return cls(
             **_place(given),
-            job_id=given.get("jobId"),
-            if_exists=given.choice("ifExists", ("append", "error", "ignore")),
-            on_duplicate=given.choice("onDuplicate", ("error", "skip")),
             dynamic=given.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
-            merge_schema=given.flag("mergeSchema"),
             visibility=given.choice("visibility", get_args(Visibility))
             if given.get("visibility")
             else None,
             attempt=given.get("attempt"),
-            file_format=file_format,
-            compression=given.choice("compression", tuple(FORMATS[file_format].compressions)),
-            partition_by=given.names("partitionBy"),
-            sort_by=given.names("sortBy"),
-            target_file_bytes=given.count("targetFileBytes"),
-            target_file_rows=given.count("targetFileRows"),
+            **cls.told(given),
         )
 
     def mode(self, overwrite: bool) -> Mode:
         """Return the mode of a job, Spark's save mode being ``overwrite`` or ``append``."""
-        if not overwrite:
-            return "append" if self.if_exists == "append" else "error"
-        if self.if_exists != "append":
-            raise ConfigurationError("option ifExists goes with save mode append, not with overwrite")
-        return "overwrite-partitions" if self.dynamic else "overwrite"
+        mode = self.save_mode(overwrite)
+        return "overwrite-partitions" if mode == "overwrite" and self.dynamic else mode
 
 
 class OpenOutput(Protocol):

@@ -6,6 +6,8 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -15,13 +17,29 @@ from commitlog.errors import ConfigurationError
 from commitlog.outputs import DataFile, Output
 from commitlog.packing import packed
 from commitlog.spark.formats import format_of
+from commitlog.spark.formats.files import Reads
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 from commitlog.spark.workers import settle
 
-__all__ = ["CommitlogReader", "check_asked", "grouped", "rows_of"]
+__all__ = [
+    "CommitlogReader",
+    "Content",
+    "Find",
+    "check_asked",
+    "content_of",
+    "content_of_output",
+    "grouped",
+    "rows_of",
+]
+
+#: Where a file's bytes are: what reads them, and its name for them.
+Find: TypeAlias = Callable[[DataFile], tuple[Reads, str]]
+
+#: Opens what has the bytes of files, in a task. It is pickled along with the reader.
+Content: TypeAlias = Callable[[], AbstractContextManager[Find]]
 
 #: Files are read together up to the first size, each counting as the second at least: that is a few
 #: seconds' work for a task. A larger file is a partition of its own.
@@ -30,7 +48,7 @@ FILE_BYTES = 1024 * 1024
 
 
 class CommitlogReader(DataSourceReader):
-    """Reads the files of one version. Never lists.
+    """Reads files that are named, and never lists.
 
     With ``spark.sql.python.filterPushdown.enabled``, files and row groups are left out that cannot hold
     a row that the query asks for.
@@ -38,14 +56,12 @@ class CommitlogReader(DataSourceReader):
 
     def __init__(
         self,
-        open_output: OpenOutput,
-        options: ReadOptions,
+        content: Content,
         files: Sequence[DataFile],
         stored: StructType,
         schema: StructType,
     ) -> None:
-        self._open_output = open_output
-        self._options = options
+        self._content = content
         self._files = files
         self._columns = stored
         self._stored = arrow_schema(stored)
@@ -73,11 +89,23 @@ class CommitlogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
         settle()
-        output = self._open_output(self._options)
-        with output.store:
+        with self._content() as find:
             # Spark makes a partition of None where there is none.
             files = partition.value or ()
-            yield from rows_of(output, files, self._stored, self._schema, self._pruning)
+            yield from rows_of(find, files, self._stored, self._schema, self._pruning)
+
+
+@contextmanager
+def content_of_output(open_output: OpenOutput, options: ReadOptions) -> Iterator[Find]:
+    """Open an output to read committed files of it."""
+    output = open_output(options)
+    with output.store:
+        yield content_of(output)
+
+
+def content_of(output: Output) -> Find:
+    """Return what finds committed files of `output`, whose store is open."""
+    return lambda file: (output.store, output.locate(file))
 
 
 def check_asked(asked: StructType, there: StructType) -> None:
@@ -97,26 +125,26 @@ def grouped(files: Iterable[DataFile]) -> list[list[DataFile]]:
 
 
 def rows_of(
-    output: Output,
+    find: Find,
     files: Iterable[DataFile],
     stored: pa.Schema,
     schema: pa.Schema,
     pruning: Pruning,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of committed files.
+    """Yield the rows of files.
 
     Args:
-        output: that they are part of; its store is open.
+        find: tells where their bytes are.
         files: the files.
-        stored: all columns that the output had when they were committed, or later.
+        stored: all columns that there were when they were committed, or later.
         schema: what is wanted of them; nulls where a file has no such column.
         pruning: which parts of files are left out.
     """
     names = set(schema.names)
     for file in files:
         inside = pa.schema([field for field in stored if field.name not in file.partition])
-        known, path = format_of(file.path), output.locate(file)
-        for batch in known.read(output.store, path, file.size, inside, names, pruning.wants_part):
+        known, (source, path) = format_of(file.path), find(file)
+        for batch in known.read(source, path, file.size, inside, names, pruning.wants_part):
             yield _complete(batch, file, schema)
 
 

@@ -18,7 +18,8 @@ from commitlog.outputs import DataFile
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.formats import format_of
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.namespaces.options import as_told_here
+from commitlog.spark.options import ReadOptions, is_lake
 from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.sessions import active, unbounded
@@ -64,7 +65,7 @@ def read(
 
     Args:
         spark: the session.
-        url: of the output.
+        url: of the output; or of a directory in a namespace, which is read by ``format("commitlog")``.
         version: the version to read; None for the last one.
         columns: names of the columns to read, in this order; None for all.
         hadoop_url: of the same directory, as a file system of Spark's knows it, such as
@@ -80,6 +81,12 @@ def read(
     output is ``listed``, when `gc` lets the version expire if it is ``logged``.
     """
     given = {**(options or {}), **({} if version is None else {"version": str(version)})}
+    if is_lake(url):
+        with active(spark):
+            rows = spark.read.format("commitlog").options(**as_told_here(given)).load(url)
+        return (
+            rows if columns is None else rows.select(*map(_quoted, _chosen(rows.schema, columns).names))
+        )
     place = ReadOptions.parse({**given, "path": url})
     output = open_output(place)
     with output.store:

@@ -9,11 +9,13 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import Executor
+from functools import partial
+from typing import TYPE_CHECKING
 
 from attrs import evolve
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
 from commitlog.errors import (
@@ -24,25 +26,21 @@ from commitlog.errors import (
     NotSupported,
 )
 from commitlog.outputs import Output, Snapshot, State
-from commitlog.spark.formats import FORMATS
-from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions
-from commitlog.spark.reader import CommitlogReader, check_asked
-from commitlog.spark.schema import (
-    arrow_schema,
-    check_columns,
-    dump_schema,
-    load_schema,
-    merge_schemas,
-    nullable,
-)
+from commitlog.spark.fitting import fitted
+from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions, is_lake
+from commitlog.spark.reader import CommitlogReader, check_asked, content_of_output
+from commitlog.spark.schema import load_schema, nullable
 from commitlog.spark.stream import CommitlogStreamWriter
 from commitlog.spark.tail import CommitlogTail
-from commitlog.spark.task import check_files
+from commitlog.spark.task import writable
 from commitlog.spark.writer import CommitlogWriter, NothingToWrite
 
-__all__ = ["CommitlogDataSource", "columns_of", "open_output"]
+if TYPE_CHECKING:
+    from commitlog.namespace import Namespace
+    from commitlog.spark.namespaces.options import LakeOptions
+    from commitlog.spark.namespaces.source import LakeSource
 
-_CSV = tuple(FORMATS["csv"].compressions.values())
+__all__ = ["CommitlogDataSource", "columns_of", "open_output"]
 
 
 def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
@@ -63,10 +61,18 @@ class CommitlogDataSource(DataSource):
 
     #: How every process opens the output; a subclass may wrap what it returns.
     open_output = staticmethod(open_output)
+    #: How a driver opens the namespace, if the URL is of one; None: as the options say.
+    mount: Callable[[LakeOptions], Namespace] | None = None
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._snapshot: Snapshot | None = None
+        self._lake: LakeSource | None = None
+        if is_lake(self.options.get("path", "")):
+            # Here, for each of Spark's processes imports all this anew, and few have to do with it.
+            from commitlog.spark.namespaces.source import LakeSource, mount_lake
+
+            self._lake = LakeSource(self.options, type(self).mount or mount_lake)
 
     @classmethod
     def name(cls) -> str:
@@ -75,19 +81,28 @@ class CommitlogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the version to read. Raises `NotFound` if there is none."""
+        if self._lake is not None:
+            return self._lake.schema()
         options = ReadOptions.parse_any(self.options)
         return columns_of(self._pinned(options), options)
 
     def reader(self, schema: StructType) -> CommitlogReader:
         """Return the reader of the pinned version's columns `schema`."""
+        if self._lake is not None:
+            return self._lake.reader(schema)
         options = ReadOptions.parse(self.options)
         snapshot = self._pinned(options)
         stored = columns_of(snapshot, options)
         check_asked(nullable(schema), stored)
-        return CommitlogReader(type(self).open_output, options, snapshot.files, stored, schema)
+        content = partial(content_of_output, type(self).open_output, options)
+        return CommitlogReader(content, snapshot.files, stored, schema)
 
     def streamReader(self, schema: StructType) -> CommitlogTail:
         """Return what follows the output; `schema` is that of the user, or what `schema` returned."""
+        if self._lake is not None:
+            raise NotSupported(
+                "a directory of a namespace cannot be followed: follow an output, in a store of its own"
+            )
         inferred = self._snapshot is not None
         if self._snapshot is not None:
             # Spark sends this object to the tasks of every batch, and they need no list of files.
@@ -104,9 +119,11 @@ class CommitlogDataSource(DataSource):
             AlreadyExists: there is data, and ``ifExists`` is ``error``.
             JobAlreadyCommitted: the job id is part of the output, and ``onDuplicate`` is ``error``.
         """
+        if self._lake is not None:
+            return self._lake.writer(schema, overwrite)
         options = WriteOptions.parse(self.options)
         mode = options.mode(overwrite)
-        columns = self._writable(schema, options)
+        columns = writable(schema, options)
         output = self.open_output(options)
         with output.store:
             attempt = None if options.attempt is None else output.new_attempt(options.attempt)
@@ -131,11 +148,13 @@ class CommitlogDataSource(DataSource):
                 raise
         return CommitlogWriter(type(self).open_output, options, job, columns)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Return the writer of a micro-batch of a streaming query.
 
         Raises as `writer`, and `NotSupported` for output modes other than ``append``.
         """
+        if self._lake is not None:
+            return self._lake.stream_writer(schema, overwrite)
         options = WriteOptions.parse(self.options)
         if overwrite:
             raise NotSupported(
@@ -146,7 +165,7 @@ class CommitlogDataSource(DataSource):
                 "options jobId, ifExists and partitionOverwriteMode are of batch queries: each batch of"
                 " a stream is a job by itself, and appends"
             )
-        columns = self._writable(schema, options)
+        columns = writable(schema, options)
         output = self.open_output(options)
         with output.store:
             state = output.state()
@@ -157,13 +176,6 @@ class CommitlogDataSource(DataSource):
             schema=_fit(state, columns, options),
             base=state.version,
         )
-
-    @staticmethod
-    def _writable(schema: StructType, options: WriteOptions) -> StructType:
-        check_columns(schema)
-        columns = nullable(schema)
-        check_files(arrow_schema(columns), options)
-        return columns
 
     def _pinned(self, options: ReadOptions) -> Snapshot:
         # Spark keeps this object from load() on, so all actions on a DataFrame see one version.
@@ -183,32 +195,4 @@ def columns_of(snapshot: Snapshot, options: ReadOptions) -> StructType:
 
 
 def _fit(state: State, columns: StructType, options: WriteOptions) -> str:
-    """Return the schema that the output has with rows of `columns`; raise if they do not fit."""
-    partition = next((tuple(file.partition) for file in state.files.values()), None)
-    if partition is not None and partition != options.partition_by:
-        raise ConfigurationError(
-            f"the output is partitioned by {', '.join(partition) or 'nothing'}:"
-            " give option partitionBy accordingly"
-        )
-    if state.schema is None:
-        return dump_schema(columns)
-    there = load_schema(state.schema)
-    merged = merge_schemas(there, columns)
-    same = {field.name for field in columns} == {field.name for field in there}
-    if merged is None or not (same or options.merge_schema):
-        raise ConfigurationError(
-            f"the output has the columns {there.simpleString()}, the rows to append"
-            f" {columns.simpleString()}: they must be the same, in any order"
-            + ("" if merged is None else "; option mergeSchema=true lets some be added or lack")
-        )
-    if options.file_format == "csv" and there.names != columns.names:
-        raise ConfigurationError(
-            "CSV files know their columns by their order: select those of the rows to append in the"
-            f" output's, {', '.join(there.names)}"
-        )
-    if merged != there and any(path.endswith(_CSV) for path in state.files):
-        raise ConfigurationError(
-            "the output has CSV files, which know their columns by their order: none can be added"
-        )
-    # The same text for the same columns, so that jobs which run side by side do not stop each other.
-    return state.schema if merged == there else dump_schema(merged)
+    return fitted(state.schema, state.files.values, columns, options, merge=options.merge_schema)

@@ -22,7 +22,7 @@ from commitlog.outputs import Batch, Job, Output
 from commitlog.spark.options import OpenOutput, WriteOptions
 from commitlog.spark.writer import PUBLISHERS, TaskCommitted, files_of, stage_rows
 
-__all__ = ["CommitlogStreamWriter"]
+__all__ = ["CommitlogStreamWriter", "batch_of"]
 
 # What Spark calls these in the local properties of a task.
 _QUERY, _RUN, _BATCH = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
@@ -88,11 +88,7 @@ class CommitlogStreamWriter(DataSourceStreamArrowWriter):
                 output.abort(cast(TaskCommitted, told[0]).job, files_of(told))
 
     def _job(self, output: Output) -> Job:
-        context = TaskContext.get()
-        assert context is not None
-        query, run, batch = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
-        if query is None or batch is None:
-            raise CommitError("Spark does not tell which batch of which query this is")
+        query, run, batch = batch_of()
         return Job(
             job_id=f"{query}/{batch}",
             attempt=output.new_attempt(f"{query}/{run}/{batch}"),
@@ -100,5 +96,15 @@ class CommitlogStreamWriter(DataSourceStreamArrowWriter):
             base=self._base,
             schema=self._schema,
             visibility=self._options.visibility or "listed",
-            batch=Batch(query, int(batch)),
+            batch=Batch(query, batch),
         )
+
+
+def batch_of() -> tuple[str, str, int]:
+    """Return the query of this task, its run, and the number of the batch."""
+    context = TaskContext.get()
+    assert context is not None
+    query, run, batch = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
+    if query is None or batch is None:
+        raise CommitError("Spark does not tell which batch of which query this is")
+    return query, str(run), int(batch)

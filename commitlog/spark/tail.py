@@ -34,7 +34,7 @@ from commitlog.errors import (
 from commitlog.outputs import DataFile, Output, Position, Tail
 from commitlog.spark.options import OpenOutput, TailOptions
 from commitlog.spark.pruning import Pruning
-from commitlog.spark.reader import check_asked, grouped, rows_of
+from commitlog.spark.reader import check_asked, content_of, grouped, rows_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.workers import settle
 from commitlog.spark.writer import PUBLISHERS
@@ -147,7 +147,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         output = self._open_output(self._options)
         with output.store:
             try:
-                yield from rows_of(output, work.files, stored, self._schema, Pruning())
+                yield from rows_of(content_of(output), work.files, stored, self._schema, Pruning())
             except BucketNotFound:
                 raise
             except NotFound as error:

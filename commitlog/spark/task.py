@@ -8,19 +8,22 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
+from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError, NotSupported
-from commitlog.outputs import Job, Output, StagedFile
+from commitlog.outputs import Job, StagedFile
 from commitlog.spark.formats import FORMATS, GROUP_BYTES, Sink
-from commitlog.spark.options import WriteOptions
+from commitlog.spark.jobs import JobOptions
 from commitlog.spark.partitions import check_partitioning, directory_of, partition_of, split_batch
+from commitlog.spark.schema import arrow_schema, check_columns, nullable
 from commitlog.stores import StageWriter
 
-__all__ = ["TaskFiles", "check_files"]
+__all__ = ["Stages", "TaskFiles", "check_files", "writable"]
 
 #: Arrow bytes that a task gathers in order to sort them. Sorting takes about as much again.
 SORT_BYTES = 256 * 1024 * 1024
@@ -32,7 +35,17 @@ SORTED_ROWS = 16 * 1024
 _Values = tuple[object, ...]
 
 
-def check_files(schema: pa.Schema, options: WriteOptions) -> None:
+class Stages(Protocol):
+    """Where a task stages its files, such as an `Output`."""
+
+    def begin_stage(self, job: Job, name: str) -> StageWriter:
+        """Begin an upload of a file that is to be called `name`."""
+
+    def drop(self, job: Job, files: Sequence[StagedFile]) -> None:
+        """Drop complete uploads."""
+
+
+def check_files(schema: pa.Schema, options: JobOptions) -> None:
     """Raise unless tasks can write rows of `schema` as `options` say.
 
     Raises:
@@ -52,7 +65,15 @@ def check_files(schema: pa.Schema, options: WriteOptions) -> None:
     FORMATS[options.file_format].check(kept)
 
 
-def _kept(schema: pa.Schema, options: WriteOptions) -> pa.Schema:
+def writable(schema: StructType, options: JobOptions) -> StructType:
+    """Return the columns of files with rows of `schema`; raise as `check_files`, or `check_columns`."""
+    check_columns(schema)
+    columns = nullable(schema)
+    check_files(arrow_schema(columns), options)
+    return columns
+
+
+def _kept(schema: pa.Schema, options: JobOptions) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in options.partition_by])
 
 
@@ -84,7 +105,7 @@ class TaskFiles:
     its own. So each file is sorted, and a task with more rows than that leaves several.
 
     Args:
-        output: where to stage.
+        stages: where to stage.
         job: for which job.
         task: number of the task; two attempts at one task may run at the same time.
         schema: of the rows; `check_files` has accepted it.
@@ -92,9 +113,9 @@ class TaskFiles:
     """
 
     def __init__(
-        self, output: Output, job: Job, task: int, schema: pa.Schema, options: WriteOptions
+        self, stages: Stages, job: Job, task: int, schema: pa.Schema, options: JobOptions
     ) -> None:
-        self._output = output
+        self._stages = stages
         self._job = job
         self._task = task
         self._options = options
@@ -140,7 +161,7 @@ class TaskFiles:
         for file in self._open.values():
             steps += file.sink.abandon, file.upload.abort
         for done in self._staged:
-            steps.append(partial(self._output.drop, self._job, [done]))
+            steps.append(partial(self._stages.drop, self._job, [done]))
         failures = []
         for step in steps:
             try:
@@ -187,7 +208,7 @@ class TaskFiles:
             known = FORMATS[options.file_format]
             partition = partition_of(options.partition_by, values)
             name = self._job.file_name(self._task, self._begun, known.compressions[options.compression])
-            upload = self._output.begin_stage(self._job, directory_of(partition) + name)
+            upload = self._stages.begin_stage(self._job, directory_of(partition) + name)
             # A file is complete between two writes of what was gathered.
             group_bytes = min(GROUP_BYTES, options.target_file_bytes or GROUP_BYTES)
             try:

@@ -17,12 +17,21 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import AlreadyExists, JobAlreadyCommitted
 from commitlog.outputs import Job, StagedFile
+from commitlog.spark.jobs import JobOptions
 from commitlog.spark.options import OpenOutput, WriteOptions
 from commitlog.spark.schema import arrow_schema, select
-from commitlog.spark.task import TaskFiles
+from commitlog.spark.task import Stages, TaskFiles
 from commitlog.spark.workers import settle
 
-__all__ = ["PUBLISHERS", "CommitlogWriter", "NothingToWrite", "TaskCommitted", "files_of", "stage_rows"]
+__all__ = [
+    "PUBLISHERS",
+    "CommitlogWriter",
+    "NothingToWrite",
+    "TaskCommitted",
+    "files_of",
+    "stage_rows",
+    "staged_rows",
+]
 
 #: Requests that a driver has under way when it publishes or drops uploads.
 PUBLISHERS = 16
@@ -49,15 +58,26 @@ def stage_rows(
     and that ``recover`` drops.
     """
     settle()
+    output = open_output(options)
+    with output.store:
+        return TaskCommitted(job, staged_rows(output, options, job, columns, batches))
+
+
+def staged_rows(
+    stages: Stages,
+    options: JobOptions,
+    job: Job,
+    columns: StructType,
+    batches: Iterator[pa.RecordBatch],
+) -> tuple[StagedFile, ...]:
+    """Return the files that have the rows of one task attempt; if it fails, none stays behind."""
     schema = arrow_schema(columns)
     context = TaskContext.get()
     assert context is not None
-    output = open_output(options)
-    files = TaskFiles(output, job, context.partitionId(), schema, options)
-    with output.store, files:
+    with TaskFiles(stages, job, context.partitionId(), schema, options) as files:
         for batch in batches:
             files.write(select(batch, schema))
-        return TaskCommitted(job, files.finish())
+        return files.finish()
 
 
 def files_of(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:

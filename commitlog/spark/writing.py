@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import CommitRecord
 from commitlog.spark.alive import kept_alive
-from commitlog.spark.options import WriteOptions
+from commitlog.spark.namespaces.options import as_told_here
+from commitlog.spark.options import WriteOptions, is_lake
 from commitlog.spark.sessions import active, unbounded
 from commitlog.spark.source import open_output
 from commitlog.words import random_word
@@ -45,7 +46,7 @@ def write(
 
     Args:
         df: the rows.
-        url: of the output.
+        url: of the output, or of a directory in a namespace.
         mode: ``append``; ``overwrite`` everything that is there; ``overwrite-partitions``: what is there
             in the partitions that the rows are in; ``error`` if there is data; ``ignore``: then do
             nothing.
@@ -55,7 +56,8 @@ def write(
         options: further options of the data source; see docs/spark.md.
         heartbeat: seconds between two signs of life.
 
-    Returns None if there was nothing to do (``ignore``, ``skip``).
+    Returns None if there was nothing to do (``ignore``, ``skip``), and if `url` is of a namespace, which
+    has no commit records and takes no signs of life.
 
     Raises:
         ConfigurationError: an argument is wrong; nothing was written.
@@ -68,7 +70,6 @@ def write(
         raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
     if heartbeat <= 0:
         raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
-    word = random_word()
     given = {
         **(options or {}),
         **({"jobId": job_id} if job_id is not None else {}),
@@ -76,14 +77,23 @@ def write(
         **({"ifExists": mode} if mode in ("error", "ignore") else {}),
         **({"partitionOverwriteMode": "dynamic"} if mode == "overwrite-partitions" else {}),
         "onDuplicate": on_duplicate,
-        "attempt": word,
     }
+    if is_lake(url):
+        _save(df, url, mode, as_told_here(given))
+        return None
+    word = random_word()
+    given["attempt"] = word
     output = open_output(WriteOptions.parse({**given, "path": url}))
     attempt = output.new_attempt(word)
     with output.store:
         before = output.watermark()
-        spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
-        spark, alive = df.sparkSession, kept_alive(output, attempt, heartbeat)
-        with active(spark), unbounded(spark, _BATCH_BYTES), alive:
-            df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
+        with kept_alive(output, attempt, heartbeat):
+            _save(df, url, mode, given)
         return next((record for record in output.log(before) if record.attempt == attempt), None)
+
+
+def _save(df: DataFrame, url: str, mode: str, given: Mapping[str, str]) -> None:
+    spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
+    spark = df.sparkSession
+    with active(spark), unbounded(spark, _BATCH_BYTES):
+        df.write.format("commitlog").mode(spark_mode).options(**given).save(url)

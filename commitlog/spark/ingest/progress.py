@@ -23,8 +23,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from commitlog.errors import CommitError
 from commitlog.ingest import Counters
-from commitlog.ingest.metrics import Metric, openmetrics
 from commitlog.ingest.offset import Offset
+from commitlog.metrics import Metric, openmetrics
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
