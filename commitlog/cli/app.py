@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -12,11 +13,14 @@ import click
 from commitlog.cli.compact import compact
 from commitlog.cli.demo import demo
 from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.fs import fs
 from commitlog.cli.gc import gc
+from commitlog.cli.importing import diff, import_
 from commitlog.cli.ingest import ingest
 from commitlog.cli.locks import locks
 from commitlog.cli.log import log
 from commitlog.cli.move import cp, mv
+from commitlog.cli.namespace import namespace
 from commitlog.cli.probe import probe
 from commitlog.cli.read import cat, get, ls, stat
 from commitlog.cli.recover import recover
@@ -24,6 +28,10 @@ from commitlog.cli.table import table
 from commitlog.cli.write import put, rm
 
 __all__ = ["main"]
+
+
+#: What a group without a command raises, to show its help; click 8.1 exits.
+_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
 
 
 class _Failure(click.ClickException):
@@ -43,11 +51,13 @@ class _Failure(click.ClickException):
 
 class _App(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
+        if sys.stdout is None:  # and the next file that is opened would get its number
+            raise _Failure(OSError(errno.EBADF, "standard output is closed"))
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except click.exceptions.Exit:
+        except (click.exceptions.Exit, _NO_ARGUMENTS):
             raise
         except BrokenPipeError:
             # What is still buffered must not complain again when the interpreter flushes it.
@@ -72,7 +82,7 @@ def main(debug: bool) -> None:
     \b
     Exit status:
       0  done
-      1  failed; what failed did not happen
+      1  failed; what failed did not happen (of diff and check: something was found)
       2  wrong usage, URL or setting; nothing was done
       3  the precondition does not hold, or the job is committed already
       4  the outcome is unknown: it may have happened; clean nothing up
@@ -96,6 +106,10 @@ for _command in (
     compact,
     gc,
     ingest,
+    fs,
+    namespace,
+    import_,
+    diff,
     demo,
 ):
     main.add_command(_command)

@@ -1,34 +1,44 @@
 """The options by which every command reaches its store and its table.
 
 Each may come from the environment instead (``COMMITLOG_…``). What a URL says of itself in its query
-goes before both, so that one command can reach two services. Imports connect, stores, tables and urls.
+goes before both, so that one command can reach two services. Imports connect, mount, stores, tables and
+urls.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
-from attrs import fields, frozen
+from attrs import field, fields, frozen
 
 from commitlog.cli.places import Place, refuse_secrets, split, split_directory
 from commitlog.commit import ConditionalStore, Verdict
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.mount import create_namespace, mount, namespaces, restoring
+from commitlog.namespace import Namespace, Restorer
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table, TableSchema
 from commitlog.tables.open import open_table
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
-__all__ = ["Connection", "object_options", "store_options", "table_options"]
+__all__ = [
+    "Connection",
+    "names_options",
+    "namespace_options",
+    "object_options",
+    "store_options",
+    "table_options",
+]
 
 R = TypeVar("R")
-C = TypeVar("C", ConditionalStore, ObjectStore, Table)
+C = TypeVar("C", ConditionalStore, Namespace, ObjectStore, Table)
 _Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OF_SERVICE = ("endpoint_url", "region", "profile")
@@ -47,6 +57,9 @@ class Connection:
         commit: strategy, as `commitlog.connect` takes it.
         verdict: file with what a probe of the store found, as ``commitlog probe --json`` prints it.
         root: root of a local store that nothing has been written to yet.
+        names: URL of the table that namespaces are kept in.
+        store: URL of a namespace's content, where it is not the one that it was created with.
+        grace: seconds for which content is kept that a namespace does not need any more.
     """
 
     endpoint_url: str | None = None
@@ -57,6 +70,10 @@ class Connection:
     commit: str = "auto"
     verdict: str | None = None
     root: str | None = None
+    names: str | None = None
+    store: str | None = None
+    grace: float = 3600.0
+    _mounted: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
 
     def place(self, url: str, *, prefix: bool = False) -> Place:
         """Cut an object's URL in two; see `commitlog.cli.places.split`."""
@@ -99,12 +116,97 @@ class Connection:
         given = [verdict if it or not any(of) else None for it in of]
         return self._open(one, given[0]), self._open(other, given[1])
 
+    def namespace(self, name: str) -> Namespace:
+        """Open a namespace that is there; the same one for the same name."""
+        if name not in self._mounted:
+            self._mounted[name] = _closed_at_end(self._mount(name))
+        return self._mounted[name]
+
+    def created_namespace(self, name: str, *, log: bool) -> Namespace:
+        """Make a namespace, or open the one that is there, and has its content there."""
+        store = self._store()
+        if store is None:
+            raise click.UsageError("say where its content is to be: --store s3://bucket/prefix")
+        lake = create_namespace(
+            name,
+            store=store,
+            names=self._names(),
+            log=log,
+            commit=self.commit,
+            leases=self._leases(),
+            verdict=self._verdict(),
+        )
+        return _closed_at_end(lake)
+
+    def restorer(self, name: str) -> Restorer:
+        """Return what makes a namespace again from the log in its store."""
+        store = self._store()
+        if store is None:
+            raise click.UsageError("say where its content and log are: --store s3://bucket/prefix")
+        return click.get_current_context().with_resource(
+            restoring(
+                name,
+                store=store,
+                names=self._names(),
+                commit=self.commit,
+                leases=self._leases(),
+                verdict=self._verdict(),
+            )
+        )
+
+    def namespaces(self) -> Iterator[str]:
+        """Yield the names of all namespaces that the table has."""
+        return namespaces(self._names())
+
+    def _mount(self, name: str) -> Namespace:
+        def mounted(store: Url | None) -> Namespace:
+            return mount(
+                name,
+                names=self._names(),
+                store=store,
+                commit=self.commit,
+                leases=self._leases(),
+                verdict=self._verdict(),
+                grace=self.grace,
+            )
+
+        store = self._store()
+        lake = mounted(store)
+        if store is None and (self.profile or self.addressing_style):
+            place = parse_store_url(lake.check(writing=False).store)
+            if place.scheme == "s3":
+                lake.close()
+                lake = mounted(
+                    place.with_options(
+                        {"profile": self.profile, "addressing_style": self.addressing_style}
+                    )
+                )
+        return lake
+
+    def _names(self) -> Url | None:
+        if self.names is None:
+            return None
+        parsed = parse_table_url(self.names)
+        refuse_secrets(parsed)
+        return self._completed(parsed)
+
+    def _store(self) -> Url | None:
+        if self.store is None:
+            return None
+        parsed = parse_store_url(self.store)
+        refuse_secrets(parsed)
+        return self._completed(parsed)
+
+    def _leases(self) -> Url | None:
+        if self.table is None:
+            return None
+        parsed = parse_table_url(self.table)
+        refuse_secrets(parsed)
+        return parsed
+
     def _open(self, store: Url, verdict: Verdict | None) -> ConditionalStore:
-        table = None if self.table is None else parse_table_url(self.table)
-        if table is not None:
-            refuse_secrets(table)
         return _closed_at_end(
-            connect(self._completed(store), commit=self.commit, table=table, verdict=verdict)
+            connect(self._completed(store), commit=self.commit, table=self._leases(), verdict=verdict)
         )
 
     def _verdict(self) -> Verdict | None:
@@ -143,7 +245,7 @@ _STORE: tuple[_Decorator, ...] = (
         "Whether the bucket is named in the path or in the host name.",
         type=click.Choice(["path", "virtual", "auto"]),
     ),
-    _option("table", "Table of leases: dynamodb://NAME or sqlite:///FILE.", metavar="URL"),
+    _option("table", "Table of leases: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"),
     _option("commit", "auto, native, lease or dynamo:TABLE[:TIMEOUT_MS].", default="auto"),
     _option("verdict", "What the store honours, as probe --json printed it.", metavar="FILE"),
 )
@@ -151,7 +253,15 @@ _OBJECT: tuple[_Decorator, ...] = (
     *_STORE,
     _option("root", "Root of a local store that holds no .commitlog yet.", metavar="DIR"),
 )
-_NAMES = frozenset(attribute.name for attribute in fields(Connection))
+_NAMES = _option(
+    "names", "Table of namespaces: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"
+)
+_NAMESPACE: tuple[_Decorator, ...] = (
+    _NAMES,
+    *_STORE,
+    click.option("--store", metavar="URL", help="Where its content is, if not where it was created."),
+)
+_GATHERED = frozenset(attribute.name for attribute in fields(Connection))
 
 
 def object_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -169,10 +279,20 @@ def table_options(command: Callable[..., R]) -> Callable[..., R]:
     return _gathered(command, _SERVICE)
 
 
+def names_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Likewise, to reach a table of namespaces."""
+    return _gathered(command, (_NAMES, *_SERVICE))
+
+
+def namespace_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Likewise, to reach namespaces with their content and log."""
+    return _gathered(command, _NAMESPACE)
+
+
 def _gathered(command: Callable[..., R], options: tuple[_Decorator, ...]) -> Callable[..., R]:
     @functools.wraps(command)
     def gathered(**arguments: Any) -> R:
-        given = {name: arguments.pop(name) for name in _NAMES.intersection(arguments)}
+        given = {name: arguments.pop(name) for name in _GATHERED.intersection(arguments)}
         return command(Connection(**given), **arguments)
 
     decorated: Callable[..., Any] = gathered

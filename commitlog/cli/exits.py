@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import enum
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -13,11 +17,12 @@ from commitlog.errors import (
     ConfigurationError,
     InvalidPath,
     NotSupported,
+    ObjectChanged,
     OutcomeUnknown,
     PreconditionFailed,
 )
 
-__all__ = ["Exit", "message_of", "status_of"]
+__all__ = ["CouldNotRun", "Exit", "Interrupted", "Question", "Trials", "message_of", "status_of"]
 
 
 class Exit(enum.IntEnum):
@@ -35,10 +40,80 @@ class Exit(enum.IntEnum):
     PRECONDITION = 3
     #: It may have happened. Clean nothing up; read the path again later.
     UNKNOWN = 4
-    #: Ctrl-C, as shells count it (128 + SIGINT).
+    #: Ctrl-C, as shells count it (128 + SIGINT); also SIGTERM and SIGHUP, which do the same.
     INTERRUPTED = 130
     #: Whoever read standard output went away, as shells count it (128 + SIGPIPE).
     BROKEN_PIPE = 141
+
+
+class Interrupted(KeyboardInterrupt):
+    """The command was interrupted; the message says what is so now."""
+
+
+class CouldNotRun(click.ClickException):
+    """A question found no answer: status 2, since 1 is one of the answers."""
+
+
+class Question(click.Command):
+    """A command whose statuses 0 and 1 are answers, as of diff(1): what fails otherwise ends with 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            if status_of(error) is not Exit.FAILED:
+                raise
+            raise CouldNotRun(message_of(error)) from error
+
+
+class Trials:
+    """Several things of which each is tried, whatever became of the others. Thread-safe.
+
+    Attributes:
+        worst: the highest status that any of them gave.
+        failures: how many have failed.
+    """
+
+    def __init__(self) -> None:
+        self.worst = Exit.DONE
+        self.failures = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def of(self, what: str, *, part: bool = False) -> Iterator[None]:
+        """Try one thing, which messages call `what`; see `failed`."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except (CommitError, OSError) as error:
+            self.failed(what, error, part=part)
+
+    def failed(self, what: str, error: BaseException, *, part: bool = False) -> None:
+        """Tell of an error, and remember its status.
+
+        Args:
+            what: what failed.
+            error: why.
+            part: whether it is one of many things that the user has named by one word. A path of it that
+                cannot be is a failure then, and no wrong usage.
+        """
+        message = message_of(error)
+        named = (
+            message if message.startswith(f"{printable(what)}: ") else f"{printable(what)}: {message}"
+        )
+        with self._lock:
+            click.echo(f"commitlog: {named}", err=True)
+            status = Exit.FAILED if part and isinstance(error, InvalidPath) else status_of(error)
+            self.worst = max(self.worst, status)
+            self.failures += 1
+
+    def end(self) -> None:
+        """End the command with the status."""
+        click.get_current_context().exit(self.worst)
 
 
 def status_of(error: BaseException) -> Exit:
@@ -50,8 +125,12 @@ def status_of(error: BaseException) -> Exit:
     match error:
         case OutcomeUnknown():
             return Exit.UNKNOWN
+        case ObjectChanged():  # nobody stated that as a precondition
+            return Exit.FAILED
         case AlreadyExists() | PreconditionFailed():
             return Exit.PRECONDITION
+        case CouldNotRun():
+            return Exit.USAGE
         case ConfigurationError() | InvalidPath() | NotSupported() | click.UsageError():
             return Exit.USAGE
         case KeyboardInterrupt() | click.Abort():
@@ -72,8 +151,10 @@ def message_of(error: BaseException) -> str:
             text = str(error) or type(error).__name__
         case click.ClickException():
             text = error.format_message()
+        case Interrupted():
+            text = f"interrupted: {error}"
         case KeyboardInterrupt() | click.Abort():
-            text = "interrupted; a write that was under way may or may not have happened"
+            text = "interrupted; if something was being written, it may or may not have happened"
         case OSError(strerror=str(reason)):
             text = f"{error.filename}: {reason}" if error.filename else reason
         case _:

@@ -71,7 +71,7 @@ def _state_option(command: Callable[..., R]) -> Callable[..., R]:
         envvar="COMMITLOG_STATE",
         show_envvar=True,
         metavar="URL",
-        help="Table that the state of sources is kept in: dynamodb://NAME or sqlite:///FILE.",
+        help="Table that the state of sources is kept in: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.",
     )(command)
 
 

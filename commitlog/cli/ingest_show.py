@@ -17,8 +17,8 @@ from attrs import asdict, frozen
 
 from commitlog.cli.show import duration, moment, printable
 from commitlog.ingest import About, Backlog, IngestSettings, Problem, Slice, Status
-from commitlog.ingest.metrics import Metric, openmetrics
 from commitlog.ingest.problems import Kind
+from commitlog.metrics import Metric, openmetrics
 
 __all__ = [
     "Shown",

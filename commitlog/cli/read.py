@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import secrets
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,9 +12,8 @@ import click
 
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.show import json_option, moment, object_record, print_columns, print_json
-from commitlog.cli.streams import open_object, shown
+from commitlog.cli.streams import arriving, open_object, shown
 from commitlog.commit import ConditionalStore
-from commitlog.errors import AlreadyExists, CommitError
 from commitlog.stores.api import ObjectInfo
 
 __all__ = ["cat", "get", "ls", "stat"]
@@ -38,23 +34,8 @@ def get(connection: Connection, url: str, file: str, if_match: str | None, if_ab
     if file == "-":
         _send(connection, url, if_match, sys.stdout.buffer)
         return
-    partial = f"{file}.{secrets.token_hex(4)}.part"
-    try:
-        with open(partial, "xb") as target:
-            _send(connection, url, if_match, target)
-        if if_absent:
-            os.link(partial, file)
-        else:
-            os.replace(partial, file)
-    except FileExistsError:
-        raise AlreadyExists(f"{file!r} exists already") from None
-    except FileNotFoundError as error:
-        if isinstance(error, CommitError):
-            raise
-        raise FileNotFoundError(error.errno, "its directory does not exist", file) from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)
+    with arriving(file, absent=if_absent) as target:
+        _send(connection, url, if_match, target)
 
 
 @click.command(short_help="Write objects to standard output.")

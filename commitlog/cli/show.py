@@ -24,6 +24,7 @@ __all__ = [
     "print_json",
     "print_result",
     "printable",
+    "readable",
 ]
 
 R = TypeVar("R")
@@ -118,3 +119,19 @@ def duration(seconds: float) -> str:
         return f"{hours} h {minutes} min"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h"
+
+
+def readable(size: int) -> str:
+    """Return a number of bytes as people read it.
+
+    >>> readable(512), readable(64 * 2**20), readable(1_500_000_000)
+    ('512 B', '64.0 MiB', '1.4 GiB')
+    """
+    if size < 1024:
+        return f"{size} B"
+    number = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        number /= 1024
+        if number < 1000:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1024:.1f} PiB"

@@ -5,7 +5,10 @@ Imports the records of the ObjectStore port and errors.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +16,10 @@ from typing import BinaryIO, Protocol
 
 import click
 
-from commitlog.errors import PreconditionFailed
+from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectData, ObjectInfo, same_etag
 
-__all__ = ["PIECE", "open_object", "shown"]
+__all__ = ["PIECE", "arriving", "open_object", "shown"]
 
 #: Bytes fetched at a time, and the size from which progress is worth showing.
 PIECE = 8 * 1024 * 1024
@@ -94,3 +97,30 @@ def shown(body: BinaryIO, size: int | None, label: str) -> Iterator[BinaryIO]:
         return
     with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
         yield io.BufferedReader(_Counted(body, bar), buffer_size=1024 * 1024)
+
+
+@contextmanager
+def arriving(file: str, *, absent: bool) -> Iterator[BinaryIO]:
+    """Give a file to write to that takes the name `file` once all is written, and not if that fails.
+
+    Raises `AlreadyExists` if `file` is there, and is to be absent.
+    """
+    partial = f"{file}.{secrets.token_hex(4)}.part"
+    try:
+        with open(partial, "xb") as target:
+            yield target
+        if absent:
+            os.link(partial, file)
+        else:
+            os.replace(partial, file)
+    except FileExistsError as error:
+        if isinstance(error, CommitError):
+            raise
+        raise AlreadyExists(f"{file!r} exists already") from None
+    except FileNotFoundError as error:
+        if isinstance(error, CommitError):
+            raise
+        raise FileNotFoundError(error.errno, "its directory does not exist", file) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)

@@ -1,4 +1,4 @@
-"""Commands on tables, of leases or of what was ingested: ``table create``, ``table info``."""
+"""Commands on tables of leases, of ingest state, or of namespaces: ``table create``, ``table info``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.show import json_option, moment, print_columns, print_json
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.ingest import INGEST_SCHEMA
+from commitlog.namespace import NAMESPACE_SCHEMA
 
 __all__ = ["table"]
 
 #: The uses of a table: its keys differ.
-_SCHEMAS = MappingProxyType({"leases": LEASE_SCHEMA, "ingest": INGEST_SCHEMA})
+_SCHEMAS = MappingProxyType(
+    {str(schema.use): schema for schema in (LEASE_SCHEMA, INGEST_SCHEMA, NAMESPACE_SCHEMA)}
+)
 
 
 @click.group(short_help="Create or describe a table.")
 def table() -> None:
-    """Create or describe a table, of leases or of ingest state: dynamodb://NAME or sqlite:///FILE."""
+    """Create or describe a table, of leases, of ingest state, or of namespaces.
+
+    It is dynamodb://NAME or sqlite:///ABSOLUTE/FILE.
+    """
 
 
 @table.command()
@@ -30,7 +36,7 @@ def table() -> None:
     type=click.Choice(list(_SCHEMAS)),
     default="leases",
     show_default=True,
-    help="What the table is for: leases, or the state of ingest sources.",
+    help="What the table is for: leases, the state of ingest sources, or namespaces.",
 )
 @json_option
 @table_options

@@ -1,0 +1,232 @@
+"""The commands ``fs …``: files and directories of namespaces, with the habits of ``hadoop fs``.
+
+Those that list or copy are in files of their own; here are those that change names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from functools import partial
+
+import click
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exits import Trials
+from commitlog.cli.fs_fetching import cat, get
+from commitlog.cli.fs_listing import du, ls, stat, status_record, test, tree, urls_argument
+from commitlog.cli.fs_paths import LITERAL, Found, Goals, Spot, found, spot
+from commitlog.cli.fs_sending import cp, put, target_of
+from commitlog.cli.show import json_option, print_json, printable
+from commitlog.cli.upkeep import grace_option
+from commitlog.cli.work import Advance, Job, threads_option, work
+from commitlog.clock import SystemClock
+from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, IsADirectory, NotFound
+from commitlog.namespace import Status
+
+__all__ = ["fs"]
+
+
+@click.group(short_help="Files and directories of namespaces.")
+@click.option(
+    "--literal", is_flag=True, help="Take URLs as they are, as 'ls -C' prints them: no patterns."
+)
+@click.pass_context
+def fs(context: click.Context, literal: bool) -> None:
+    """Work with the files and directories of namespaces: commitlog://NAMESPACE/PATH.
+
+    What is looked for may have the patterns * ? [a-c] [^a-c] {a,b}, within a name; a backslash takes
+    the next character for itself. Quote them, for the shell has its own.
+
+    Every change is one transaction: it shows whole, or not at all.
+    """
+    context.meta[LITERAL] = literal
+
+
+@fs.command(short_help="Move or rename files and directories.")
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.argument("target", metavar="TARGET")
+@click.option("-f", "--force", is_flag=True, help="Replace a file, or an empty directory.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Put a directory in the place of TARGET, which goes to the trash with all that is in it.",
+)
+@json_option
+@namespace_options
+def mv(
+    connection: Connection, urls: tuple[str, ...], target: str, force: bool, replace: bool, json: bool
+) -> None:
+    """Move files and directories to TARGET, each in one step, whatever is in it.
+
+    If TARGET is a directory, they go into it, but for --replace: who looks at TARGET finds the one
+    directory or the other, whole.
+    """
+    trials = Trials()
+    goal = spot(connection, target)
+    sources: list[Found] = []
+    for url in urls:
+        with trials.of(url):
+            sources.extend(found(connection, url))
+    if replace and len(sources) > 1:
+        raise click.UsageError("--replace takes one source: TARGET is what it replaces")
+    several = max(len(sources), len(urls)) > 1
+    into = bool(sources) and target_of(goal, several=several) and not replace
+    taken = Goals()
+    for each in sources:
+        with trials.of(each.url):
+            at = goal.below(each.name) if into and each.name else goal
+            taken.take(at.url, each.url)
+            _check_same(each, at)
+            if replace:
+                status = each.namespace.replace(each.path, at.path)
+            else:
+                status = _rename(each, at, force=force)
+            if json:
+                print_json(status_record(at.namespace, status))
+    trials.end()
+
+
+def _rename(source: Spot, target: Spot, *, force: bool) -> Status:
+    try:
+        return source.namespace.rename(source.path, target.path, overwrite=force)
+    except AlreadyExists as error:
+        if force:
+            raise
+        raise AlreadyExists(f"{error}; --force replaces a file, or an empty directory") from None
+
+
+def _check_same(source: Spot, target: Spot) -> None:
+    if source.namespace is not target.namespace:
+        raise ConfigurationError(
+            f"{target.url} is in another namespace: copy it there, and remove it here"
+        )
+
+
+@fs.command(short_help="Remove files and directories.")
+@urls_argument
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Remove directories with all that is in them."
+)
+@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@grace_option
+@threads_option
+@namespace_options
+def rm(
+    connection: Connection, urls: tuple[str, ...], recursive: bool, force: bool, threads: int
+) -> None:
+    """Remove files and, with --recursive, directories, each in one step, whatever is in it.
+
+    Of what a pattern finds, several go at a time. Their content is kept for a while for those who are
+    reading it: "namespace clean" frees the space.
+    """
+    trials = Trials()
+    missing = contextlib.suppress(NotFound) if force else contextlib.nullcontext()
+
+    def remove(each: Found, _: Advance) -> str | None:
+        with missing:
+            return _remove(each, recursive=recursive)
+        return None
+
+    def tell(line: str | None) -> None:
+        if line is not None:
+            click.echo(line)
+
+    for url in urls:
+        with trials.of(url):
+            spot(connection, url)  # a namespace that is not there is an error all the same
+            with missing:
+                work(
+                    (Job(what=each.url, do=partial(remove, each)) for each in found(connection, url)),
+                    trials,
+                    label="removing",
+                    length=lambda: 0,
+                    threads=threads,
+                    done=tell,
+                )
+    trials.end()
+
+
+def _remove(at: Found, *, recursive: bool) -> str:
+    """Remove it; return what is said of that."""
+    if not at.path:
+        raise InvalidPath(
+            "the root of a namespace cannot be removed; what is in it can: commitlog://…/*"
+        )
+    if not at.is_directory:
+        at.namespace.delete(at.path)
+        return f"removed {printable(at.url)}"
+    if not recursive:
+        raise IsADirectory("it is a directory: --recursive removes it with all that is in it")
+    at.namespace.delete(at.path, recursive=True)
+    return (
+        f"removed {printable(at.url)} and all in it; "
+        f"'commitlog namespace clean {at.namespace.name}' frees the space"
+    )
+
+
+@fs.command(short_help="Make directories.")
+@urls_argument
+@click.option("-p", "--parents", is_flag=True, help="Those above, too; one that is there is no error.")
+@namespace_options
+def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool) -> None:
+    """Make directories. Without --parents, of those who make the same one only one succeeds."""
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            at = spot(connection, url)
+            at.namespace.make_directory(at.path, exist_ok=parents, parents=parents)
+    trials.end()
+
+
+class _Moment(click.ParamType[int]):
+    """A moment, in epoch milliseconds: ISO 8601, in UTC unless it says otherwise."""
+
+    name = "time"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return `value` in milliseconds."""
+        if isinstance(value, int):
+            return value
+        try:
+            # Takes any character before the time, as in yyyyMMdd:HHmmss, which Hadoop writes.
+            time = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time: write 2026-11-21T08:00:00Z", param, ctx)
+        utc = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+        if utc.timestamp() < 0:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return int(utc.timestamp() * 1000)
+
+
+@fs.command(short_help="Make empty files, or date files anew.")
+@urls_argument
+@click.option("-c", "--no-create", is_flag=True, help="Make no file.")
+@click.option("-t", "--time", type=_Moment(), help="Time of modification, instead of now.")
+@namespace_options
+def touch(connection: Connection, urls: tuple[str, ...], no_create: bool, time: int | None) -> None:
+    """Set the time of modification; where nothing is, make an empty file."""
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            _touch(spot(connection, url), time, create=not no_create)
+    trials.end()
+
+
+def _touch(at: Spot, time: int | None, *, create: bool) -> None:
+    modified = int(SystemClock().epoch() * 1000) if time is None else time
+    if at.status() is None:
+        if not create:
+            return
+        try:
+            at.namespace.write(at.path, b"", overwrite=False, parents=False)
+        except AlreadyExists:  # somebody was faster
+            pass
+        else:
+            if time is None:
+                return
+    at.namespace.set_attributes(at.path, modified=modified)
+
+
+for _command in (ls, cat, put, get, stat, test, du, tree, cp):
+    fs.add_command(_command)

@@ -1,0 +1,120 @@
+"""The commands ``fs cat`` and ``fs get``: content that comes out of a namespace. A file comes whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+
+import click
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exits import Trials
+from commitlog.cli.fs_listing import urls_argument
+from commitlog.cli.fs_paths import Found, Goals, found
+from commitlog.cli.fs_trees import Tree, chunks_of, directory_of, remote_tree
+from commitlog.cli.streams import PIECE, arriving
+from commitlog.cli.work import Advance, Job, threads_option, work
+from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
+
+__all__ = ["cat", "get"]
+
+
+@click.command(short_help="Write files to standard output.")
+@urls_argument
+@namespace_options
+def cat(connection: Connection, urls: tuple[str, ...]) -> None:
+    """Write files to standard output, one after the other; end at the first that cannot be read."""
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                with trials.of(each.url):
+                    _print(each)
+                if trials.failures:
+                    break
+        if trials.failures:
+            break
+    trials.end()
+
+
+def _print(at: Found) -> None:
+    if at.is_directory:
+        raise IsADirectory(f"{at.url} is a directory")
+    size = at.known.size
+    with click.progressbar(
+        length=size,
+        label="reading",
+        file=sys.stderr,
+        hidden=size < PIECE or sys.stdout.isatty() or not sys.stderr.isatty(),
+    ) as bar:
+        for chunk in chunks_of(at.namespace, at.path):
+            sys.stdout.buffer.write(chunk)
+            bar.update(len(chunk))
+    sys.stdout.buffer.flush()
+
+
+@click.command(short_help="Download files and directories.")
+@click.argument("urls", metavar="URL... LOCAL", nargs=-1, required=True)
+@click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
+@threads_option
+@namespace_options
+def get(connection: Connection, urls: tuple[str, ...], force: bool, threads: int) -> None:
+    """Download files, and directories with all that is in them, to LOCAL.
+
+    If LOCAL is a directory, they go into it; "-" is standard output. With one URL alone, that is to the
+    working directory. A file appears once it is complete, and none is replaced without --force; several
+    go at a time (--threads). What cannot be downloaded is told, and keeps nothing else from it.
+    """
+    *sources, local = urls if len(urls) > 1 else (*urls, ".")
+    if local.startswith("commitlog://"):
+        raise click.UsageError(f"{local} is not on this machine: the last argument is where to")
+    trials = Trials()
+    trees: list[Tree] = []
+    for url in sources:
+        with trials.of(url):
+            for each in found(connection, url):
+                if local == "-":
+                    _print(each)
+                else:
+                    trees.append(remote_tree(each))
+    into = os.path.isdir(local)
+    if max(len(trees), len(sources)) > 1 and trees and not into:
+        raise NotADirectory(f"several sources go into a directory, and {local!r} is none")
+    goals: list[tuple[Tree, str]] = []
+    taken = Goals()
+    for tree in trees:
+        with trials.of(tree.shown):
+            at = os.path.join(local, tree.name) if into else local
+            taken.take(at, tree.shown)
+            goals.append((tree, at))
+    work(
+        chain.from_iterable(_fetched(tree, goal, trials, force=force) for tree, goal in goals),
+        trials,
+        label="downloading",
+        length=lambda: sum(tree.effort() for tree in trees),
+        threads=threads,
+    )
+    trials.end()
+
+
+def _fetched(tree: Tree, goal: str, trials: Trials, *, force: bool) -> Iterator[Job]:
+    with trials.of(tree.shown):
+        for piece in tree.pieces():
+            at = os.path.join(goal, piece.path) if piece.path else goal
+            if piece.chunks is not None:
+                yield Job(what=piece.shown, do=partial(_save, at, piece.chunks, force))
+            elif not os.path.isdir(at):
+                with directory_of(piece, trials):
+                    os.mkdir(at)
+
+
+def _save(file: str, chunks: Callable[[], Iterator[bytes]], force: bool, advance: Advance) -> None:
+    if not force and os.path.lexists(file):
+        raise AlreadyExists(f"{file!r} exists already; --force replaces it")
+    with arriving(file, absent=not force) as target:
+        for chunk in chunks():
+            target.write(chunk)
+            advance(len(chunk))

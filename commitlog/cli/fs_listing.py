@@ -1,0 +1,334 @@
+"""The commands ``fs ls``, ``fs stat``, ``fs du`` and ``fs tree``: what is in namespaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import click
+from attrs import frozen
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exits import Exit, Question, Trials
+from commitlog.cli.fs_paths import Found, found, spot, url_of
+from commitlog.cli.show import json_option, moment, print_columns, print_json, printable, readable
+from commitlog.errors import NotFound
+from commitlog.namespace import Namespace, Status
+
+__all__ = ["du", "ls", "stat", "status_record", "test", "tree", "urls_argument"]
+
+R = TypeVar("R")
+
+
+def urls_argument(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the URLs that it is about, as its argument `urls`."""
+    return click.argument("urls", metavar="URL...", nargs=-1, required=True)(command)
+
+
+def _human_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option("-H", "--human", is_flag=True, help="Show sizes in KiB, MiB, GiB.")(command)
+
+
+def status_record(namespace: Namespace, status: Status) -> dict[str, Any]:
+    """Return what is known of a file or directory, as it is printed with --json."""
+    data, binding = status.data, status.binding
+    return {
+        "url": url_of(namespace, status.path),
+        "path": status.path,
+        "type": "directory" if status.is_directory else "file",
+        "size": status.size,
+        "etag": status.etag,
+        "object": data and data.path,
+        "object_version": data and data.version,
+        "own": data and data.own,
+        "bound_to": binding and binding.prefix,
+        "id": status.id,
+        "version": status.version,
+        "created": status.created / 1000,
+        "modified": status.modified / 1000,
+        "updated": status.updated / 1000,
+        "attributes": dict(status.attributes),
+    }
+
+
+@frozen(kw_only=True)
+class _Order:
+    """In which order what a directory has is listed; by name unless something else is asked for."""
+
+    by_time: bool
+    by_size: bool
+    reverse: bool
+
+    def __call__(self, entries: Iterable[Status]) -> Iterable[Status]:
+        key: Callable[[Status], int] | None = None
+        if self.by_time:
+            key = _youngest_first
+        elif self.by_size:
+            key = _largest_first
+        if key is not None:
+            entries = sorted(entries, key=key)
+        return reversed(list(entries)) if self.reverse else entries
+
+
+def _youngest_first(status: Status) -> int:
+    return -status.modified
+
+
+def _largest_first(status: Status) -> int:
+    return -status.size
+
+
+@click.command(cls=Question, short_help="Tell by the status what is there.")
+@click.argument("url")
+@click.option("-e", "wanted", flag_value="any", default="any", help="Anything (default).")
+@click.option("-d", "wanted", flag_value="directory", help="A directory.")
+@click.option("-f", "wanted", flag_value="file", help="A file.")
+@namespace_options
+def test(connection: Connection, url: str, wanted: str) -> None:
+    """Tell whether there is something at URL, which is taken without patterns.
+
+    The status is 0 if so, 1 if not, and 2 or more if that could not be found out.
+    """
+    at = spot(connection, url)
+    is_so = False
+    with suppress(NotFound):
+        if at.namespace.stat(at.path).is_directory:
+            is_so = wanted != "file"
+        else:
+            is_so = wanted != "directory" and not at.inside
+    click.get_current_context().exit(Exit.DONE if is_so else Exit.FAILED)
+
+
+@click.command(short_help="List directories.")
+@urls_argument
+@click.option("-R", "--recursive", is_flag=True, help="List everything below, too.")
+@click.option("-d", "--directory", is_flag=True, help="List directories themselves, as if files.")
+@click.option("-C", "--paths", is_flag=True, help="Print the URLs alone.")
+@click.option("-t", "by_time", is_flag=True, help="Youngest modification first.")
+@click.option("-S", "by_size", is_flag=True, help="Largest first.")
+@click.option("-r", "--reverse", is_flag=True, help="The other way round.")
+@_human_option
+@json_option
+@namespace_options
+def ls(
+    connection: Connection,
+    urls: tuple[str, ...],
+    recursive: bool,
+    directory: bool,
+    paths: bool,
+    by_time: bool,
+    by_size: bool,
+    reverse: bool,
+    human: bool,
+    json: bool,
+) -> None:
+    """List what directories have, and files: type, size, time of modification, URL.
+
+    By name, in the order of UTF-8 bytes, and as it comes; to sort by anything else, a directory is read
+    whole before it is printed.
+    """
+    order = _Order(by_time=by_time, by_size=by_size, reverse=reverse)
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                for status in _listed(each, order, recursive=recursive, directory=directory):
+                    if json:
+                        print_json(status_record(each.namespace, status))
+                    elif paths:
+                        click.echo(printable(url_of(each.namespace, status.path)))
+                    else:
+                        click.echo(_line(each.namespace, status, human=human))
+    trials.end()
+
+
+def _listed(at: Found, order: _Order, *, recursive: bool, directory: bool) -> Iterator[Status]:
+    if directory or not at.is_directory:
+        yield at.known
+        return
+    pending = [iter(order(at.namespace.list(at.path)))]
+    while pending:
+        status = next(pending[-1], None)
+        if status is None:
+            pending.pop()
+            continue
+        yield status
+        if recursive and status.is_directory:
+            pending.append(iter(order(at.namespace.list(status.path))))
+
+
+def _line(namespace: Namespace, status: Status, *, human: bool) -> str:
+    size = "-" if status.is_directory else _size(status.size, human=human)
+    kind = "d" if status.is_directory else "-"
+    return f"{kind}  {size:>14}  {moment(status.modified / 1000)}  " + printable(
+        url_of(namespace, status.path)
+    )
+
+
+def _size(size: int, *, human: bool) -> str:
+    return readable(size) if human else f"{size}"
+
+
+@click.command(short_help="Show how much directories hold.")
+@urls_argument
+@click.option("-s", "--summarize", is_flag=True, help="One line for each URL, not for what it has.")
+@_human_option
+@json_option
+@namespace_options
+def du(connection: Connection, urls: tuple[str, ...], summarize: bool, human: bool, json: bool) -> None:
+    """Show bytes and number of files at and below each thing that directories have.
+
+    With --summarize, of the directories themselves. What was deleted, and waits for "namespace clean",
+    is not in it.
+    """
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                inside = each.is_directory and not summarize
+                for status in each.namespace.list(each.path) if inside else [each.known]:
+                    there = each.namespace.summary(status.path)
+                    at = url_of(each.namespace, status.path)
+                    if json:
+                        counts = {"files": there.files, "directories": there.directories}
+                        print_json({"url": at, "bytes": there.bytes, **counts})
+                    else:
+                        size = _size(there.bytes, human=human)
+                        click.echo(f"{size:>14}  {there.files:>10}  {printable(at)}")
+    trials.end()
+
+
+_DIRECTIVES: Mapping[str, Callable[[Found], str]] = MappingProxyType(
+    {
+        "%": lambda _: "%",
+        "b": lambda at: f"{at.known.size}",
+        "e": lambda at: at.known.etag or "-",
+        "F": lambda at: "directory" if at.is_directory else "regular file",
+        "i": lambda at: at.known.id,
+        "n": lambda at: at.known.name,
+        "o": lambda at: "-" if at.known.data is None else at.known.data.path,
+        "p": lambda at: at.path,
+        "v": lambda at: f"{at.known.version}",
+        "w": lambda at: moment(at.known.created / 1000),
+        "W": lambda at: f"{at.known.created}",
+        "y": lambda at: moment(at.known.modified / 1000),
+        "Y": lambda at: f"{at.known.modified}",
+    }
+)
+
+
+@click.command(short_help="Show what is known of files and directories.")
+@urls_argument
+@click.option("--format", "template", metavar="TEXT", help="Print this, with what % stands for.")
+@json_option
+@namespace_options
+def stat(connection: Connection, urls: tuple[str, ...], template: str | None, json: bool) -> None:
+    """Show what is known of files and directories.
+
+    \b
+    In --format:
+      %b  bytes               %F  "regular file" or "directory"
+      %n  name                %p  path
+      %y  modified            %Y  the same, in milliseconds since 1970
+      %w  created             %W  the same, in milliseconds since 1970
+      %i  id                  %v  version
+      %e  etag                %o  object of the store that has the content
+      %%  a percent sign
+    """
+    if template is not None:
+        unknown = [each for each in re.findall(r"%(.?)", template) if each not in _DIRECTIVES]
+        if unknown:
+            raise click.UsageError(f"--format: there is no %{unknown[0]}; --help has what there is")
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                if json:
+                    print_json(status_record(each.namespace, each.known))
+                elif template is not None:
+                    click.echo(printable(_filled(template, each)))
+                else:
+                    print_columns(_rows(each))
+    trials.end()
+
+
+def _filled(template: str, at: Found) -> str:
+    return re.sub(r"%(.)", lambda match: _DIRECTIVES[match[1]](at), template)
+
+
+def _rows(at: Found) -> Iterator[tuple[str, str]]:
+    status, data = at.known, at.known.data
+    yield "url", at.url
+    yield "type", "directory" if data is None else "file"
+    if data is not None:
+        yield "size", f"{data.size}"
+        yield "etag", data.etag
+        yield "object", data.path if data.own else f"{data.path} (adopted)"
+        yield "object version", data.version or "-"
+    yield "modified", moment(status.modified / 1000)
+    yield "created", moment(status.created / 1000)
+    yield "updated", moment(status.updated / 1000)
+    if status.binding is not None:
+        yield "bound to", status.binding.prefix
+    yield "id", status.id
+    yield "version", f"{status.version}"
+    for name, value in sorted(status.attributes.items()):
+        yield f"attribute {name}", value
+
+
+@click.command(short_help="Draw directories as trees.")
+@urls_argument
+@click.option("-L", "--level", type=click.IntRange(min=1), help="Go so many levels down.")
+@click.option("-d", "--directories", is_flag=True, help="Directories alone.")
+@_human_option
+@namespace_options
+def tree(
+    connection: Connection, urls: tuple[str, ...], level: int | None, directories: bool, human: bool
+) -> None:
+    """Draw what directories have as trees, as it comes; with --human, the sizes of files, too."""
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                click.echo(printable(each.url))
+                files = folders = 0
+                if each.is_directory:
+                    for depth, status in _drawn(each, level, directories=directories):
+                        size = "" if status.is_directory or not human else readable(status.size)
+                        name = printable(status.name) + "/" * status.is_directory
+                        click.echo(f"{depth}{name}" + (f"  ({size})" if size else ""))
+                        files += not status.is_directory
+                        folders += status.is_directory
+                counts = [f"{folders} directories"] + [f"{files} files"] * (not directories)
+                click.echo(", ".join(counts))
+    trials.end()
+
+
+def _drawn(at: Found, level: int | None, *, directories: bool) -> Iterator[tuple[str, Status]]:
+    """Yield what is below a directory, each with what is drawn before it."""
+
+    def entries(path: str) -> Iterator[tuple[Status, bool]]:
+        """Yield what a directory has, with whether it is the last."""
+        before: Status | None = None
+        for status in at.namespace.list(path):
+            if directories and not status.is_directory:
+                continue
+            if before is not None:
+                yield before, False
+            before = status
+        if before is not None:
+            yield before, True
+
+    pending = [("", entries(at.path))]
+    while pending:
+        indent, rest = pending[-1]
+        status, last = next(rest, (None, False))
+        if status is None:
+            pending.pop()
+            continue
+        yield indent + ("└── " if last else "├── "), status
+        if status.is_directory and (level is None or len(pending) < level):
+            pending.append((indent + ("    " if last else "│   "), entries(status.path)))

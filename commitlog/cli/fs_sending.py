@@ -1,0 +1,273 @@
+"""The commands ``fs put`` and ``fs cp``: content that goes into a namespace.
+
+A file shows when it is whole. Of a directory each file does; all at once if asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
+
+import click
+from attrs import field, frozen
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exits import Trials
+from commitlog.cli.fs_listing import status_record
+from commitlog.cli.fs_paths import Goals, Spot, found, spot
+from commitlog.cli.fs_trees import Piece, Tree, directory_of, local_tree, remote_tree, standard_input
+from commitlog.cli.fs_whole import Filler, send_whole
+from commitlog.cli.show import json_option, print_json
+from commitlog.cli.work import Advance, Job, Together, threads_option, work
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+    NotFound,
+)
+from commitlog.namespace import Data, Namespace, Status, link_each
+
+__all__ = ["cp", "put", "target_of"]
+
+R = TypeVar("R")
+
+#: Content, and the path of the file that is to have it.
+_Stored: TypeAlias = tuple[str, Data]
+
+
+def _sending_options(command: Callable[..., R]) -> Callable[..., R]:
+    options: list[Any] = [
+        click.option("-f", "--force", is_flag=True, help="Replace files that are there."),
+        click.option("--atomic", is_flag=True, help="Let a directory appear whole, in one step."),
+        click.option(
+            "--replace",
+            is_flag=True,
+            help="Likewise, in place of the directory that is there, which goes to the trash.",
+        ),
+        threads_option,
+        json_option,
+        namespace_options,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Upload files and directories.")
+@click.argument("sources", metavar="LOCAL...", nargs=-1, required=True)
+@click.argument("url")
+@_sending_options
+def put(
+    connection: Connection,
+    sources: tuple[str, ...],
+    url: str,
+    force: bool,
+    atomic: bool,
+    replace: bool,
+    threads: int,
+    json: bool,
+) -> None:
+    """Upload files, and directories with all that is in them, to URL; "-" is standard input.
+
+    If URL is a directory, they go into it. The directory above has to be there. A file shows when it is
+    complete, and none is replaced without --force; several go at a time (--threads), and those that were
+    stored meanwhile show in one transaction. What cannot be uploaded is told, and keeps nothing else
+    from it: run it again with --force.
+
+    With --atomic a directory is uploaded to where nobody looks, and renamed if all of it is there; else
+    nothing of it stays. With --replace URL is the directory itself, and what was there is removed in the
+    same step.
+    """
+    trials = Trials()
+    trees = []
+    for each in sources:
+        with trials.of(each):
+            trees.append(standard_input() if each == "-" else local_tree(each, trials))
+    how = _How(
+        label="uploading", force=force, atomic=atomic, replace=replace, threads=threads, json=json
+    )
+    _send(trees, spot(connection, url), trials, how, several=len(sources) > 1)
+    trials.end()
+
+
+@click.command(short_help="Copy files and directories.")
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.argument("target", metavar="TARGET")
+@_sending_options
+def cp(
+    connection: Connection,
+    urls: tuple[str, ...],
+    target: str,
+    force: bool,
+    atomic: bool,
+    replace: bool,
+    threads: int,
+    json: bool,
+) -> None:
+    """Copy files, and directories with all that is in them, to TARGET, in any namespace.
+
+    Within a namespace the store copies the content of files up to 5 GiB; else it goes through this
+    machine. All else is as of "put".
+    """
+    trials = Trials()
+    goal = spot(connection, target)
+    trees = []
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                if goal.namespace is each.namespace and _is_below(goal.path, each.path):
+                    raise InvalidPath(f"{goal.url} is what is copied, or in it")
+                trees.append(remote_tree(each))
+    how = _How(label="copying", force=force, atomic=atomic, replace=replace, threads=threads, json=json)
+    _send(trees, goal, trials, how, several=max(len(urls), len(trees)) > 1)
+    trials.end()
+
+
+def _is_below(path: str, above: str) -> bool:
+    return not above or f"{path}/".startswith(f"{above}/")
+
+
+def target_of(goal: Spot, *, several: bool) -> bool:
+    """Tell whether things go into the directory `goal`, rather than become it.
+
+    Raises `NotADirectory` if they have to go into one, and `NotFound` if nothing can be there.
+    """
+    status = goal.status()
+    if status is not None and status.is_directory:
+        return True
+    if several:
+        raise NotADirectory(f"several sources go into a directory, and {goal.url} is none")
+    above = Spot(namespace=goal.namespace, path=goal.path.rpartition("/")[0])
+    if goal.inside or (status is None and above.status() is None):
+        missing = goal if goal.inside else above
+        raise NotFound(f'there is no directory {missing.url}: "fs mkdir" makes it')
+    return False
+
+
+@frozen(kw_only=True)
+class _How:
+    """How things are sent: the options of a command, and what its progress is called."""
+
+    label: str
+    force: bool
+    atomic: bool
+    replace: bool
+    threads: int
+    json: bool
+    filler: Filler = field(factory=Filler)
+
+    def told(self, error: CommitError) -> CommitError:
+        """Return the error of a file that was not made, with what the user can do."""
+        match error:
+            case AlreadyExists() if not self.force:
+                return AlreadyExists(f"{error}; --force replaces it")
+            case InvalidPath():
+                return InvalidPath(f"{error}; rename it")
+        return error
+
+
+def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: bool) -> None:
+    if not trees:
+        return
+    if (how.atomic or how.replace) and not all(tree.is_directory for tree in trees):
+        raise click.UsageError("--atomic and --replace are for directories: a file always shows whole")
+    if how.replace and several:
+        raise click.UsageError("--replace takes one source: URL is what it replaces")
+    into = target_of(goal, several=several) and not how.replace
+    if into and not all(tree.name for tree in trees):
+        raise IsADirectory(f"{goal.url} is a directory, and standard input has no name in it")
+    goals: list[tuple[Tree, Spot]] = []
+    taken = Goals()
+    for tree in trees:
+        with trials.of(tree.shown):
+            at = goal.below(tree.name) if into else goal
+            taken.take(at.url, tree.shown)
+            goals.append((tree, at))
+    if how.atomic or how.replace:
+        for tree, at in goals:
+            with trials.of(tree.shown):
+                send_whole(
+                    tree,
+                    at,
+                    trials,
+                    how.filler,
+                    label=how.label,
+                    threads=how.threads,
+                    replace=how.replace,
+                    json=how.json,
+                )
+        return
+
+    def tell(status: Status) -> None:
+        print_json(status_record(goal.namespace, status))
+
+    work(
+        chain.from_iterable(_sent(tree, at, trials, how) for tree, at in goals),
+        trials,
+        label=how.label,
+        length=lambda: sum(tree.effort() for tree in trees),
+        threads=how.threads,
+        together=_making(goal.namespace, how),
+        done=tell if how.json else lambda status: None,
+    )
+
+
+def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:
+    new: set[str] = set()
+    with trials.of(tree.shown):
+        for piece in tree.pieces():
+            at = goal.below(piece.path) if piece.path else goal
+            if piece.chunks is not None:
+                look = not how.force and at.path.rpartition("/")[0] not in new
+                do = partial(_store, at, piece, piece.chunks, how, look)
+                yield Job(what=piece.shown, do=do, part=bool(piece.path))
+                continue
+            with directory_of(piece, trials):
+                try:
+                    at.namespace.make_directory(at.path, exist_ok=False, parents=False)
+                    new.add(at.path)
+                except AlreadyExists:
+                    at.namespace.make_directory(at.path, parents=False)
+                except InvalidPath as error:
+                    raise how.told(error) from None
+
+
+def _store(
+    at: Spot,
+    piece: Piece,
+    chunks: Callable[[], Iterator[bytes]],
+    how: _How,
+    look: bool,
+    advance: Advance,
+) -> _Stored:
+    store = how.filler.store
+    with _explained(how):
+        data = store(at, piece, chunks, advance, overwrite=how.force, parents=False, look=look)
+    return at.path, data
+
+
+@contextmanager
+def _explained(how: _How) -> Iterator[None]:
+    try:
+        yield
+    except (AlreadyExists, InvalidPath) as error:
+        raise how.told(error) from None
+
+
+def _making(lake: Namespace, how: _How) -> Together:
+    """Return what makes files of what was stored."""
+
+    def make(stored: Sequence[_Stored]) -> list[Status | CommitError]:
+        made = link_each(lake, dict(stored), overwrite=how.force, parents=False).values()
+        return [how.told(each) if isinstance(each, CommitError) else each for each in made]
+
+    def drop(left: Sequence[_Stored]) -> None:
+        with suppress(CommitError):
+            lake.store.delete_many([data.path for _, data in left])
+
+    return Together(do=make, drop=drop)

@@ -1,0 +1,171 @@
+"""What is copied from: a file or directory, of this machine or of a namespace, as pieces to go through.
+
+Imports what a URL has led to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from attrs import frozen
+
+from commitlog.cli.exits import Trials
+from commitlog.cli.fs_paths import Found, Spot
+from commitlog.cli.streams import PIECE
+from commitlog.cli.work import effort
+from commitlog.namespace import Namespace
+
+__all__ = ["Piece", "Tree", "chunks_of", "directory_of", "local_tree", "remote_tree", "standard_input"]
+
+#: Bytes that are read at a time from a file of this machine.
+_CHUNK = 1024 * 1024
+
+
+@frozen(kw_only=True)
+class Piece:
+    """A file or directory of a tree.
+
+    Attributes:
+        path: relative to the top; "" for that itself.
+        shown: what messages call it.
+        chunks: opens a file, and yields its content; None for a directory.
+        spot: where it is, in a namespace; None on this machine.
+    """
+
+    path: str
+    shown: str
+    chunks: Callable[[], Iterator[bytes]] | None = None
+    spot: Spot | None = None
+
+
+@frozen(kw_only=True)
+class Tree:
+    """A file, or a directory with all that is in it.
+
+    Attributes:
+        name: what it is called where it is; "" for what has no name.
+        shown: what messages call it.
+        is_directory: whether it is a directory.
+        pieces: yields its pieces, a directory before what it has.
+        effort: how much work they are; goes through all of them.
+    """
+
+    name: str
+    shown: str
+    is_directory: bool
+    pieces: Callable[[], Iterator[Piece]]
+    effort: Callable[[], int]
+
+
+def standard_input() -> Tree:
+    """Return what comes through standard input."""
+
+    def chunks() -> Iterator[bytes]:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        while chunk := sys.stdin.buffer.read(_CHUNK):
+            yield chunk
+
+    return Tree(
+        name="",
+        shown="-",
+        is_directory=False,
+        pieces=lambda: iter([Piece(path="", shown="-", chunks=chunks)]),
+        effort=lambda: 0,
+    )
+
+
+def local_tree(path: str, trials: Trials) -> Tree:
+    """Return a file or directory of this machine.
+
+    What is neither in it, and links to directories, which may lead anywhere, are told to `trials`.
+    Raises `FileNotFoundError`.
+    """
+    os.stat(path)
+    return Tree(
+        name=os.path.basename(os.path.abspath(path)),
+        shown=path,
+        is_directory=os.path.isdir(path),
+        pieces=lambda: _local_pieces(path, trials),
+        effort=lambda: _local_effort(path),
+    )
+
+
+def _local_pieces(top: str, trials: Trials) -> Iterator[Piece]:
+    pending = [("", top)]
+    while pending:
+        path, place = pending.pop()
+        if os.path.isdir(place) and (not path or not os.path.islink(place)):
+            yield Piece(path=path, shown=place)
+            with trials.of(place):
+                names = sorted(os.listdir(place), reverse=True)
+                pending += [(f"{path}/{name}".lstrip("/"), os.path.join(place, name)) for name in names]
+        elif os.path.isfile(place) or not path:  # who names a pipe wants it read
+            yield Piece(path=path, shown=place, chunks=partial(_local_chunks, place))
+        else:
+            reason = "left out: a link to a directory, a broken link, or no file"
+            trials.failed(place, OSError(errno.EINVAL, reason, place))
+
+
+def _local_chunks(place: str) -> Iterator[bytes]:
+    with open(place, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _local_effort(top: str) -> int:
+    if not os.path.isdir(top):
+        return effort(files=1, bytes=os.path.getsize(top))
+    total = 0
+    for directory, _, names in os.walk(top):
+        for name in names:
+            place = os.path.join(directory, name)
+            if os.path.isfile(place):
+                total += effort(files=1, bytes=os.path.getsize(place))
+    return total
+
+
+def remote_tree(at: Found) -> Tree:
+    """Return what a URL of a namespace has led to."""
+
+    def all_effort() -> int:
+        there = at.namespace.summary(at.path)
+        return effort(files=there.files, bytes=there.bytes)
+
+    return Tree(
+        name=at.name or at.namespace.name,
+        shown=at.url,
+        is_directory=at.is_directory,
+        pieces=lambda: _remote_pieces(at),
+        effort=all_effort,
+    )
+
+
+def _remote_pieces(at: Found) -> Iterator[Piece]:
+    if at.is_directory:
+        yield Piece(path="", shown=at.url)
+    for status in at.namespace.walk(at.path):
+        spot = Spot(namespace=at.namespace, path=status.path)
+        yield Piece(
+            path=status.path[len(at.path) :].lstrip("/"),
+            shown=spot.url,
+            chunks=None if status.is_directory else partial(chunks_of, at.namespace, status.path),
+            spot=spot,
+        )
+
+
+def chunks_of(namespace: Namespace, path: str) -> Iterator[bytes]:
+    """Yield the content of a file, all of one version, whatever happens to the file meanwhile."""
+    opened = namespace.open(path)
+    for start in range(0, opened.data.size, PIECE):
+        yield opened.read(start, min(start + PIECE, opened.data.size))
+
+
+def directory_of(piece: Piece, trials: Trials) -> AbstractContextManager[None]:
+    """Try to make a directory; without the one at the top, what it has is not tried."""
+    return trials.of(piece.shown, part=True) if piece.path else nullcontext()
