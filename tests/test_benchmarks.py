@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +140,63 @@ def test_made_files_have_the_rows_that_they_are_said_to_have(tmp_path: Path) -> 
         row["id"] for each in sorted(columns.path.iterdir()) for row in pq.read_table(each).to_pylist()
     ]
     assert ids == list(range(columns.rows))
+
+
+@pytest.mark.servers
+def test_renames_are_told_by_the_size_of_the_directory(tmp_path: Path) -> None:
+    """A ratio bears the sizes that were measured; s3fs is beside it where it is installed."""
+    report = namespace_report(tmp_path, "rename")
+    rows = {(row["site"], row["way"], row["files"]) for row in report["rename"]}
+    own = {(site, "namespace", files) for site in ("sqlite", "dynamodb") for files in (1, 1000, 5000)}
+    assert own <= rows
+    assert {"rename_5000_over_1", "rename_5000_over_1_sqlite"} <= report["ratios"].keys()
+    assert ("rename_over_s3fs" in report["ratios"]) == (("ministack", "s3fs", 1000) in rows)
+    assert all(ratio > 0 for ratio in report["ratios"].values())
+
+
+@pytest.mark.servers
+def test_requests_of_a_rename_do_not_depend_on_what_is_in_the_directory(tmp_path: Path) -> None:
+    """A directory of a thousand files is renamed by as many requests as a file; the log adds three."""
+    rows = namespace_report(tmp_path, "requests")["requests"]
+    counts = {(row["operation"], row["log"]): row["requests"] for row in rows}
+    assert counts["rename directory of 1000", False] == counts["rename file", False]
+    assert counts["rename file", False] == {"GetItem": 5, "TransactWriteItems": 1}
+    log = {"PUT": 2, "DELETE": 1}
+    assert counts["rename directory of 1000", True] == counts["rename file", False] | log
+
+
+@pytest.mark.servers
+def test_a_published_job_is_counted_by_what_a_listing_shows() -> None:
+    """All ways to publish are given as many files; what is measured ends when all of them are seen."""
+    from namespace_publish import PublishSizes, measure_publishing
+
+    rows, ratios = measure_publishing(PublishSizes(files=20, rounds=1), lambda _: None)
+    assert {row["files"] for row in rows} == {20}
+    assert ratios.keys() == {
+        "publish_20_files_namespace_over_outputs",
+        "publish_20_files_namespace_over_outputs_logged",
+    }
+
+
+@pytest.mark.servers
+def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
+    """Each client has its turns in the same window, in a process of its own."""
+    from namespace_rates import RateSizes, measure_rates
+    from namespace_sites import created, sqlite_site
+
+    sizes = RateSizes(clients=(1, 2), shards=(2,), seconds=0.05, rounds=1)
+    site = sqlite_site(tmp_path / "names")
+    spawn = multiprocessing.get_context("spawn")
+    with created(site, log=False) as lake, ProcessPoolExecutor(2, spawn) as pool:
+        rows = measure_rates(site, lake, pool, sizes, lambda _: None)
+    found = {(row["clients"], row["shards"], row["operation"]) for row in rows if row["per_second"] > 0}
+    assert found == set(product((1, 2), (2,), ("write", "link", "stat", "list")))
+
+
+def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:
+    """Run one part of the benchmark of namespaces, in small; return what it reports."""
+    file = tmp_path / "figures.json"
+    command = [sys.executable, f"{BENCHMARKS}/namespace.py", "--quick", "--only", part, "--json", file]
+    subprocess.run(command, check=True, capture_output=True)
+    report: dict[str, Any] = json.loads(file.read_text())
+    return report

