@@ -26,7 +26,7 @@ import commitlog
 __all__ = ["Code", "Edit", "OutOfDate", "load"]
 
 #: The rooms that hold the protocols. What is above and below them is never copied.
-ROOMS = ("commit", "oplog", "outputs", "ingest")
+ROOMS = ("commit", "oplog", "outputs", "ingest", "namespace")
 
 
 class OutOfDate(AssertionError):

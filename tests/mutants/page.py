@@ -10,15 +10,19 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from mutants.binding import BINDING
 from mutants.deciding import DECIDING
 from mutants.handing import HANDING
 from mutants.listing import LISTING
+from mutants.moving import MOVING
 from mutants.mutant import Mutant
+from mutants.naming import NAMING
 from mutants.native import NATIVE
 from mutants.oplog import OPLOG
 from mutants.publishing import PUBLISHING
 from mutants.taking import TAKING
 from mutants.telling import plain, told
+from mutants.tending import TENDING
 from mutants.waiting import SPARE, WAITING
 from mutants.writing import WRITING
 
@@ -32,6 +36,7 @@ _GROUPS = {
     "Outputs": (*DECIDING, *PUBLISHING),
     "Operation logs": OPLOG,
     "Sources": (*LISTING, *HANDING),
+    "Namespaces": (*NAMING, *MOVING, *BINDING, *TENDING),
 }
 
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for group in _GROUPS.values() for mutant in group)
@@ -53,7 +58,10 @@ to the table of leases are named `table.…`; they name a record by path and eta
 first `table.put` of a call takes the lease, the last one gives it back. Objects are shown with their
 etag and `version`: `A:1` is the first that A writes. A clock that is as fast as clocks may be counts
 1.5 s a second, which is `max_clock_skew_rate` in these worlds. Sources have a grace window of ten
-seconds, and hand out a file an epoch; a driver reads each epoch before it asks for the next one.
+seconds, and hand out a file an epoch; a driver reads each epoch before it asks for the next one. In a
+namespace, `table.get lake/e/w2/0 b` looks for the name `b` in the first shard of the directory `w2`, and
+finds `version 1 of w3`, say; a `table.transact` is one change; its [invariants](namespace.md#invariants)
+are I1, I2, and so on.
 """
 
 _LEASES = """\

@@ -23,6 +23,23 @@ _NOISE = re.compile(r"\w+ (starts|ends|goes on|could know .*|[a-z_ ]+: \d+ begun
 
 #: Long words of no meaning, and what stands for them; and what is the same in all lines.
 _SHORTER = (
+    # those of namespaces
+    (r"\{'body': b'.*?', 'name': '[^']*', 'place': 'namespaces', 'word': '[^']*'\}", "the marker"),
+    (
+        r"\{'body': b'.*?', 'id': '([^']*)', 'name': '[^']*', 'place': '[^']*', 'version': (\d+),"
+        r" 'word': '[^']*'\}",
+        r"version \2 of \1",
+    ),
+    (r"\{'name': '-', 'place': '[^']*', 'shards': (\d+), 'word': '([^']*)'\}", r"word \2, shards \1"),
+    (
+        r"\{'place': '[^']*', 'name': '[^']*', 'id': '([^']*)', 'version': (\d+), 'word': '[^']*',"
+        r" 'body': b'.*?'\}",
+        r"version \2 of \1",
+    ),
+    (r"\{'place': '[^']*/x/[^']*', 'name': '[^']*', 'word': '[^']*', 'body': b'.*?'\}", "garbage"),
+    (r"\{'place': '[^']*/t/[^']*', 'name': '[^']*', 'word': '[^']*', 'body': b'.*?'\}", "tombstone"),
+    (r"\{'body': b'[^}]*\}', 'name': '[^']*', 'place': '[^']*/t/[^']*', 'word': '[^']*'\}", "tombstone"),
+    (r"(TransactionCanceled): .* item '\w+/[a-z]/.*", r"\1"),
     (r"(NotFound|AlreadyExists|PreconditionFailed|RequestExpired): .*", r"\1"),
     (r"(Unavailable|Conflict|OutcomeUnknown): .*", r"\1"),
     (r"\{'etag'.*'verdict'.*\}", "a finding"),

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import sim_ingest_kit as ingest
 import sim_kit
+import sim_namespace_kit as names
 import sim_oplog_kit as logs
 import sim_outputs_kit as outputs
 from attrs import asdict
@@ -40,6 +41,7 @@ __all__ = [
     "UNEXPLAINED",
     "Setting",
     "logging",
+    "naming",
     "racing",
     "reading",
     "writing",
@@ -209,6 +211,18 @@ def reading(
         )
 
     return setting
+
+
+def naming(
+    programs: Mapping[str, names.Program],
+    *faults: Fault,
+    most: int = 1,
+    forced: tuple[Forced, ...] = (),
+    **options: Any,
+) -> Setting:
+    """Return what builds a world of one namespace; options are those of `sim_namespace_kit.world_of`."""
+    simulation = _simulation(faults, most=most, delays=(5.0,), forced=forced)
+    return lambda code, _: names.world_of(programs, simulation=simulation, code=code.get, **options)
 
 
 def _simulation(

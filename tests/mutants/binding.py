@@ -1,0 +1,224 @@
+"""Mutants of directories that others write to, too: what is taken from the store, hidden, and pruned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim_binding_do import prune, sync
+from sim_binding_kit import BoundWorld
+from sim_namespace_kit import Program, collect, delete, list_, read, write
+
+from commitlog.namespace import Namespace
+from commitlog.testing.sim import Fault, Forced
+from mutants.loader import Edit
+from mutants.mutant import Mutant
+from mutants.worlds import Setting, naming
+
+__all__ = ["BINDING"]
+
+_WHERE = "namespace.md#a-directory-that-others-write-to-too"
+
+
+def _bind(lake: Namespace) -> None:
+    """Bind a directory to a prefix with one object, of which the table knows nothing."""
+    lake.store.put("raw/a", b"a")
+    lake.bind("raw/", "in", max_age=0.0)
+
+
+def _bind_two(lake: Namespace) -> None:
+    """The same with two objects."""
+    lake.store.put("raw/b", b"b")
+    _bind(lake)
+
+
+def _lose(lake: Namespace) -> None:
+    """The one object was taken into the table, which is believed, and others have removed it since."""
+    _bind(lake)
+    lake.bind("raw/", "in", max_age=None)
+    lake.sync()
+    lake.store.delete("raw/a")
+
+
+def _renew(lake: Namespace) -> None:
+    """The one object was deleted, and others have stored another one since."""
+    _bind(lake)
+    lake.delete("in/a")
+    lake.store.put("raw/a", b"new")
+
+
+def _binding(*programs: Program, prepare: Any = _bind, **options: Any) -> Setting:
+    clients = dict(zip("AB", programs, strict=False))
+    return naming(clients, make=BoundWorld, prepare=prepare, **options)
+
+
+BINDING: tuple[Mutant, ...] = (
+    Mutant(
+        name="a deletion without a tombstone",
+        where=_WHERE,
+        rule="when an object of others leaves its name, the same transaction leaves a tombstone there",
+        edit=Edit(
+            "namespace.parts",
+            (
+                "        if tombstone is not None:\n            change.put(",
+                "        if False:\n            change.put(",
+            ),
+        ),
+        setting=_binding([delete("in/a")]),
+        caught="what was deleted is back: .*",
+        story="The object is there, and a file again, as soon as the row is gone.",
+    ),
+    Mutant(
+        name="objects taken whatever was deleted since they were listed",
+        where=_WHERE,
+        rule="what was deleted does not come back with the next listing, whoever lists",
+        edit=Edit(
+            "namespace.joining",
+            (
+                '            Absent() if tombstone is None else Equals("word", tombstone.word),\n',
+                "            None,\n",
+            ),
+        ),
+        setting=_binding([sync("in")], [delete("in/a")]),
+        caught="has taken in/a from the store, which is not to be seen",
+        story="A has listed the object. B deletes the file before A makes one of it.",
+    ),
+    Mutant(
+        name="rows of objects that are gone removed whatever they are by now",
+        where=_WHERE,
+        rule="what the namespace has made itself is as its row says",
+        edit=Edit(
+            "namespace.joining",
+            (
+                "                change.delete(each.row.key, each.row.unchanged())\n",
+                "                change.delete(each.row.key, None)\n",
+            ),
+        ),
+        setting=_binding([sync("in")], [write("in/a", b"own")], prepare=_lose),
+        caught="I5|there is no",
+        story="Others have removed the object. B has written a file of its name since A has listed.",
+    ),
+    Mutant(
+        name="a directory synchronised though something could not be taken",
+        where=_WHERE,
+        rule="a directory is synchronised when its rows agree with the store",
+        edit=Edit(
+            "namespace.joining",
+            (
+                "            except Stale:\n"
+                "                whole = False\n"
+                "                if self.tree.again(directory) != directory:\n",
+                "            except Stale:\n"
+                "                if self.tree.again(directory) != directory:\n",
+            ),
+        ),
+        setting=_binding([sync("in")], [delete("in/a")], prepare=_bind_two),
+        caught="says that in is synchronised, and .* was not so",
+        story=(
+            "B has deleted one file, so the transaction that was to bring that and another is refused, "
+            "and nobody looks for the other one any more."
+        ),
+    ),
+    Mutant(
+        name="a directory synchronised since its rows were written",
+        where=_WHERE,
+        rule="a listing, or `sync`, makes the rows agree with the store, and notes when it began",
+        edit=Edit(
+            "namespace.joining",
+            (
+                "                directory = self._mark(directory, level.began)\n",
+                "                directory = self._mark(directory, self._now())\n",
+            ),
+        ),
+        setting=_binding(
+            [sync()],
+            others=[0.5, ("raw/n", b"n")],
+            forced=(Forced("A table.transact", Fault.DELAYED, 1, 1),),
+        ),
+        caught="says that in is synchronised, and .* was not so",
+        story="What others have stored after the listing is older than what the directory says.",
+    ),
+    Mutant(
+        name="tombstones read after the rows",
+        where=_WHERE,
+        rule="what is there all the time is in a listing",
+        edit=Edit(
+            "namespace.levels",
+            (
+                "            self.tombstones = {each.name: each for each in "
+                "self.joint.rows.tombstones(self.directory)}\n",
+                "            rows = list(self.joint.rows.entries(self.directory, after=after))\n"
+                "            self.tombstones = {each.name: each for each in "
+                "self.joint.rows.tombstones(self.directory)}\n",
+            ),
+            (
+                "            for row in self.joint.rows.entries(self.directory, after=after):\n",
+                "            for row in rows:\n",
+            ),
+        ),
+        setting=_binding([list_("in")], [write("in/a", b"own")]),
+        caught=r"list of A is told \('done', \(\)\), and it was never so",
+        story=(
+            "A has read the rows. B overwrites the file that was an object alone until then, and leaves "
+            "a tombstone: A takes it for deleted."
+        ),
+    ),
+    Mutant(
+        name="a name that is hidden taken for nothing",
+        where=_WHERE,
+        rule="an entry wins over a tombstone of its name",
+        edit=Edit("namespace.joint", ("            if now != row:\n", "            if False:\n")),
+        setting=_binding([read("in/a")], [write("in/a", b"own")]),
+        caught="read of A is told NotFound, and it was never so",
+        story="B overwrites the file between the moments at which A reads its row and its tombstone.",
+    ),
+    Mutant(
+        name="a tombstone pruned that hides an object behind a file",
+        where=_WHERE,
+        rule="`prune` removes tombstones whose objects are gone or replaced",
+        edit=Edit(
+            "namespace.levels",
+            (
+                "            if name in idle and self.tombstones[name].hides(info):\n",
+                "            if name not in self.seen and name in idle and "
+                "self.tombstones[name].hides(info):\n",
+            ),
+        ),
+        setting=_binding([write("in/a", b"own"), prune(), delete("in/a")]),
+        caught="what was deleted is back: .*",
+        story="The file that covered the object is deleted, and there is what it had replaced.",
+    ),
+    Mutant(
+        name="a tombstone pruned whichever it is",
+        where=_WHERE,
+        rule="what was deleted does not come back, whoever lists, and whoever dies",
+        edit=Edit(
+            "namespace.pruning",
+            (
+                'self.joint.rows.table.delete(each.key, condition=Equals("word", each.word))',
+                "self.joint.rows.table.delete(each.key)",
+            ),
+        ),
+        setting=_binding([prune("in")], [delete("in/a")], prepare=_renew),
+        caught="what was deleted is back|pruning has brought back",
+        story=(
+            "The tombstone hides an object that others have replaced. B deletes the new one, and A "
+            "removes B's tombstone for the one it has seen."
+        ),
+    ),
+    Mutant(
+        name="objects of others removed as garbage",
+        where=_WHERE,
+        rule="objects are never moved or removed",
+        edit=Edit(
+            "namespace.reclaim",
+            (
+                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "if garbage.data.own])\n",
+                "            errors = self._remove([garbage.data.path for garbage in batch])\n",
+            ),
+        ),
+        setting=_binding([delete("in/a"), 1.0, collect()], grace=0.0),
+        caught="is somebody else's, and was changed",
+        story="Others find their object gone.",
+    ),
+)

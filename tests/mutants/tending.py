@@ -1,0 +1,177 @@
+"""Mutants of a namespace's upkeep: compaction of its log, restoring it from that, checks, repairs, and
+what collects garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sim_namespace_kit import attributes, collect, delete, link, recover, rename, write
+from sim_upkeep_kit import A_DAY, UpkeepWorld, check, compact, forget_directory, repair, restore
+
+from commitlog.testing.sim import Fault, Forced
+from mutants.loader import Edit
+from mutants.mutant import Mutant
+from mutants.worlds import naming
+
+__all__ = ["TENDING"]
+
+_TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}}
+
+TENDING: tuple[Mutant, ...] = (
+    Mutant(
+        name="a log that is cut before there is a base",
+        where="namespace.md#when-the-table-is-lost",
+        rule="the base is written whole before any of the entries is removed",
+        edit=Edit(
+            "namespace.compaction",
+            ("        if not changed:\n            return True\n", "        return True\n"),
+        ),
+        setting=naming({"C": [compact()]}, after={"C": A_DAY}, make=UpkeepWorld, **_TREE),
+        caught="the names cannot be made again",
+        story="Whoever loses the table now has lost all names: nothing tells of what was removed.",
+    ),
+    Mutant(
+        name="a compaction of what is needed to decide",
+        where="namespace.md#when-the-table-is-lost",
+        rule="what came after a change that is pending stays in the log, since `recover` needs it",
+        edit=Edit(
+            "oplog.log",
+            ("            old = [entry for entry in old if entry.written < bound]\n", ""),
+        ),
+        setting=naming(
+            {
+                "A": [write("d/f", b"1")],
+                "B": [10.0, write("d/f", b"2"), A_DAY, compact(), recover(older_than=10.0)],
+            },
+            Fault.CRASHED,
+            make=UpkeepWorld,
+            moments=False,
+            **_TREE,
+        ),
+        caught="I8: .* is logged as committed, and was not done",
+        story=(
+            "A has died before it could overwrite the file, and B has overwritten it. That the version "
+            "that A has seen was replaced by B is in the base, where nobody looks for it: so it seems "
+            "that it was A who did."
+        ),
+    ),
+    Mutant(
+        name="a restore that begins with the marker",
+        where="namespace.md#when-the-table-is-lost",
+        rule="the marker comes last, and before that nobody finds a namespace",
+        edit=Edit(
+            "namespace.restore",
+            (
+                "        tell(evolve(told, decided=decided))\n",
+                "        tell(evolve(told, decided=decided))\n"
+                "        self._finish(keys, marker, claim)\n",
+            ),
+            (
+                "        self._finish(keys, marker, claim)\n        tell(",
+                "        tell(",
+            ),
+        ),
+        setting=naming({"R": [restore()]}, make=UpkeepWorld, **_TREE),
+        caught="restored is something else than there was",
+        story="Should R die now, there would be a namespace of which nothing is there.",
+    ),
+    Mutant(
+        name="a restore that removes what another one has written",
+        where="namespace.md#when-the-table-is-lost",
+        rule="of two that restore it at once the one goes on that began last",
+        edit=Edit(
+            "namespace.restore",
+            (
+                "                self.table.transact([*batch, claim])\n",
+                "                self.table.transact(batch)\n",
+            ),
+        ),
+        setting=naming(
+            {"R": [restore(replace=True)], "S": [0.5, restore(replace=True)]},
+            forced=(Forced("R table.transact", Fault.DELAYED, 2, 1),),
+            make=UpkeepWorld,
+            backup=True,
+            **_TREE,
+        ),
+        caught="restored is something else than there was",
+        story=(
+            "R's removal of what was there before is on its way for a while, in which S restores it "
+            "all. What arrives then takes that away, and leaves S's marker."
+        ),
+    ),
+    Mutant(
+        name="objects of others collected",
+        where="namespace.md#objects-that-were-there-before",
+        rule="an object stays where it is when its file is renamed, overwritten or deleted",
+        edit=Edit(
+            "namespace.reclaim",
+            (
+                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "if garbage.data.own])\n",
+                "            errors = self._remove([garbage.data.path for garbage in batch])\n",
+            ),
+        ),
+        setting=naming(
+            {"A": [link({"d/g": b"1"}), delete("d/g"), 1.0, collect()]},
+            make=UpkeepWorld,
+            grace=0.0,
+            **_TREE,
+        ),
+        caught="is gone, which is not the namespace's",
+        story="The file was of an object that somebody else has stored; that is gone with it.",
+    ),
+    Mutant(
+        name="a finding that is not looked at again",
+        where="namespace.md#checking",
+        rule="what a scan seems to show is read again, and told if it is still as it was",
+        edit=Edit(
+            "namespace.check",
+            (
+                "            if not self._is_still(finding):\n"
+                "                continue\n"
+                "            name = finding.problem.name\n",
+                "            name = finding.problem.name\n",
+            ),
+        ),
+        setting=naming(
+            {"K": [check()], "A": [0.5, rename("d", "e/d")]},
+            forced=(Forced("K table.scan", Fault.DELAYED, 2, 1),),
+            make=UpkeepWorld,
+            page=3,
+            made=("d", "e"),
+        ),
+        caught="a check tells what is not so",
+        story=(
+            "Between two pages of K's scan A renames the directory. One page has its entry of before "
+            "that, the other that of after it, so it seems to have two names."
+        ),
+    ),
+    Mutant(
+        name="a repair of what has changed since",
+        where="namespace.md#checking",
+        rule="a repair is one transaction, on condition that everything is as it was found",
+        edit=Edit(
+            "namespace.fixes",
+            (
+                "            new = evolve(new, data=data)\n        self._put(new, entry.unchanged())\n",
+                "            new = evolve(new, data=data)\n        self._put(new, None)\n",
+            ),
+        ),
+        setting=naming(
+            {"R": [repair()], "A": [0.5, attributes("d", x="1")]},
+            forced=(Forced("R table.transact", Fault.DELAYED, 1, 1),),
+            make=UpkeepWorld,
+            damage=forget_directory,
+            spared=("no-directory-record",),
+            moments=False,
+            **_TREE,
+        ),
+        caught="I6",
+        story=(
+            "R writes the directory anew, as it has found it, and as one version more. That version is "
+            "there already: A's, whose attributes are gone."
+        ),
+    ),
+)

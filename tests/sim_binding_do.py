@@ -1,0 +1,93 @@
+"""What clients of a namespace do with directories that others write to, too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from attrs import frozen
+from namespace_kit import Model
+from sim_binding_views import Stale
+from sim_namespace_do import Do, silent
+
+
+@frozen(kw_only=True)
+class Sync(Do):
+    """A synchronisation.
+
+    Attributes:
+        path: of what.
+    """
+
+    path: str
+
+
+@frozen(kw_only=True)
+class Prune(Do):
+    """A removal of what is of no use any more.
+
+    Attributes:
+        hidden: whether of what still hides something, too.
+    """
+
+    hidden: bool
+
+
+def sync(path: str = "") -> Sync:
+    """Take what the store has."""
+    return Sync(name="sync", lake=silent(lambda lake: lake.sync(path)), changes="many", path=path)
+
+
+def prune(path: str = "", *, older_than: float | None = None) -> Prune:
+    """Remove tombstones that hide nothing, or are old, and files whose objects are gone."""
+    return Prune(
+        name="prune",
+        lake=silent(lambda lake: lake.prune(path, older_than=older_than)),
+        changes="many",
+        step=_without_lost,
+        hidden=older_than is not None,
+    )
+
+
+def _without_lost(before: Model, after: Model) -> bool:
+    gone = before.nodes.items() - after.nodes.items()
+    return after.nodes.items() <= before.nodes.items() and all(
+        isinstance(body, Stale) for _, body in gone
+    )
+
+
+def bind(prefix: str, into: str, *, max_age: float | None) -> Do:
+    """Bind a directory."""
+    return Do(
+        name="bind",
+        lake=silent(lambda lake: lake.bind(prefix, into, max_age=max_age)),
+        changes="many",
+        step=lambda before, after: before.nodes.items() <= after.nodes.items(),
+    )
+
+
+def unbind(path: str) -> Do:
+    """Have a directory changed by the namespace alone; it keeps what rows it has."""
+    return Do(
+        name="unbind",
+        lake=silent(lambda lake: lake.unbind(path)),
+        changes="many",
+        step=lambda before, after: after.nodes.keys() <= before.nodes.keys(),
+    )
+
+
+def adopt_any(prefix: str, into: str, contents: Mapping[str, Collection[bytes]]) -> Do:
+    """Adopt what the store has below a prefix, while others change it.
+
+    Args:
+        prefix, into: as of `Namespace.adopt`.
+        contents: what each file may come to have.
+    """
+
+    def step(before: Model, after: Model) -> bool:
+        changed = after.nodes.items() - before.nodes.items()
+        fits = all(body is None or body in contents["/".join(names)] for names, body in changed)
+        return fits and before.nodes.keys() <= after.nodes.keys()
+
+    return Do(
+        name="adopt", lake=silent(lambda lake: lake.adopt(prefix, into)), changes="many", step=step
+    )

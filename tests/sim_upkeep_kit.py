@@ -1,0 +1,551 @@
+"""Worlds for tests of a namespace's upkeep on the simulator: compaction of its log, restoring it from
+that, checks, repairs, recoveries, and what sweeps up after jobs, beside clients that work.
+
+An `UpkeepWorld` is a `NamespaceWorld` with a log, so after every request that changes anything all
+that holds there holds here. Beyond that, at each of these moments,
+
+* what the log and its base say, made a table of, is the table as it is, if each pending operation is
+  decided as it was: whoever loses the table at that moment loses nothing;
+* a check has changed nothing, and objects that are not the namespace's are there;
+* what is restored elsewhere has its marker only if it is all there, and fits, and has what anybody was
+  told to have succeeded.
+
+At every answer: a check has found nothing where nothing is wrong. In the end what was broken off can be
+done again, what is wrong can be repaired, and the log is as short as the namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import sim_namespace_kit as names
+from attrs import evolve, frozen
+from namespace_kit import Auditor, Model, ServiceTable
+from sim_namespace_kit import LAKE, Call, Do, NamespaceWorld, Program, WatchedTable, publish
+
+from commitlog.commit import ConditionalStore
+from commitlog.errors import CommitError
+from commitlog.namespace import Data, Namespace, Outcome, Publication, Restorer
+from commitlog.namespace.keys import Keys
+from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.publishing import sweep_staging
+from commitlog.namespace.records import Entry
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import Item, ItemPage, Key, Pending, Table, TableCondition
+from commitlog.testing import ManualClock
+from commitlog.testing.sim import (
+    EPOCH,
+    Node,
+    SimulatedTable,
+    Simulation,
+    World,
+    table_state,
+)
+
+KEYS = Keys(LAKE)
+
+#: What the paths of objects begin with that are not the namespace's.
+FOREIGN = ("others", "old")
+
+#: What may be told of upkeep that several do at once.
+_REFUSALS = {
+    "compact": ("done", "unknown", "Unavailable", "Conflict"),
+    "restore": ("done", "unknown", "Unavailable", "Conflict", "AlreadyExists"),
+}
+
+#: How a request of a node begins in the trace, and what requests there are that change nothing.
+_REQUEST = re.compile(r"  (?P<node>\w+) (?P=node)\d+: (?P<verb>\S+)")
+_READING = {"table.get", "table.query", "table.scan", "get", "head", "list"}
+
+#: Longer than decisions are kept, by the logs of these worlds.
+A_DAY = 90_000.0
+
+
+def library(name: str) -> Any:
+    """Return what has that name below the package."""
+    module, _, attribute = f"commitlog.{name}".rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+# -- what nodes do -------------------------------------------------------------------------------------
+
+
+def compact() -> Do:
+    """Compact the log."""
+    return Do(name="compact", lake=lambda lake: lake.compact_log() and None, changes="many", tidies=True)
+
+
+def check(*, spared: Collection[str] = (), **options: Any) -> Do:
+    """Look for what is wrong, where nothing is.
+
+    Args:
+        spared: kinds of findings that there may be all the same.
+        options: those of `Namespace.audit`.
+    """
+
+    def call(lake: Namespace) -> None:
+        found = lake.audit(objects=True, unnamed=True, **options).findings
+        wrong = [str(each) for each in found if each.problem.name not in spared]
+        assert not wrong, f"a check tells what is not so: {wrong}"
+
+    return Do(name="check", lake=call, changes="at most one")
+
+
+def repair(
+    step: Callable[[Model, Model], bool] = Model.__eq__,
+    *,
+    only: Collection[str] | None = None,
+    age: float = 30.0,
+    pending: float = 30.0,
+    times: int = 2,
+) -> Do:
+    """Check, and repair what is found, until nothing is, or nothing can be done about it.
+
+    Args:
+        step: tells whether a repair may have made the second tree of the first.
+        only: kinds of findings.
+        age, pending: see `Namespace.audit`.
+        times: at most.
+    """
+
+    def call(lake: Namespace) -> None:
+        for _ in range(times):
+            found = lake.audit(unnamed=only is not None, grace=0.1, age=age, pending=pending).findings
+            done = [each.outcome for each in lake.repair(found, dry_run=False, only=only)]
+            if not done or set(done) == {Outcome.LEFT}:
+                return
+
+    return Do(name="repair", lake=call, changes="many", step=step)
+
+
+def job(files: Mapping[str, bytes], *, seconds: float) -> Do:
+    """Publish a job at ``out``, with content of the namespace's own, that takes so many seconds."""
+
+    def call(lake: Namespace) -> None:
+        target = Publication(lake, "out", clock=lake._clock, backoff=lake._backoff, words=lake._words)
+        attempt = target.begin("job")
+        data: dict[str, Data] = {}
+        for name, body in files.items():
+            with lake.begin_write(name) as writer:
+                writer.write(body)
+                data[name] = writer.finish()
+        lake._clock.sleep(seconds)
+        target.publish(attempt, data)
+
+    return evolve(publish("job", files), lake=call)
+
+
+def sweep_jobs(*, older_than: float) -> Do:
+    """Abort jobs that were begun so many seconds ago."""
+
+    def call(lake: Namespace) -> None:
+        sweep_staging(lake, older_than=older_than, clock=lake._clock)
+
+    return Do(name="sweep jobs", lake=call, changes="many", removes=None, step=_only_staging)
+
+
+def _only_staging(before: Model, after: Model) -> bool:
+    def rest(model: Model) -> Mapping[tuple[str, ...], bytes | None]:
+        return {names: body for names, body in model.nodes.items() if names[:1] != (".staging",)}
+
+    return rest(before) == rest(after) and after.nodes.keys() <= before.nodes.keys()
+
+
+@frozen(kw_only=True)
+class Restore(Do):
+    """Make the names again from the log, in a table elsewhere.
+
+    Attributes:
+        decide: what is said of operations of which the log does not tell; None: as it was.
+        replace: whether what is there is removed first.
+    """
+
+    decide: Decision | None
+    replace: bool
+
+
+def restore(*, decide: Decision | None = None, replace: bool = False) -> Restore:
+    """Return a `Restore`."""
+
+    def call(lake: Namespace) -> None:
+        raise AssertionError("done by the world")
+
+    return Restore(name="restore", lake=call, changes="many", decide=decide, replace=replace)
+
+
+def move() -> Do:
+    """From now on, this node works with what was restored; if it was not, this node does nothing."""
+    return Do(name="move", lake=lambda lake: None, changes="at most one")
+
+
+# -- damage --------------------------------------------------------------------------------------------
+
+
+def _entry(table: Table, name: str) -> Entry:
+    return next(
+        Entry.from_item(item) for item in table.scan() if (item["name"], "id" in item) == (name, True)
+    )
+
+
+def forget_directory(table: Table) -> None:
+    """Remove the record that tells which entry names the directory."""
+    table.delete(KEYS.directory(_entry(table, "d").id))
+
+
+def lose_file(table: Table) -> None:
+    """Remove the entry of the file."""
+    table.delete(_entry(table, "f").key)
+
+
+def list_as_garbage(table: Table) -> None:
+    """List the content of the file as garbage that is never due."""
+    entry, never = _entry(table, "f"), 10**14
+    assert entry.data is not None
+    key = KEYS.garbage(never, entry.data.path)
+    garbage = Garbage(
+        key=key, file=entry.id, version=entry.version, word="x", not_before=never, data=entry.data
+    )
+    table.put(garbage.to_item())
+
+
+# -- clients -------------------------------------------------------------------------------------------
+
+
+class Patient(SimulatedTable):
+    """A client of a table whose scans take several pages, and that waits for each of its requests.
+
+    Otherwise records could be written in any order, and worlds would be as many times as large.
+    """
+
+    #: How many records a page of a scan has.
+    page = 1000
+
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+        """Do it, and return what tells how that went."""
+        pending = super().begin_put(item, condition=condition)
+        try:
+            pending()
+        except CommitError:
+            return pending
+        return lambda: None
+
+    def scan_page(self, *, limit: int = 1000, **options: Any) -> ItemPage:
+        """Ask for less than it could."""
+        return super().scan_page(limit=min(limit, self.page), **options)
+
+
+# -- the world -----------------------------------------------------------------------------------------
+
+
+class UpkeepWorld(NamespaceWorld):
+    """A namespace with a log, a table elsewhere, and nodes that work, or do the upkeep.
+
+    Args:
+        simulation: where it all happens.
+        page: how many records a page of a scan has.
+        backup: whether the table elsewhere has an old backup of the namespace.
+        damage: does something to the table before anybody begins.
+        spared: kinds of findings that there may be until they are repaired.
+        moments: whether the log is compared with the table at each moment, and not only in the end.
+        options: those of `NamespaceWorld`.
+
+    Attributes:
+        elsewhere: where the namespace is restored.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        page: int = 1000,
+        backup: bool = False,
+        damage: Callable[[WatchedTable], object] = lambda table: None,
+        spared: Collection[str] = (),
+        moments: bool = True,
+        code: Callable[[str], Any] = library,
+        **options: Any,
+    ) -> None:
+        self._page = page
+        self._backup = backup
+        self._damage = damage
+        self._spared = frozenset(spared)
+        self._moments = moments
+        self._damaged = bool(spared)
+        #: Clients of what was restored, by node.
+        self._moved: dict[str, Namespace] = {}
+        #: Nodes that wait for somebody to restore the namespace.
+        self._waiting: set[str] = set()
+        #: Whether a restore was told anything but the truth.
+        self._arbitrary = False
+        #: Objects that are not the namespace's.
+        self._foreign: set[str] = set()
+        self.elsewhere = WatchedTable(
+            clock=simulation.server_clock(), watch=lambda token: None, tokens=True
+        )
+        super().__init__(simulation, logged=True, code=code, **options)
+        self._first = self.model.copy()
+        if backup:
+            for item in self._known.items:
+                self.elsewhere.put(item)
+        self.elsewhere.watch = self._put
+        simulation.add_state(table_state(self.elsewhere))
+        simulation.add_state(lambda: (frozenset(self._moved), frozenset(self._waiting), self._arbitrary))
+
+    def _begin(self, *arguments: Any) -> None:
+        self.auditor.spared = self._spared
+        super()._begin(*arguments)
+
+    def _make(self, *arguments: Any) -> None:
+        super()._make(*arguments)
+        self._damage(self.table)
+
+    # what nodes do
+
+    def _client(self, node: Node) -> Namespace:
+        lake = super()._client(node)
+        lake._table._table = self._wire(node, self.table)
+        return lake
+
+    def _wire(self, node: Node, table: WatchedTable) -> SimulatedTable:
+        wire = Patient(node, table)
+        wire.page = self._page
+        return wire
+
+    def _do(self, node: Node, lake: Namespace, do: Do) -> None:
+        if node.name in self._waiting:
+            return
+        lake = self._moved.get(node.name, lake)
+        if isinstance(do, Restore):
+            self._arbitrary |= do.decide is not None
+            do = evolve(do, lake=partial(self._restore, node, do))
+        elif do.name == "move":
+            do = evolve(do, lake=partial(self._move, node))
+        begun = len(self.simulation.trace)
+        super()._do(node, lake, do)
+        if do.name == "check":
+            sent = (_REQUEST.search(line) for line in self.simulation.trace[begun:])
+            kinds = {found["verb"] for found in sent if found and found["node"] == node.name}
+            assert kinds <= _READING, f"a check has sent {kinds - _READING}"
+
+    def _restore(self, node: Node, do: Restore, lake: Namespace) -> None:
+        assert lake._changes.log is not None
+        restorer: Restorer = self._code("namespace.restore.Restorer")(
+            table=self._wire(node, self.elsewhere),
+            store=lake.store,
+            log=lake._changes.log,
+            name=LAKE,
+            words=node.word,
+        )
+        done = restorer.restore(decide=self._decider(do.decide), replace=do.replace)
+        assert not done.lost, f"I4: {done.lost}"
+
+    def _decider(self, decide: Decision | None) -> Callable[[Operation], Decision]:
+        return lambda operation: self._truth(operation) if decide is None else decide
+
+    def _truth(self, operation: Operation) -> Decision:
+        done = operation.body["word"] in self.table.applied
+        return Decision.COMMITTED if done else Decision.ROLLED_BACK
+
+    def _move(self, node: Node, lake: Namespace) -> None:
+        if self.elsewhere.get(KEYS.marker) is None:
+            self._waiting.add(node.name)
+            return
+        self._go_on_elsewhere()
+        self._moved[node.name] = self._client(node)
+
+    def _go_on_elsewhere(self) -> None:
+        """Have what was restored be the namespace."""
+        if self.table is self.elsewhere:
+            return
+        words, tree = self._as_decided()
+        self.elsewhere.applied = words
+        self.elsewhere.watch = self._changed
+        self.table = self.elsewhere
+        if self._arbitrary:  # what was undone may be done anew, in another way
+            self.auditor = Auditor(self.table, LAKE, self.store)
+            self._closed = {}
+            self.model = tree
+        else:
+            self.auditor.table = self.table
+
+    # what must be so
+
+    def _changed(self, token: str) -> None:
+        foreign = {info.path for info in self.store.list() if info.path.split("/")[0] in FOREIGN}
+        assert foreign >= self._foreign, (
+            f"{self._foreign - foreign} is gone, which is not the namespace's"
+        )
+        self._foreign = foreign
+        super()._changed(token)
+
+    def _judge_answer(self, call: Call, value: object) -> None:
+        refusals = _REFUSALS.get(call.do.name)
+        assert refusals is None or call.told in refusals, f"{call} is told {call.told}"
+        super()._judge_answer(call, value)
+
+    def _check_log(self) -> None:
+        """I8: what it has decided is so; and at each moment the names can be made again from it."""
+        if self._arbitrary:
+            return
+        for operation, decision in self._operations():
+            word = operation["word"]
+            done = word in self.table.applied
+            if operation["what"].startswith("repair: ") and not operation["put"]:
+                continue  # what was to go is gone, or not; whose doing that is, no record tells
+            if decision is Decision.COMMITTED:
+                assert done, f"I8: {word} is logged as committed, and was not done"
+            if decision is Decision.ROLLED_BACK:
+                assert not done, f"I8: {word} is logged as rolled back, and was done"
+        if self._moments:
+            self._check_restorable()
+
+    def _check_restorable(self) -> None:
+        """Make the names again from a copy of the log, and compare."""
+        assert self.logs is not None
+        logs = MemoryStore(clock=ManualClock(epoch=EPOCH))
+        for path, stored in self.logs._space.objects.items():
+            logs._space.set(path, stored)
+        log = OperationLog(ConditionalStore(logs), "log", clock=ManualClock(epoch=EPOCH))
+        table = ServiceTable()
+        try:
+            Restorer(table=table, store=self.store, log=log, name=LAKE).restore(decide=self._truth)
+        except CommitError as error:
+            raise AssertionError(f"the names cannot be made again: {error}") from error
+        self._compare(table, self.table)
+
+    def _compare(self, restored: ServiceTable, was: ServiceTable) -> None:
+        found, wanted = self._records(restored), self._records(was)
+        wrong = sorted(
+            str(key) for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)
+        )
+        assert not wrong, f"restored is something else than there was: {wrong}"
+
+    def _records(self, table: ServiceTable) -> dict[Key, Item]:
+        """Return what a restore is to bring back: not what gates were written for, nor what is gone."""
+        found: dict[Key, Item] = {}
+        for item in table.scan():
+            key = table.schema.key_of(item)
+            if "/r/" in key.hash:  # somebody restores it
+                continue
+            if "/g/" in key.hash:
+                item = {**item, "word": ""}
+            elif "/x/" in key.hash:
+                data = Garbage.from_item(item).data
+                if not data.own or self.store.begin_head(data.path)().info is None:
+                    continue
+            found[key] = item
+        return found
+
+    def _put(self, token: str) -> None:
+        """Check what is elsewhere, after each change of it: all that is to be there, or no namespace."""
+        if self.elsewhere.get(KEYS.marker) is None:
+            return
+        if not self._arbitrary:
+            self._compare(self.elsewhere, self.table)
+            return
+        try:
+            tree = Auditor(self.elsewhere, LAKE, self.store).audit()
+        except CommitError as error:
+            raise AssertionError(f"I4: {error}") from error
+        found, (_, wanted) = self._found(tree), self._as_decided()
+        assert found == wanted, f"restored is {found}, and by the log it was {wanted}"
+
+    def _as_decided(self) -> tuple[list[str], Model]:
+        """Return the words of what has happened, as the log has decided, and the tree."""
+        decided = {operation["word"]: decision for operation, decision in self._operations()}
+        words = [word for word in self.table.applied if decided.get(word) is not Decision.ROLLED_BACK]
+        words += [
+            word
+            for word, decision in decided.items()
+            if decision is Decision.COMMITTED and word not in words and word in self._owners
+        ]
+        tree = self._first.copy()
+        for word in words:
+            if word in self._owners:
+                self._owners[word].do.model(tree)
+        return words, tree
+
+    # the end
+
+    def judge(self) -> Counter[str]:
+        """See `NamespaceWorld.judge`. Before that, what was broken off is done; after that, the log is
+        compacted twice, and tells all that there is, and nothing else.
+        """
+        self._restore_at_last()
+        if self.auditor.spared:
+            self._repair_at_last()
+        outcomes = super().judge()
+        if not self._arbitrary:
+            self._compact_at_last()
+        return outcomes
+
+    def _restore_at_last(self) -> None:
+        restores = [call for call in self.calls if isinstance(call.do, Restore)]
+        if not restores or self.table is self.elsewhere:
+            return
+        if self._backup and not any(
+            isinstance(call.do, Restore) and call.do.replace for call in restores
+        ):
+            assert tuple(self.elsewhere.scan()) == self._known.items, "what was there was changed"
+            return
+        last = restores[-1].do
+        assert isinstance(last, Restore)
+        there = self.elsewhere.get(KEYS.marker) is not None
+        done = any(call.told == "done" for call in restores)
+        assert there or not done, "a restore is told that it was done, and it was not"
+        replace = any(isinstance(call.do, Restore) and call.do.replace for call in restores)
+        if not done and (replace or not there):
+            log = self._owner()._changes.log
+            assert log is not None
+            restorer = Restorer(table=self.elsewhere, store=self.store, log=log, name=LAKE)
+            restorer.restore(decide=self._decider(last.decide), replace=replace)
+        self._go_on_elsewhere()
+
+    def _repair_at_last(self) -> None:
+        self._watching = False
+        self.simulation.time.now += A_DAY
+        owner = self._owner()
+        for _ in range(4):
+            list(owner.repair(owner.audit().findings, dry_run=False))
+        found = owner.audit().findings
+        assert not found, f"what cannot be repaired: {[str(each) for each in found]}"
+        self.auditor.spared = frozenset()
+        self.model = self._found(self.auditor.audit())
+        self._watching = True
+
+    def _compact_at_last(self) -> None:
+        for _ in range(2):
+            self.simulation.time.now += A_DAY
+            self._owner().compact_log()
+            self._check_restorable()
+        assert self.logs is not None
+        paths = {info.path.split("/")[1] for info in self.logs.list()}
+        assert paths <= {"base", "base-parts"}, f"there is something left in the log: {paths}"
+
+    def _later(self) -> ManualClock:
+        return ManualClock(epoch=EPOCH + self.simulation.now + 1e6)
+
+    def _owner(self) -> Namespace:
+        """Return a client to which nothing happens."""
+        assert self.logs is not None
+        clock = self._later()
+        log = OperationLog(ConditionalStore(self.logs, clock=clock), "log", clock=clock)
+        return Namespace(self.table, self.store, LAKE, clock=clock, log=log, grace=self._grace)
+
+    def _check_leftovers(self) -> None:
+        if not self._arbitrary and not self._damaged:
+            super()._check_leftovers()
+
+
+def world_of(programs: Mapping[str, Program], **options: Any) -> World:
+    """Return what `explore` builds worlds with.
+
+    Options are those of `sim_namespace_kit.world_of`, and of `UpkeepWorld`.
+    """
+    return names.world_of(programs, make=UpkeepWorld, **options)
