@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -32,6 +34,7 @@ STATUS = {
     errors.AccessDenied("x"): 1,
     errors.Unavailable("x"): 1,
     errors.LeaseTimeout("x"): 1,
+    errors.ObjectChanged("x"): 1,
     errors.JobAborted("x"): 1,
     ValueError("x"): 1,
     KeyboardInterrupt(): 130,
@@ -52,6 +55,47 @@ def test_status_tells_the_outcome(
     assert (done.exit_code, status_of(error)) == (status, status)
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1] == f"commitlog: {message_of(error)}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_it_as_ctrl_c_does(number: signal.Signals, tmp_path: Path) -> None:
+    """What was under way is ended in order, from the imports on; status 130, and no traceback."""
+    program = """
+        import os, sys, time
+        from commitlog import __main__
+        module, number = sys.argv.pop(), int(sys.argv.pop())
+        class Slow:
+            def find_spec(self, name, path, target=None):
+                if name == module:
+                    os.kill(os.getpid(), number)
+                    time.sleep(60)
+        sys.meta_path.insert(0, Slow())
+        __main__.main()
+        """
+    for module in ("commitlog.cli", "commitlog.stores.local"):  # the latter comes when it is needed
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(program),
+                "ls",
+                str(tmp_path),
+                str(int(number)),
+                module,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 130, done
+        assert done.stderr.startswith("commitlog: interrupted") and "Traceback" not in done.stderr
+
+
+def test_closed_standard_output_is_told() -> None:
+    """Not taken for success: nobody would see what the command has found."""
+    command = [sys.executable, "-m", "commitlog", "ls", "memory://"]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "commitlog: standard output is closed\n")
 
 
 def test_every_error_has_a_status() -> None:
@@ -112,3 +156,11 @@ def test_a_stack_in_a_message_is_left_out() -> None:
         "An error occurred.\n: java.io.IOException: no disk\n\tat a.B.c(B.scala:1)\n\tat d"
     )
     assert "no disk (run it again" in message_of(error)
+
+
+@pytest.mark.parametrize("group", ["fs", "namespace", "table", "ingest"])
+def test_a_group_without_a_command_shows_its_help(group: str) -> None:
+    """As it is laid out, on its lines, and not as the message of an error."""
+    done = CliRunner().invoke(main, [group])
+    assert "commitlog: " not in done.output
+    assert "\nCommands:\n" in done.output

@@ -18,9 +18,9 @@ ROOT = Path(commitlog.__file__).parent
 
 #: From the ground up. A room imports rooms of the floors below, and nobody on its own floor.
 FLOORS = (
-    {"errors", "clock", "forks", "packing", "words"},
+    {"errors", "clock", "crew", "forks", "maps", "metrics", "packing", "repeats", "tally", "words"},
     {"backoff", "paths", "units"},
-    {"urls"},
+    {"turns", "urls"},
     {"aws"},
     {"stores", "tables"},
     {"commit"},
@@ -28,7 +28,9 @@ FLOORS = (
     {"oplog"},
     {"outputs"},
     {"ingest"},
-    {"spark"},
+    {"namespace"},
+    {"mount"},
+    {"spark", "filesystem"},
     {"testing"},
     {"demo"},
     {"cli"},
@@ -36,7 +38,7 @@ FLOORS = (
 )
 
 #: Rooms that hold rules rather than handle things: they run in the simulator as they run on S3.
-BUSINESS = {"commit", "oplog", "outputs", "ingest"}
+BUSINESS = {"commit", "oplog", "outputs", "ingest", "namespace"}
 PORTS = {"stores", "stores.api", "tables", "tables.api"}
 IMPURE = {
     *("boto3", "botocore", "urllib3", "sqlite3", "pyspark", "pyarrow"),
@@ -51,11 +53,12 @@ KEPT_TO = {
     "boto3": {"testing"},
     "botocore": {"aws", "testing"},
     "urllib3": {"aws"},
-    "sqlite3": {"stores", "tables"},
+    "sqlite3": {"stores", "tables", "turns"},
     "pyspark": {"spark", "demo", "testing"},
     "pyarrow": {"spark", "demo", "testing"},
     "click": {"cli", "demo"},
     "greenlet": {"testing"},
+    "fsspec": {"filesystem"},
 }
 
 
@@ -140,7 +143,16 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(done.stdout.split())
     assert "commitlog" in loaded
-    assert not loaded & {"boto3", "botocore", "urllib3", "pyspark", "pyarrow", "sqlite3", "click"}
+    assert not loaded & {
+        "boto3",
+        "botocore",
+        "urllib3",
+        "pyspark",
+        "pyarrow",
+        "sqlite3",
+        "click",
+        "fsspec",
+    }
 
 
 @pytest.mark.parametrize("module", ["", *MODULES])

@@ -1,0 +1,109 @@
+"""Work on many files: several at a time, taken as there is room, and what becomes of failures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from commitlog.cli.exits import Exit, Trials
+from commitlog.cli.work import THREADS, Advance, Job, effort, work
+from commitlog.errors import NotFound
+
+
+def do(jobs: Iterator[Job], trials: Trials, *, all_or_none: bool = False) -> None:
+    """Do jobs of which nothing is shown."""
+    work(jobs, trials, label="working", length=lambda: 0, all_or_none=all_or_none)
+
+
+def test_what_fails_is_told_and_the_rest_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each failure has its line, and the status is the highest."""
+    done: list[int] = []
+
+    def job(number: int, advance: Advance) -> None:
+        if number % 10 == 3:
+            raise NotFound(f"no {number}")
+        done.append(number)
+
+    trials = Trials()
+    do((Job(what=f"{n}", do=partial(job, n)) for n in range(50)), trials)
+    assert sorted(done) == [number for number in range(50) if number % 10 != 3]
+    assert (trials.failures, trials.worst) == (5, Exit.FAILED)
+    assert sorted(capsys.readouterr().err.splitlines())[0] == "commitlog: 13: no 13"
+
+
+@pytest.mark.parametrize("jobs", [3, 10_000])
+def test_all_or_none_stops_at_the_first_failure(jobs: int) -> None:
+    """What was not begun is not begun any more, and what goes on ends at its next step."""
+    begun: list[int] = []
+    steps = 0
+
+    def job(number: int, advance: Advance) -> None:
+        nonlocal steps
+        begun.append(number)
+        if number == 0:
+            raise NotFound("no")
+        for _ in range(2000):
+            time.sleep(0.001)  # as long as a step takes
+            advance(1)
+            steps += 1
+
+    trials = Trials()
+    do((Job(what="", do=partial(job, n)) for n in range(jobs)), trials, all_or_none=True)
+    assert trials.failures == 1
+    assert len(begun) <= 2 * THREADS + 1
+    assert steps < 2000
+
+
+def test_jobs_are_taken_as_there_is_room() -> None:
+    """A listing of any length is not held in memory: few jobs wait."""
+    taken = done = most = 0
+    lock = threading.Lock()
+
+    def job(advance: Advance) -> None:
+        nonlocal done
+        with lock:
+            done += 1
+
+    def jobs() -> Iterator[Job]:
+        nonlocal taken, most
+        for _ in range(500):
+            with lock:
+                taken += 1
+                most = max(most, taken - done)
+            yield Job(what="", do=job)
+
+    do(jobs(), Trials())
+    assert done == 500
+    assert most <= 3 * THREADS + 1
+
+
+def test_mistakes_are_not_failures() -> None:
+    """An error that nobody meant to raise ends the work, and comes out of it."""
+
+    def mistake(advance: Advance) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        do((Job(what="", do=mistake) for _ in range(1000)), Trials())
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_a_file() -> None:
+    """The command ends by it, as any does whose standard output is closed."""
+
+    def printing(advance: Advance) -> None:
+        raise BrokenPipeError
+
+    trials = Trials()
+    with pytest.raises(BrokenPipeError):
+        do((Job(what="", do=printing) for _ in range(3)), trials)
+    assert trials.failures == 0
+
+
+def test_files_count_beside_their_bytes() -> None:
+    """Many small files are work, too, and worth showing."""
+    assert effort(files=2, bytes=10) == 2 * effort(files=1, bytes=0) + 10
+    assert effort(files=0, bytes=10) == 10

@@ -1,0 +1,207 @@
+"""Objects that are there become files, in place: once more, broken off, and beside other writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from attrs import define, evolve
+from namespace_kit import QUICK, Auditor, ServiceTable, Wire
+
+from commitlog.errors import ConfigurationError
+from commitlog.namespace import Adopted, Namespace
+from commitlog.stores.api import ObjectInfo
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+
+LAKE = "lake"
+
+
+@define
+class Place:
+    """A namespace, and the store whose objects it adopts."""
+
+    clock: ManualClock
+    store: MemoryStore
+    table: ServiceTable
+    wire: Wire
+    lake: Namespace
+
+    def put(self, *paths: str) -> None:
+        """Put an object at each path; its content is the path."""
+        for path in paths:
+            self.store.put(path, path.encode())
+
+    def paths(self) -> list[str]:
+        """Return the paths of all files, after all was checked."""
+        tree = Auditor(self.table, LAKE, self.store).audit()
+        return sorted(path for path, entry in tree.items() if not entry.is_directory)
+
+
+@pytest.fixture
+def place() -> Place:
+    """A new namespace."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    table = ServiceTable(clock=clock)
+    wire = Wire(table)
+    lake = Namespace(wire, store, LAKE, clock=clock, backoff=QUICK, grace=0)
+    lake.create()
+    return Place(clock, store, table, wire, lake)
+
+
+def test_objects_become_files(place: Place) -> None:
+    """With their paths, sizes, etags and times; the objects stay, whatever becomes of the files."""
+    place.put("old/a/1", "old/a/2", "old/b", "other/c")
+    done = place.lake.adopt("old/", "new")
+    assert done == Adopted(files=3, bytes=19, last="old/b")
+    assert place.paths() == ["new/a/1", "new/a/2", "new/b"]
+    status = place.lake.stat("new/a/1")
+    info = place.store.head("old/a/1")
+    assert status.data is not None and not status.data.own
+    assert (status.size, status.etag, status.modified) == (7, info.etag, int(info.last_modified * 1000))
+    assert place.lake.read("new/b") == b"old/b"
+    place.lake.rename("new/a", "x")
+    assert place.lake.read("x/2") == b"old/a/2"
+    place.lake.write("x/1", b"own")
+    place.lake.delete("new", recursive=True)
+    place.lake.sweep()
+    place.clock.advance(1)
+    assert place.lake.collect().objects == 0
+    assert place.store.head("old/a/1").size == 7 and place.store.head("old/b").size == 5
+
+
+def test_adopting_again_takes_what_is_new_or_changed(place: Place) -> None:
+    """What is known is passed over; own content is no file of its own."""
+    place.put("a", "d/b")
+    assert place.lake.adopt().files == 2
+    place.lake.write("own", b"1")
+    place.store.put("a", b"changed")
+    place.put("d/c")
+    done = evolve(place.lake.adopt(), last="")
+    assert done == Adopted(files=1, updated=1, known=1, bytes=10)
+    assert place.lake.read("a") == b"changed" and place.lake.stat("a").version == 2
+    assert place.paths() == ["a", "d/b", "d/c", "own"]
+
+
+def test_what_cannot_be_a_file_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path below a file, a marker of a directory, a name too long, something else that is there."""
+    place.put("a", "a/b", "c", "d", "f", "x" * 300)
+    place.lake.write("c", b"own")
+    place.lake.write("f", b"f")  # the same content
+    place.lake.make_directory("d")
+    right = place.store.list
+
+    def with_marker(prefix: str = "", *, start_after: str = "") -> object:
+        for info in right(prefix, start_after=start_after):
+            yield info
+            if info.path == "a/b":
+                yield ObjectInfo(path="e/", size=0, etag="e", last_modified=0.0)
+
+    monkeypatch.setattr(place.store, "list", with_marker)
+    done = place.lake.adopt()
+    assert (done.files, done.known, done.updated) == (1, 0, 0)
+    assert {path for path, _ in done.refused} == {"a/b", "c", "d", "e/", "f", "x" * 300}
+    assert place.lake.read("c") == b"own"
+    with pytest.raises(ConfigurationError, match="slash"):
+        place.lake.adopt("a")
+
+
+def test_a_large_directory_takes_few_requests(place: Place) -> None:
+    """99 files come with each transaction; progress is told, and one can go on from there."""
+    place.put(*(f"d/{number:04}" for number in range(250)))
+    told: list[Adopted] = []
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: Adopted) -> None:
+        told.append(done)
+        if len(told) == 2:
+            raise Stop
+
+    place.wire.requests.clear()
+    with pytest.raises(Stop):
+        place.lake.adopt(progress=stop)
+    assert told[-1].last == "d/0197" and told[-1].files == 198
+    rest = place.lake.adopt(start_after=told[-1].last)
+    assert (rest.files, rest.known) == (52, 0)
+    assert len(place.paths()) == 250
+    # One of them makes the directory.
+    assert place.wire.requests["transact"] == 4
+    place.wire.requests.clear()
+    assert place.lake.adopt().known == 250
+    assert place.wire.requests["get"] <= 10
+    looked: list[int] = []
+    place.store.put("d/0137", b"other")
+    [found] = place.lake.differences("d", progress=looked.append)
+    assert (found.status.path, found.kind, looked) == ("d/0137", "changed", [100, 200])
+    assert place.lake.adopt().updated == 1
+    place.lake.make_directory("s", shards=16)
+    assert place.lake.adopt("d/", "s").files == 250
+
+
+def test_somebody_else_is_here_too(place: Place) -> None:
+    """A file that comes into being meanwhile is told, and the others are adopted all the same."""
+    place.put("d/1", "d/2", "d/3")
+    other = Namespace(place.table, place.store, LAKE, clock=place.clock, backoff=QUICK)
+    other.make_directory("d")
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and not other.exists("d/2"):
+            other.write("d/2", b"theirs")
+        perform()
+
+    place.wire.step = step
+    done = place.lake.adopt()
+    assert evolve(done, refused=()) == Adopted(files=2, bytes=6, last="d/3")
+    assert [path for path, _ in done.refused] == ["d/2"]
+    assert place.lake.read("d/2") == b"theirs"
+    assert place.paths() == ["d/1", "d/2", "d/3"]
+
+
+def meanwhile(place: Place, does: Callable[[Namespace], object]) -> None:
+    """Have another client do something right before the next transaction."""
+    other = Namespace(place.table, place.store, LAKE, clock=place.clock, backoff=QUICK)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            place.wire.step = lambda what, perform: perform()
+            does(other)
+        perform()
+
+    place.wire.step = step
+
+
+def test_what_is_written_beside_it_stays(place: Place) -> None:
+    """A file that was changed in the store is overwritten after it was looked at: that is told."""
+    place.put("a", "b")
+    place.lake.adopt()
+    place.store.put("a", b"changed")
+    meanwhile(place, lambda other: other.write("a", b"theirs"))
+    done = place.lake.adopt()
+    assert (done.updated, done.known, [path for path, _ in done.refused]) == (0, 1, ["a"])
+    assert place.lake.read("a") == b"theirs"
+    assert place.store.head("a").size == 7
+
+
+def test_what_is_changed_beside_it_is_adopted_all_the_same(place: Place) -> None:
+    """It is looked at again, and what is kept with it stays."""
+    place.put("a")
+    place.lake.adopt()
+    place.store.put("a", b"changed")
+    meanwhile(place, lambda other: other.set_attributes("a", attributes={"k": "v"}))
+    assert place.lake.adopt().updated == 1
+    status = place.lake.stat("a")
+    assert (status.attributes, status.version, place.lake.read("a")) == ({"k": "v"}, 3, b"changed")
+    assert status.modified == int(place.store.head("a").last_modified * 1000)
+
+
+def test_what_is_deleted_beside_it_is_adopted_anew(place: Place) -> None:
+    """As if it had been deleted before."""
+    place.put("a")
+    place.lake.adopt()
+    place.store.put("a", b"changed")
+    meanwhile(place, lambda other: other.delete("a"))
+    assert evolve(place.lake.adopt(), last="") == Adopted(files=1, bytes=7)
+    assert place.lake.read("a") == b"changed"

@@ -1,0 +1,991 @@
+"""A check finds each kind of what can be wrong with a namespace, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from namespace_kit import QUICK, Auditor, ServiceTable, Wire, stored
+from test_namespace_restore import World, fill, leave_pending, world
+
+from commitlog.namespace import PROBLEMS, Finding, Namespace, Outcome
+from commitlog.namespace.check import Checker, against_log
+from commitlog.namespace.data import Data
+from commitlog.namespace.items import document_of
+from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, places_of
+from commitlog.namespace.leftovers import Garbage, Tombstone
+from commitlog.namespace.records import Directory, Entry, Gate
+from commitlog.namespace.shape import Shape
+from commitlog.namespace.snapshot import LogReader, Snapshot, StoreReader, TableReader, is_still
+from commitlog.oplog import Decision
+from commitlog.oplog.codec import Document, encode
+from commitlog.tables.api import Item, ItemPage, Key, Table
+
+KEYS = Keys("lake")
+
+
+@pytest.fixture
+def at() -> World:
+    """A namespace with a bit of everything."""
+    made = world()
+    fill(made.lake, made.clock)
+    return made
+
+
+def entry(at: World, path: str) -> Entry:
+    """Return the entry at a path."""
+    return at.lake.stat(path).entry
+
+
+def put(at: World, record: Entry | Directory | Gate | Garbage | Tombstone) -> None:
+    """Write a record, whatever there is."""
+    at.table.put(record.to_item())
+
+
+def directory(at: World, path: str) -> Directory:
+    """Return the directory record of what is at a path."""
+    item = at.table.get(KEYS.directory(entry(at, path).id))
+    assert item is not None
+    return Directory.from_item(item)
+
+
+def gate(at: World, path: str, shard: int = 0) -> Gate:
+    """Return a gate of the directory at a path."""
+    item = at.table.get(KEYS.gate(entry(at, path).id, shard))
+    assert item is not None
+    return Gate.from_item(item)
+
+
+def test_a_sound_namespace_is_clean(at: World) -> None:
+    """The trash, garbage, and what other namespaces have, are no findings."""
+    Namespace(at.table, at.store, "other", clock=at.clock).create()
+    checked = at.lake.audit(objects=True, unnamed=True)
+    assert checked.is_clean and checked.counts == {}
+    assert checked.entries == len(at.entries(at.table)) - 2
+    assert checked.objects == sum(not each.is_directory for each in at.entries(at.table).values())
+
+
+def _bound(at: World, max_age: float | None) -> None:
+    """Have a bound directory with files whose objects others change and remove later."""
+    for name in "abc":
+        at.store.put(f"raw/{name}", b"1")
+    at.lake.bind("raw/", "in", max_age=max_age)
+    at.lake.sync("in")
+    at.lake.rename("in/c", "c")
+    at.clock.advance(100)
+    at.store.put("raw/a", b"22")
+    at.store.delete("raw/b")
+
+
+@pytest.mark.parametrize("max_age", [0.0, 60.0, 1000.0])
+def test_what_is_not_synchronised_yet_is_not_lost(at: World, max_age: float) -> None:
+    """A file of a bound directory is as its object is, whatever its row says; one that left is not."""
+    _bound(at, max_age)
+    assert at.lake.audit(objects=True).is_clean
+    at.store.put("raw/c", b"22")
+    [found] = at.lake.audit(objects=True).findings
+    assert (found.problem.name, found.path) == ("object-changed", "c")
+
+
+def test_what_an_authoritative_directory_has_can_be_lost(at: World) -> None:
+    """Its rows are believed, so its files cannot be read: it is told, until it is synchronised."""
+    _bound(at, None)
+    assert at.lake.audit(objects=True).counts == {"object-changed": 1, "object-missing": 1}
+    at.lake.sync("in")
+    assert at.lake.audit(objects=True).is_clean
+
+
+def test_what_was_never_synchronised_is_not_lost(at: World) -> None:
+    """Until then an authoritative directory asks the store, too."""
+    at.store.put("raw/a", b"1")
+    at.lake.adopt("raw/", "in")
+    at.lake.bind("raw/", "in", max_age=None)
+    at.store.put("raw/a", b"22")
+    assert at.lake.audit(objects=True).is_clean
+    assert at.lake.read("in/a") == b"22"
+
+
+# -- one for each kind ---------------------------------------------------------------------------------
+
+
+@frozen
+class Damage:
+    """Something that is done to a namespace behind its back.
+
+    Attributes:
+        kind: what is found then.
+        does: does it.
+        others: what is found besides.
+        left: what is found after a repair.
+        only: kinds to repair; by default all.
+    """
+
+    kind: str
+    does: Callable[[World], object]
+    others: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    only: tuple[str, ...] | None = None
+
+
+def _cycle(at: World) -> None:
+    """Put ``empty`` below ``empty/below``."""
+    upper, below = entry(at, "empty"), entry(at, "empty/below")
+    place = places_of("empty", below.shards.now, below.shards.first)[0]
+    key = KEYS.entry(below.id, place, "empty")
+    at.table.delete(upper.key)
+    put(at, evolve(upper, key=key, version=upper.version + 1))
+    put(at, Directory(key=KEYS.directory(upper.id), parent=below.id, name="empty"))
+
+
+def _twice(at: World, path: str, *, more: int) -> None:
+    found = entry(at, path)
+    place = places_of("twin", 2, 1)[0]
+    put(at, evolve(found, key=KEYS.entry(ROOT, place, "twin"), version=found.version + more))
+
+
+def _wrong_shard(at: World) -> None:
+    found = entry(at, "empty/new")
+    upper = entry(at, "empty")
+    places = places_of("new", upper.shards.now, upper.shards.first)
+    wrong = next(shard for shard in range(upper.shards.now) if shard not in places)
+    at.table.delete(found.key)
+    put(at, evolve(found, key=KEYS.entry(upper.id, wrong, "new")))
+
+
+def _name_twice(at: World) -> None:
+    for number in range(100):  # until there is a name that was put elsewhere when there was one shard
+        name = f"n{number}"
+        if len(places_of(name, 2, 1)) == 2:
+            break
+    at.lake.write(name, b"1")
+    old = places_of(name, 2, 1)[1]
+    theirs = Data.of(at.store.head(at.store.put("theirs", b"2").path))
+    put(at, evolve(entry(at, name), key=KEYS.entry(ROOT, old, name), id="hidden", data=theirs))
+
+
+def _name_twice_of_either_kind(at: World) -> None:
+    """Have a file in the first shard of a directory, and a directory of its name in another."""
+    name = next(f"n{number}" for number in range(100) if places_of(f"n{number}", 2, 1) == (1, 0))
+    at.lake.make_directory("d")
+    at.lake.write(f"d/{name}", b"1")
+    file = entry(at, f"d/{name}")
+    at.table.delete(file.key)
+    at.lake.grow("d", shards=2)
+    at.lake.make_directory(f"d/{name}")
+    put(at, file)
+
+
+def _object_twice(at: World) -> None:
+    first, second = entry(at, "empty/b/1"), entry(at, "empty/b/2")
+    put(at, evolve(second, data=first.data))
+
+
+def _garbage(at: World, path: str, not_before: int = 5) -> None:
+    found = entry(at, path)
+    assert found.data is not None
+    key = KEYS.garbage(not_before, found.data.path)
+    record = Garbage(key=key, file=found.id, version=1, word="w", not_before=not_before, data=found.data)
+    put(at, record)
+
+
+def _listed_twice(at: World) -> None:
+    item = next(item for item in at.table.scan() if "/x/" in str(item["place"]))
+    garbage = Garbage.from_item(item)
+    put(at, evolve(garbage, key=KEYS.garbage(7, garbage.data.path), not_before=7))
+
+
+def _lose(at: World, path: str) -> None:
+    found = entry(at, path)
+    at.table.delete(found.key)
+
+
+def _taken(at: World, path: str) -> None:
+    _lose(at, path)
+    at.lake.write(path, b"another")
+
+
+def _taken_meanwhile(at: World) -> None:
+    found = entry(at, "over")
+    at.lake.rename("over", "empty/over")
+    at.table.delete(entry(at, "empty/over").key)
+    put(at, found)
+    at.lake.write("empty/over", b"another")
+
+
+def _older(at: World) -> None:
+    found = entry(at, "empty/b/1")
+    at.lake.write("empty/b/1", b"newer")
+    put(at, found)
+
+
+def _resurrect(at: World) -> None:
+    found = entry(at, "empty/b/1")
+    at.lake.delete("empty/b/1")
+    for item in list(at.table.scan()):
+        if "/x/" in str(item["place"]) and Garbage.from_item(item).file == found.id:
+            at.table.delete(at.table.schema.key_of(item))
+    put(at, found)
+
+
+def _behind_the_log(at: World) -> None:
+    found = entry(at, "empty/new")
+    put(at, evolve(found, version=found.version + 1, attributes={"by": "hand"}))
+
+
+def _corrupt(at: World, key: Key) -> None:
+    item = at.table.get(key)
+    assert item is not None
+    at.table.put({"place": key.hash, "name": str(key.range), "called": 1, "shards": "x", "id": "x"})
+
+
+def _unnamed(at: World) -> None:
+    at.store.put("abc/abc" + 29 * "0", b"nobody's")
+    at.clock.advance(9 * 86_400)
+
+
+def _newer_elsewhere(at: World) -> None:
+    """Have another namespace in the table, with a file that a newer library has written."""
+    other = Namespace(at.table, at.store, "other", clock=at.clock)
+    other.create()
+    other.write("x", b"precious")
+    written_by_newer(at.table, other.stat("x").entry)
+    at.clock.advance(9 * 86_400)
+
+
+def with_more_fields(table: Table, entry: Entry) -> None:
+    """Have an entry be of this format, with a field that this library does not know."""
+    body = {**document_of(entry.to_item(), "namespace-file", "namespace-directory").body, "owner": "me"}
+    kind = "namespace-directory" if entry.is_directory else "namespace-file"
+    table.put({**entry.to_item(), "body": encode(Document(kind, body))})
+
+
+def written_by_newer(table: Table, entry: Entry) -> None:
+    """Have an entry be of a format of which nothing is known yet."""
+    fields = json.loads(bytes(entry.to_item()["body"]))  # type: ignore[arg-type]
+    table.put({**entry.to_item(), "body": json.dumps({**fields, "format": 99}).encode()})
+
+
+def _replaced(at: World) -> None:
+    data = entry(at, "over").data
+    assert data is not None
+    at.store.put(data.path, b"by somebody else")
+
+
+def _gone(at: World) -> None:
+    data = entry(at, "over").data
+    assert data is not None
+    at.store.delete(data.path)
+
+
+def _stray_gate(at: World) -> None:
+    trashed = next(
+        each for each in at.entries(at.table).values() if each.key.hash.startswith("lake/e/trash")
+    )
+    put(at, Gate(key=KEYS.gate(trashed.id, 0), shards=1, word="w"))
+
+
+def _unreadable(at: World) -> None:
+    """Of what comes after it nobody knows whether it is so still: the log is not believed."""
+    at.lake.delete("over")
+    *_, last = at.store.list("log/decided/")
+    at.store.put(last.path, b"{}")
+
+
+def _nameless(at: World, path: str) -> None:
+    found = entry(at, path)
+    at.table.delete(KEYS.directory(found.id))
+    _corrupt(at, found.key)
+
+
+def _pending(at: World) -> None:
+    leave_pending(at, lambda lake: lake.make_directory("left"))
+    at.clock.advance(4000)
+
+
+def _forget_directory(at: World) -> None:
+    at.lake.make_directory("shell/a")
+    at.lake.write("shell/a/f", b"1")
+    found = entry(at, "shell/a")
+    at.table.delete(found.key)
+    at.table.delete(KEYS.directory(found.id))
+
+
+def _wrong_record(at: World) -> None:
+    put(at, evolve(directory(at, "empty/b"), name="else"))
+
+
+DAMAGES = {
+    "the marker is gone": Damage("no-marker", lambda at: at.table.delete(KEYS.marker)),
+    "an entry cannot be read": Damage(
+        "corrupt-record",
+        lambda at: _corrupt(at, entry(at, "empty/new").key),
+        frozenset({"log-newer", "names-unknown"}),
+    ),
+    "a directory record cannot be read": Damage(
+        "corrupt-record", lambda at: _corrupt(at, KEYS.directory(entry(at, "empty").id))
+    ),
+    "a gate cannot be read": Damage(
+        "corrupt-record", lambda at: _corrupt(at, KEYS.gate(entry(at, "empty").id, 3))
+    ),
+    "garbage cannot be read": Damage(
+        "corrupt-record",
+        lambda at: at.table.put({"place": KEYS.garbage_slot(3), "name": "-", "body": b"{"}),
+        frozenset({"names-unknown"}),
+    ),
+    "neither entry nor record of a directory can be read": Damage(
+        "corrupt-record",
+        lambda at: _nameless(at, "empty/b"),
+        frozenset({"unreachable-entry", "stray-gate", "log-newer", "names-unknown"}),
+    ),
+    "something else is there": Damage(
+        "strange-record",
+        lambda at: at.table.put({"place": "lake/z/1", "name": "-"}),
+        left=frozenset({"strange-record", "names-unknown"}),
+    ),
+    "the root is gone": Damage("no-root", lambda at: _lose(at, ""), frozenset({"log-newer"})),
+    "a directory has two names": Damage("directory-named-twice", lambda at: _twice(at, "d2", more=0)),
+    "a directory has two names, the wrong one newer": Damage(
+        "directory-named-twice", lambda at: _twice(at, "d2", more=5), frozenset({"row-newer"})
+    ),
+    "a file has two names": Damage(
+        "file-named-twice", lambda at: _twice(at, "over", more=1), frozenset({"row-newer"})
+    ),
+    "a file has two names that are alike": Damage(
+        "file-named-twice", lambda at: _twice(at, "over", more=0), left=frozenset({"file-named-twice"})
+    ),
+    "a directory record is gone": Damage(
+        "no-directory-record", lambda at: at.table.delete(KEYS.directory(entry(at, "empty").id))
+    ),
+    "a directory record is wrong": Damage("wrong-directory-record", _wrong_record),
+    "the name of a directory is gone": Damage(
+        "nameless-directory", lambda at: _lose(at, "empty/b"), frozenset({"log-newer"})
+    ),
+    "the name of an empty directory is gone": Damage(
+        "nameless-directory", lambda at: _lose(at, "d2"), frozenset({"log-newer"})
+    ),
+    "nothing is known of a directory": Damage(
+        "unreachable-entry", _forget_directory, frozenset({"log-newer", "stray-gate"})
+    ),
+    "a directory is below itself": Damage("cycle", _cycle, frozenset({"row-newer"})),
+    "a gate is gone": Damage("no-gate", lambda at: at.table.delete(KEYS.gate(entry(at, "empty").id, 2))),
+    "a gate is wrong": Damage("wrong-gate", lambda at: put(at, evolve(gate(at, "empty"), shards=1))),
+    "a gate is left": Damage("stray-gate", _stray_gate),
+    "an entry is in the wrong shard": Damage("wrong-shard", _wrong_shard),
+    "a name is there twice": Damage("name-twice", _name_twice, frozenset({"row-newer"})),
+    "a file and a directory have one name": Damage("name-twice", _name_twice_of_either_kind),
+    "an object is named twice": Damage("object-named-twice", _object_twice),
+    "content is garbage": Damage("garbage-in-use", lambda at: _garbage(at, "over")),
+    "garbage is listed twice": Damage("garbage-listed-twice", _listed_twice),
+    "a tombstone is left": Damage(
+        "stray-tombstone",
+        lambda at: put(
+            at, Tombstone(key=KEYS.tombstone("nobody", "n"), word="w", path="n", etag="1", left=1)
+        ),
+    ),
+    "an object is gone": Damage("object-missing", _gone, left=frozenset({"object-missing"})),
+    "an object was replaced": Damage("object-changed", _replaced, left=frozenset({"object-changed"})),
+    "an object is nobody's": Damage("unnamed-object", _unnamed, only=("unnamed-object",)),
+    "a record of another namespace is newer": Damage(
+        "names-unknown", _newer_elsewhere, left=frozenset({"names-unknown"})
+    ),
+    "an entry is gone": Damage("log-newer", lambda at: _lose(at, "over")),
+    "an entry is gone, and its path taken": Damage("log-newer", lambda at: _taken(at, "over")),
+    "a directory is gone, and its path taken": Damage(
+        "log-newer",
+        lambda at: _taken(at, "empty/b"),
+        frozenset({"nameless-directory", "wrong-directory-record"}),
+    ),
+    "an entry is where it was, and its new path taken": Damage("log-newer", _taken_meanwhile),
+    "an entry is older": Damage("log-newer", _older, frozenset({"garbage-in-use"})),
+    "an entry is back": Damage("log-newer", _resurrect),
+    "an entry is newer": Damage("row-newer", _behind_the_log),
+    "an entry of the log cannot be read": Damage(
+        "unreadable-log", _unreadable, left=frozenset({"unreadable-log"})
+    ),
+    "a change is pending": Damage("pending-change", _pending),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_wrong_is_found_and_repaired(at: World, name: str) -> None:
+    """Each kind of damage is found by its name; after repairs that is left which cannot be repaired."""
+    damage = DAMAGES[name]
+    damage.does(at)
+    at.clock.advance(1)
+    _, lake = at.client()
+    found = lake.audit(objects=True, unnamed=True)
+    assert damage.kind in found.counts
+    assert found.counts.keys() <= {damage.kind, *damage.others, *damage.left}
+    assert PROBLEMS[damage.kind].fix is (damage.kind not in damage.left) or damage.left
+    before = list(at.table.scan())
+    planned = list(lake.repair(found.findings, only=damage.only))
+    assert list(at.table.scan()) == before, "a plan has changed something"
+    assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
+    for _ in range(4):
+        list(lake.repair(found.findings, dry_run=False, only=damage.only))
+        found = lake.audit(objects=True, unnamed=True)
+    assert found.counts.keys() == damage.left
+    if not damage.left:
+        Auditor(at.table, "lake", at.store).audit()
+        table = at.lost()
+        at.restorer(table).restore()
+        assert at.entries(table) == at.entries(at.table)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    "name", ["an entry is gone", "content is garbage", "a gate is gone", "a gate is left"]
+)
+def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied: bool) -> None:
+    """By what it has written or removed: that what it was to replace is gone may be what it repairs."""
+    DAMAGES[name].does(at)
+    at.clock.advance(1)
+    findings = at.lake.audit().findings
+    leave_pending(at, lambda lake: list(lake.repair(findings, dry_run=False)), applied=applied)
+    [decided] = at.lake.recover(older_than=0)
+    assert decided.decision is (Decision.COMMITTED if applied else Decision.ROLLED_BACK)
+    for _ in range(2):
+        list(at.lake.repair(at.lake.audit().findings, dry_run=False))
+    assert at.lake.audit().is_clean
+
+
+def test_every_kind_is_damaged_once() -> None:
+    """So every kind that there is can be found."""
+    assert {damage.kind for damage in DAMAGES.values()} == PROBLEMS.keys()
+
+
+def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
+    """It may be a file of a namespace in another table; asked for, it is garbage for a while first."""
+    _unnamed(at)
+    lake = at.client()[1]
+    found = lake.audit(unnamed=True).findings
+    assert list(lake.repair(found, dry_run=False)) == []
+    list(lake.repair(found, dry_run=False, only=["unnamed-object"]))
+    assert lake.audit(unnamed=True).is_clean
+    at.clock.advance(1)
+    assert lake.collect().objects > 0
+    assert not list(at.store.list("abc/"))
+
+
+@pytest.mark.parametrize("unreadable", ["corrupt", "newer", "garbage", "unknown"])
+def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> None:
+    """So none is told as nobody's, and none is removed that was found before, until it can be read."""
+    _unnamed(at)
+    over = entry(at, "over")
+    before = at.lake.audit(unnamed=True).findings
+    match unreadable:
+        case "corrupt":
+            _corrupt(at, over.key)
+        case "newer":
+            written_by_newer(at.table, over)
+        case "garbage":
+            at.table.put({"place": KEYS.garbage_slot(3), "name": "-"})
+        case "unknown":
+            at.table.put({"place": "other/q/1", "name": "-"})
+    [done] = at.lake.repair(before, dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.LEFT
+    found = at.lake.audit(unnamed=True).counts
+    assert found["names-unknown"] == 1 and "unnamed-object" not in found
+
+
+def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
+    """A newer library may add some within a format, which are none of a check's business."""
+    directory, file = entry(at, "empty"), entry(at, "over")
+    for each in directory, file:
+        with_more_fields(at.table, each)
+    at.table.delete(KEYS.directory(directory.id))
+    _gone(at)
+    found = at.lake.audit(objects=True)
+    assert found.counts == {"no-directory-record": 1, "object-missing": 1}
+    outcomes = [each.outcome for each in at.lake.repair(found.findings, dry_run=False)]
+    assert outcomes == [Outcome.LEFT, Outcome.DONE]
+    assert at.lake.audit(objects=True).counts == {"object-missing": 1}
+
+
+def test_what_a_newer_library_has_written_is_not_repaired(at: World) -> None:
+    """It is not corrupt: whoever has written it knows more of it than the log tells this one."""
+    written_by_newer(at.table, entry(at, "over"))
+    found = at.lake.audit().findings
+    assert [each.problem.name for each in found] == ["corrupt-record"]
+    assert [each.outcome for each in at.lake.repair(found, dry_run=False)] == [Outcome.LEFT]
+
+
+@pytest.mark.parametrize("id", [ROOT, TRASH])
+def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
+    """As one is that is gone, also without a log; all that was found before is found then."""
+    before = at.entries(at.table).keys()
+    lake = _without_log(at)
+    key = KEYS.entry(TOP, 0, id)
+    item = at.table.get(key)
+    assert item is not None
+    at.table.put({**item, "body": b"{"})
+    at.clock.advance(1)
+    found = lake.audit().findings
+    assert [each.problem.name for each in found] == ["corrupt-record"]
+    assert [each.outcome for each in lake.repair(found, dry_run=False)] == [Outcome.DONE]
+    assert lake.audit().is_clean and at.entries(at.table).keys() == before
+
+
+def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
+    """An entry that cannot be read, of a directory without a record, brings no other into lost+found."""
+    tree = {found.path: found.entry.id for found in at.lake.walk()}
+    _nameless(at, "empty/b")
+    at.clock.advance(1)
+    lake = _repaired(at)
+    assert {found.path: found.entry.id for found in lake.walk()} == tree
+
+
+def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) -> None:
+    """What would come there is left, and all else is repaired."""
+    at.lake.write("lost+found", b"a user's")
+    _forget_directory(at)
+    at.table.delete(KEYS.directory(entry(at, "empty").id))
+    lake = _without_log(at)
+    found = lake.audit().findings
+    done = {each.finding.problem.name: each.outcome for each in lake.repair(found, dry_run=False)}
+    assert done.pop("unreachable-entry") is Outcome.LEFT
+    assert done == {"no-directory-record": Outcome.DONE, "stray-gate": Outcome.DONE}
+    assert lake.read("lost+found") == b"a user's"
+
+
+def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
+    """The table has lost a file; and one that was deleted since its object was stored is none."""
+    _unnamed(at)
+    path = entry(at, "over").data
+    _lose(at, "over")
+    at.lake.link("gone", stored(at.store, "abc/abc" + 29 * "1"))
+    at.lake.delete("gone")
+    for item in list(at.table.scan()):
+        if "/x/" in str(item["place"]) and b"abc/abc1" in bytes(item["body"]):  # type: ignore[arg-type]
+            at.table.delete(at.table.schema.key_of(item))
+    at.clock.advance(9 * 86_400)
+    leave_pending(at, lambda lake: lake.link("left", stored(at.store, "abc/abc" + 29 * "2")))
+    _lose(at, "left")
+    at.clock.advance(9 * 86_400)
+    found = at.lake.audit(unnamed=True)
+    nobodys = {each.object for each in found.findings if each.problem.name == "unnamed-object"}
+    assert nobodys == {"abc/abc" + 29 * "0", "abc/abc" + 29 * "1"}
+    # Found while it was: nobody has repaired the table yet.
+    assert path is not None
+    [told] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
+    lost = evolve(told, object=path.path)
+    [done] = at.lake.repair([lost], dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.CHANGED
+
+
+def test_what_no_path_led_to_is_found_again(at: World) -> None:
+    """With all that is in it, under its id."""
+    found = entry(at, "empty/b")
+    _lose(at, "empty/b")
+    lake = _without_log(at)
+    list(lake.repair(lake.audit().findings, dry_run=False))
+    assert lake.read(f"lost+found/{found.id}/1") == b"1"
+    assert lake.audit().is_clean
+
+
+def _without_log(at: World) -> Namespace:
+    """Return the namespace as one that keeps no log."""
+    lake = Namespace(at.table, at.store, "lake", clock=at.clock, backoff=QUICK)
+    at.table.put({**_marker(at), "body": evolve(lake.check(writing=False), log=None).to_item()["body"]})
+    return Namespace(at.table, at.store, "lake", clock=at.clock, backoff=QUICK)
+
+
+def _marker(at: World) -> Item:
+    item = at.table.get(KEYS.marker)
+    assert item is not None
+    return item
+
+
+# -- it does no harm -----------------------------------------------------------------------------------
+
+
+def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong: table and store refuse all that changes something, and are never asked to."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a check has written")
+
+    for damage in DAMAGES.values():
+        if damage.kind not in ("no-marker", "unnamed-object"):
+            damaged = world()
+            fill(damaged.lake, damaged.clock)
+            damage.does(damaged)
+            with monkeypatch.context() as patch:
+                for method in ("begin_put", "put", "delete", "transact", "create"):
+                    patch.setattr(damaged.table, method, refuse)
+                for method in (
+                    "put",
+                    "copy",
+                    "delete",
+                    "delete_many",
+                    "begin_stage",
+                    "publish",
+                    "abort",
+                ):
+                    patch.setattr(damaged.store, method, refuse)
+                _, lake = damaged.client()
+                assert damage.kind in lake.audit(objects=True, unnamed=True).counts
+
+
+def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
+    """By construction: there is no such function that it could call."""
+    readers = TableReader.of(at.table), StoreReader.of(at.store), LogReader.of(at.log)
+    names = {name for reader in readers for name in dir(reader) if not name.startswith("_")}
+    assert names == {
+        "url",
+        "get",
+        "scan",
+        "of",
+        "begin_head",
+        "list",
+        "pending",
+        "history",
+        "base",
+        "read",
+    }
+
+
+def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> None:
+    """The job that has stored it was slow, and has committed between the check and the repair."""
+    _unnamed(at)
+    path = "abc/abc" + 29 * "0"
+    found = at.lake.audit(unnamed=True).findings
+    at.lake.link("slow", stored(at.store, path))
+    [done] = at.lake.repair(found, dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.CHANGED
+    at.clock.advance(1)
+    at.lake.collect()
+    assert at.lake.read("slow") == b"nobody's"
+
+
+def test_a_repaired_file_is_not_pruned(at: World) -> None:
+    """A file whose object is kept for good by a repair is not taken for one whose object is gone."""
+    _object_twice(at)
+    at.clock.advance(1)
+    list(at.lake.repair(at.lake.audit(grace=0).findings, dry_run=False))
+    assert at.lake.prune().files == 0
+    assert at.lake.read("empty/b/1") == at.lake.read("empty/b/2")
+
+
+def _spoil(at: World, random: Random) -> None:
+    """Do something to a record or two, whatever they are."""
+    items = list(at.table.scan())
+    entries = [Entry.from_item(item) for item in items if {"id", "body"} <= item.keys()]
+    files = [each for each in entries if each.data is not None]
+    inside = [each.id for each in entries if each.is_directory] + ["nobody"]
+    file, other = random.choice(files), random.choice(files)
+    place = KEYS.entry(random.choice(inside), random.randrange(4), random.choice(entries).name)
+    match random.randrange(8):
+        case 0:
+            at.table.delete(at.table.schema.key_of(random.choice(items)))
+        case 1:
+            put(at, evolve(file, key=place))
+        case 2:
+            put(at, evolve(file, key=place, id=f"new{random.random()}"))
+        case 3:
+            put(at, evolve(file, version=file.version + random.choice([1, 2])))
+        case 4:
+            assert other.data is not None
+            put(at, evolve(file, data=evolve(other.data, own=random.random() < 0.5)))
+        case 5:
+            assert file.data is not None
+            key = KEYS.garbage(random.randrange(9), file.data.path)
+            put(at, Garbage(key=key, file=file.id, version=1, word="w", not_before=5, data=file.data))
+        case 6:
+            put(at, evolve(random.choice([each for each in entries if each.is_directory]), key=place))
+        case 7:
+            _corrupt(at, random.choice(entries).key)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_little_memory_finds_all_that_much_would(seed: int) -> None:
+    """A check that holds some numbers of each file finds what is wrong with all records at once."""
+    random = Random(seed)
+    at = world(seed)
+    fill(at.lake, at.clock)
+    leave_pending(at, lambda lake: lake.write("left", b"1"))
+    for _ in range(random.randrange(1, 6)):
+        _spoil(at, random)
+    reader, log = TableReader.of(at.table), LogReader.of(at.log).read()
+    shape = Shape(Snapshot.of(reader, "lake"), KEYS)
+    whole = [*shape.findings(), *against_log(shape, log)]
+    checker = Checker(table=reader, keys=KEYS, clock=at.clock, log=LogReader.of(at.log), grace=0)
+    found = [each for each in checker.check().findings if each.problem.name != "no-marker"]
+
+    def told(findings: Iterable[Finding]) -> list[str]:
+        # Of several entries in a directory that there is no record of, any one may be told.
+        return sorted(
+            f"{each.problem.name} {each.id} {each.object} {each.missing} {each.detail} {each.logged}"
+            + (each.path if each.problem.name != "unreachable-entry" else "")
+            for each in findings
+        )
+
+    placed = map(checker._in_place, whole)
+    assert told(found) == told(each for each in placed if is_still(reader, each))
+
+
+def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
+    """A million files must fit where a record of each does not: it is numbers that are kept of them."""
+    root = entry(at, "")
+
+    def scan(files: int) -> Iterator[Item]:
+        yield from at.table.scan()
+        for number in range(files):
+            name = f"part-{number:06}-of-a-job"
+            place = places_of(name, root.shards.now, root.shards.first)[0]
+            path = f"abc/abc{number:029}"
+            data = Data(path=path, size=1, etag=f"{number:032x}")
+            key = KEYS.entry(ROOT, place, name)
+            yield evolve(entry_of_file, key=key, id=f"{number:032x}", data=data).to_item()
+
+    def peak(files: int) -> int:
+        reader = TableReader(url="", get=at.table.get, scan=lambda: scan(files))
+        checker = Checker(table=reader, keys=KEYS, clock=at.clock, grace=0)
+        tracemalloc.start()
+        try:
+            assert checker.check().entries > files
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    entry_of_file = entry(at, "over")
+    few, many = 100, 1500
+    peak(few)
+    assert peak(many) - peak(few) < 100 * (many - few)
+
+
+class Slow(Wire):
+    """A way to a table whose scans come in small pages, between which others do something."""
+
+    def __init__(self, table: ServiceTable, between: Callable[[], object]) -> None:
+        super().__init__(table)
+        self._between = between
+
+    def scan_page(
+        self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """See `Table.scan_page`."""
+        page = super().scan_page(segment=segment, segments=segments, limit=2, token=token)
+        self._between()
+        return page
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+@pytest.mark.parametrize("first", range(0, 20, 4))
+def test_what_others_change_meanwhile_is_no_finding(at: World, every: int, first: int) -> None:
+    """Whatever a scan has seen of the old and the new: nothing is told that is not so."""
+    steps: list[Callable[[], object]] = [
+        lambda: at.lake.rename("empty/b", "d2/b"),
+        lambda: at.lake.grow("empty", shards=8),
+        lambda: at.lake.write("d2/b/1", b"2"),
+        lambda: at.lake.rename("d2", "empty/d2"),
+        lambda: at.lake.write("new/a/b", b""),
+        lambda: at.lake.delete("new", recursive=True),
+        lambda: at.lake.sweep(),
+        lambda: at.lake.rename("empty/d2/b/1", "one"),
+        lambda: at.lake.delete("empty", recursive=True),
+        lambda: at.lake.collect(),
+    ]
+    pages = 0
+
+    def between() -> None:
+        nonlocal pages
+        pages += 1
+        if steps and pages >= first and (pages - first) % every == 0:
+            at.clock.advance(1)
+            steps.pop(0)()
+
+    slow = Slow(at.table, between)
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    assert lake.audit(objects=True, unnamed=True).counts == {}
+    assert pages > 10
+
+
+@pytest.mark.parametrize("first", range(1, 12))
+def test_what_moves_all_the_time_is_not_lost(
+    at: World, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan may miss it, and it may be elsewhere again when it is looked for."""
+    paths = iter([f"d2/moved-{number}" for number in range(100)])
+    where, pages = "over", 0
+
+    def move() -> None:
+        nonlocal where, pages
+        pages += 1
+        if pages >= first:
+            where = at.lake.rename(where, next(paths)).path
+
+    slow = Slow(at.table, move)
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    monkeypatch.setattr(at.clock, "sleep", lambda seconds: move())
+    at.table.delete(KEYS.gate(entry(at, "empty").id, 0))  # so that something is looked at again
+    assert lake.audit().counts == {"no-gate": 1}
+
+
+def test_what_is_still_wrong_is_told_though_others_work(at: World) -> None:
+    """Beside what changes all the time."""
+    at.table.delete(KEYS.gate(entry(at, "d2").id, 0))
+    numbers = iter(range(1000))
+    slow = Slow(at.table, lambda: at.lake.write(f"empty/b/{next(numbers)}", b""))
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    assert lake.audit(objects=True).counts == {"no-gate": 1}
+
+
+def test_what_has_changed_since_it_was_found_is_not_repaired(at: World) -> None:
+    """Each repair is on condition that all is as it was found."""
+    at.table.delete(KEYS.directory(entry(at, "empty").id))
+    found = at.lake.audit().findings
+    at.lake.set_attributes("empty", attributes={"x": "1"})
+    [repaired] = at.lake.repair(found, dry_run=False)
+    assert repaired.outcome is Outcome.CHANGED
+    [repaired] = at.lake.repair(at.lake.audit().findings, dry_run=False)
+    assert (repaired.outcome, repaired.writes) == (Outcome.DONE, 2)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_records_are_lost_the_log_brings_them_back(seed: int) -> None:
+    """Checked and repaired until nothing is found, all is where it was; nothing is in lost+found."""
+    random = Random(seed)
+    at = world(seed)
+    fill(at.lake, at.clock)
+    before = {found.path: found.entry.id for found in at.lake.walk()}
+    items = [item for item in at.table.scan() if str(item["place"]).split("/")[1:2] > ["d"]]
+    items += [item for item in at.table.scan() if "/d/" in str(item["place"])]
+    for item in random.sample(items, random.randint(1, 6)):
+        if "/x/" not in str(item["place"]):
+            at.table.delete(at.table.schema.key_of(item))
+    lake = at.client()[1]
+    for _ in range(6):
+        if (found := lake.audit(grace=0)).is_clean:
+            break
+        list(lake.repair(found.findings, dry_run=False))
+    assert lake.audit(objects=True, unnamed=True).is_clean
+    assert {found.path: found.entry.id for found in lake.walk()} == before
+
+
+def _back_to(at: World, backup: list[Item]) -> None:
+    """Have the table be as it was."""
+    for item in list(at.table.scan()):
+        at.table.delete(at.table.schema.key_of(item))
+    at.table.put_all(backup)
+
+
+def _repaired(at: World) -> Namespace:
+    """Return the namespace as it is once repairs find nothing to do any more."""
+    lake = at.client()[1]
+    for _ in range(6):
+        if (found := lake.audit(grace=0)).is_clean:
+            break
+        list(lake.repair(found.findings, dry_run=False))
+    assert lake.audit(objects=True).is_clean
+    return lake
+
+
+def test_what_has_exchanged_places_since_a_backup_does_so_again(at: World) -> None:
+    """Two files, and three directories in a circle: with one repair for each."""
+    for name in "abcde":
+        at.lake.make_directory(name)
+        at.lake.write(f"{name}/{name}", b"1")
+    backup = list(at.table.scan())
+    for source, target in [("a/a", "t"), ("b/b", "a/a"), ("t", "b/b")]:
+        at.lake.rename(source, target)
+    for source, target in [("c", "t"), ("e", "c"), ("d", "e"), ("t", "d")]:
+        at.lake.rename(source, target)
+    before = at.entries(at.table)
+    tree = {found.path: found.entry.id for found in at.lake.walk()}
+    _back_to(at, backup)
+    at.clock.advance(1)
+    lake = at.client()[1]
+    done = [each.outcome for each in lake.repair(lake.audit().findings, dry_run=False)]
+    assert (done.count(Outcome.DONE), done.count(Outcome.CHANGED)) == (2, 3)
+    assert lake.audit().is_clean and at.entries(at.table).keys() == before.keys()
+    assert {found.path: found.entry.id for found in lake.walk()} == tree
+
+
+def test_nothing_is_brought_back_into_a_directory_that_goes_meanwhile(at: World) -> None:
+    """Somebody removes it, since it is empty, between the plan and the repair."""
+    at.lake.write("d/f", b"1")
+    _lose(at, "d/f")
+    found = at.lake.audit().findings
+    wire, lake = at.client()
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and at.lake.exists("d"):
+            at.lake.delete("d")
+        perform()
+
+    wire.step = step
+    assert [each.outcome for each in lake.repair(found, dry_run=False)] == [Outcome.CHANGED]
+
+
+def test_what_was_deleted_since_a_backup_is_hidden_again_and_its_objects_go(at: World) -> None:
+    """A tombstone comes back with each deletion that is done again, but none of what others removed."""
+    for path in ("raw/x", "raw/y", "raw/z", "raw/d/x", "raw/e/x"):
+        at.store.put(path, b"of others")
+    at.lake.bind("raw/", "in", max_age=60)
+    at.lake.sync("in")
+    at.lake.delete("in/z")
+    at.store.delete("raw/z")
+    at.lake.prune("in")
+    at.clock.advance(100)
+    at.store.put("raw/z", b"again")
+    at.lake.sync("in")
+    at.lake.write("own", b"1")
+    own = entry(at, "own").data
+    backup = list(at.table.scan())
+    at.clock.advance(1)
+    at.lake.delete("in/x")
+    at.lake.rename("in/y", "y")
+    at.lake.delete("in/d", recursive=True)
+    at.lake.delete("own")
+    for path in ("raw/z", "raw/e/x"):
+        at.store.delete(path)
+    at.clock.advance(100)
+    at.lake.sync("in")
+    tree = [found.path for found in at.lake.walk()]
+    _back_to(at, backup)
+    lake = _repaired(at)
+    hidden = {str(item["name"]) for item in at.table.scan() if "/t/" in str(item["place"])}
+    assert hidden == {"x", "y", "d/"}
+    at.clock.advance(100)
+    at.store.put("raw/z", b"another")
+    at.store.put("raw/e/x", b"another")
+    tree += ["in/e/x", "in/z"]
+    assert sorted(found.path for found in lake.walk()) == sorted(tree)
+    lake.sweep()
+    at.clock.advance(1)
+    lake.collect()
+    assert own is not None and at.store.begin_head(own.path)().info is None
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_records_are_lost_without_a_log_what_is_left_is_sound(seed: int) -> None:
+    """And every file whose entry is left can be found, at its path or in lost+found."""
+    random = Random(seed)
+    at = world(seed)
+    made = Namespace(at.table, at.store, "other", clock=at.clock, words=at.word)
+    made.create()
+    fill(made, at.clock)
+    items = [item for item in at.table.scan() if str(item["place"]).startswith("other/")]
+    for item in random.sample(items, random.randint(1, 6)):
+        if "/x/" not in str(item["place"]):
+            at.table.delete(at.table.schema.key_of(item))
+    left = {str(item["id"]) for item in at.table.scan() if item.get("id") and b'"data"' in item["body"]}  # type: ignore[operator]
+    lake = Namespace(at.table, at.store, "other", clock=at.clock, words=at.word)
+    for _ in range(6):
+        if (found := lake.audit(grace=0)).is_clean:
+            break
+        list(lake.repair(found.findings, dry_run=False))
+    assert lake.audit().is_clean
+    reached = {each.entry.id for each in lake.walk() if not each.is_directory}
+    assert left == {each.id for each in at.entries(at.table).values() if not each.is_directory}
+    assert reached <= left

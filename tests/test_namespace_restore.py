@@ -1,0 +1,784 @@
+"""A namespace whose table is lost is made again from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from random import Random
+
+import pytest
+from attrs import define, evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
+
+from commitlog.backoff import Backoff
+from commitlog.commit import ConditionalStore
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    CorruptRecord,
+    NotFound,
+    OutcomeUnknown,
+)
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restored, Restorer
+from commitlog.namespace.base import merged
+from commitlog.namespace.keys import read_place
+from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.logged import Newest, State, fold
+from commitlog.namespace.records import Entry
+from commitlog.namespace.undecided import Undecided
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import Item, Key
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+
+LAKE = "lake"
+
+
+class Dies(BaseException):
+    """What ends a process that dies."""
+
+
+@define(slots=False)
+class World:
+    """A namespace with a log, and what becomes of it."""
+
+    clock: ManualClock
+    table: ServiceTable
+    store: MemoryStore
+    log: OperationLog
+    words: Random
+
+    @cached_property
+    def lake(self) -> Namespace:
+        """A client to which nothing happens."""
+        return self.client()[1]
+
+    @property
+    def backoff(self) -> Backoff:
+        """Pauses that are none to speak of."""
+        return evolve(QUICK, random=self.words)
+
+    def word(self) -> str:
+        """Return a word that nobody else ever makes."""
+        return f"{self.words.getrandbits(128):032x}"
+
+    def client(self) -> tuple[Wire, Namespace]:
+        """Return another client."""
+        wire = Wire(self.table)
+        return wire, Namespace(
+            wire,
+            self.store,
+            LAKE,
+            clock=self.clock,
+            backoff=self.backoff,
+            log=self.log,
+            grace=0,
+            words=self.word,
+        )
+
+    def restorer(self, table: ServiceTable | Wire) -> Restorer:
+        """Return what makes the names again in another table."""
+        return Restorer(table=table, store=self.store, log=self.log, name=LAKE)
+
+    def entries(self, table: ServiceTable) -> dict[Key, Entry]:
+        """Return all entries that a table has."""
+        found = map(Entry.from_item, (item for item in table.scan() if "id" in item))
+        return {entry.key: entry for entry in found}
+
+    def lost(self) -> ServiceTable:
+        """Return a new table."""
+        return ServiceTable(clock=self.clock)
+
+
+def world(seed: int = 0, *, settle: float = 86_400) -> World:
+    """Return a new namespace."""
+    clock, words = ManualClock(), Random(seed)
+    table = ServiceTable(clock=clock)
+    store = MemoryStore(clock=clock)
+    log = OperationLog(
+        ConditionalStore(store, clock=clock, backoff=evolve(QUICK, random=words)),
+        "log",
+        clock=clock,
+        settle=settle,
+        ids=lambda: f"{words.getrandbits(128):032x}",
+    )
+    made = World(clock, table, store, log, words)
+    made.lake.create()
+    return made
+
+
+@pytest.fixture
+def at() -> World:
+    """A new namespace."""
+    return world()
+
+
+def fill(lake: Namespace, clock: ManualClock) -> None:
+    """Do a bit of everything."""
+    steps: list[Callable[[], object]] = [
+        lambda: lake.write("a/b/1", b"1", attributes={"x": "ü"}),
+        lambda: lake.make_directory("empty/below", shards=2),
+        lambda: lake.write("a/b/2", b"22"),
+        lambda: lake.rename("a/b", "empty/b"),
+        lambda: lake.grow("empty", shards=4),
+        lambda: lake.write("empty/new", b"n"),
+        lambda: lake.set_attributes("empty/new", modified=5, attributes={"y": "1"}),
+        lambda: lake.write("gone", b"g"),
+        lambda: lake.delete("gone"),
+        lambda: lake.write("over", b"1"),
+        lambda: lake.write("over", b"2"),
+        lambda: lake.write("source", b"3"),
+        lambda: lake.rename("source", "over", overwrite=True),
+        lambda: lake.make_directory("d1"),
+        lambda: lake.make_directory("d2"),
+        lambda: lake.rename("d1", "d2", overwrite=True),
+        lambda: lake.write("tree/x/y", b"y"),
+        lambda: lake.delete("tree", recursive=True),
+        lambda: lake.grow("", shards=2),
+        lambda: outcome(lambda: lake.write("over", b"", overwrite=False)),
+    ]
+    for step in steps:
+        clock.advance(1)
+        step()
+
+
+def test_the_names_are_made_again(at: World) -> None:
+    """Files, empty directories, the trash, shards and attributes: all entries are those of before."""
+    fill(at.lake, at.clock)
+    table = at.lost()
+    done = at.restorer(table).restore()
+    assert at.entries(table) == at.entries(at.table)
+    assert (done.files, done.directories, done.lost) == (5, 8, ())
+    assert done.records == len(list(table.scan()))
+    Auditor(table, LAKE, at.store).audit()
+    again = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert again.read("over") == b"3"
+    assert again.summary() == at.lake.summary()
+    assert again.sweep().files == 1
+    again.write("empty/more", b"")
+
+
+def test_a_namespace_that_is_there_is_refused(at: World) -> None:
+    """Unless it is to be replaced; then nothing of it is left."""
+    fill(at.lake, at.clock)
+    with pytest.raises(AlreadyExists, match="is to be replaced"):
+        at.restorer(at.table).restore()
+    before = at.entries(at.table)
+    foreign: Item = {"place": "lake/g/nobody/0", "name": "-", "shards": 1, "word": "w"}
+    at.table.put(foreign)
+    neighbour = Namespace(at.table, at.store, "lake2", clock=at.clock)
+    neighbour.create()
+    at.restorer(at.table).restore(replace=True)
+    assert {key: entry for key, entry in at.entries(at.table).items() if key in before} == before
+    assert at.table.get(Key("lake/g/nobody/0", "-")) is None
+    assert neighbour.summary().directories == 1
+
+
+def test_records_that_the_log_does_not_have_are_left_alone(at: World) -> None:
+    """Half a table that was not made from this log is nothing to go on with."""
+    fill(at.lake, at.clock)
+    table = at.lost()
+    changed = at.lake.stat("over").entry
+    table.put({**changed.to_item(), "version": 77})
+    with pytest.raises(AlreadyExists, match="another record"):
+        at.restorer(table).restore()
+    item = table.get(changed.key)
+    assert item is not None and item["version"] == 77
+
+
+def test_it_can_be_broken_off_anywhere(at: World) -> None:
+    """Until its end nobody finds a namespace; a repeated call ends as one at one go does."""
+    fill(at.lake, at.clock)
+    whole = at.lost()
+    at.restorer(whole).restore()
+    wire = Wire(whole)
+    at.restorer(wire).restore(replace=True)
+    for last in range(wire.requests["put"]):
+        table = at.lost()
+        wire, left = Wire(table), [last]
+
+        def step(what: str, perform: Callable[[], object]) -> None:
+            if what == "put":
+                if not left[0]:  # noqa: B023
+                    raise Dies
+                left[0] -= 1  # noqa: B023
+            perform()
+
+        wire.step = step
+        with pytest.raises(Dies):
+            at.restorer(wire).restore()
+        with pytest.raises(NotFound):
+            Namespace(table, at.store, LAKE, clock=at.clock).stat("")
+        with pytest.raises(AlreadyExists, match="restore it"):
+            Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).create()
+        at.restorer(table).restore()
+        assert list(table.scan()) == list(whole.scan())
+
+
+def test_it_tells_how_far_it_is(at: World) -> None:
+    """After each bit."""
+    for number in range(50):
+        at.lake.write(f"f{number:02}", b"1")
+    told: list[int] = []
+    at.restorer(at.lost()).restore(progress=lambda done: told.append(done.files))
+    assert told == sorted(told) and len(told) > 1 and told[-1] == 50
+
+
+def test_reading_and_removing_tell_how_far_they_are(at: World) -> None:
+    """From the beginning on: a long log is read for minutes before anything is written."""
+    for number in range(120):
+        at.lake.write(f"f{number:03}", b"1")
+    told: list[Restored] = []
+    done = at.restorer(at.table).restore(replace=True, progress=told.append)
+    assert (told[0].operations, told[0].removed) == (100, 0)
+    assert [each.removed for each in told if not each.records][-1] == 123
+    assert (done.operations, done.removed, done.files) == (363, 123, 120)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_what_is_newest_is_told_from_numbers_alone(seed: int) -> None:
+    """A log that is read twice says what one says that is held in memory, each thing once."""
+    random = Random(seed)
+
+    def state() -> State:
+        item = None if random.random() < 0.3 else {"place": "p", "name": "n"}
+        return State(of=f"e/{random.randrange(5)}", version=random.randrange(4), item=item, began=0.0)
+
+    known: dict[str, State] = {}
+    fold((state() for _ in range(4)), known)
+    after = [state() for _ in range(8)]
+    newest = Newest()
+    newest.add(after)
+    changed: dict[str, State] = {}
+    fold(after, changed)
+    expected = list(merged(sorted(known.values(), key=lambda each: each.of), changed))
+    found = list(newest.select(known.values(), after))
+    assert sorted(found, key=lambda each: each.of) == expected
+    with pytest.raises(Conflict, match="was changed while it was read"):
+        list(newest.select((), ()))
+
+
+def test_files_whose_content_is_gone_are_told(at: World) -> None:
+    """They are there all the same; their paths say which."""
+    at.lake.write("a/gone", b"1")
+    at.lake.write("a/other", b"1")
+    gone, other = at.lake.stat("a/gone").data, at.lake.stat("a/other").data
+    assert gone is not None and other is not None
+    at.lake.rename("a", "b")
+    at.store.delete(gone.path)
+    at.store.put(other.path, b"2")
+    table = at.lost()
+    lost = at.restorer(table).restore().lost
+    assert sorted((each.path, each.object, each.changed) for each in lost) == [
+        ("b/gone", gone.path, False),
+        ("b/other", other.path, True),
+    ]
+    assert at.entries(table) == at.entries(at.table)
+
+
+def test_garbage_that_was_collected_does_not_come_back(at: World) -> None:
+    """What is still there does."""
+    at.lake.write("f", b"1")
+    at.lake.write("f", b"2")
+    at.clock.advance(1)
+    assert at.lake.collect().objects == 1
+    at.lake.write("f", b"3")
+    table = at.lost()
+    assert at.restorer(table).restore().garbage == 1
+    garbage = [item for item in table.scan() if "/x/" in str(item["place"])]
+    assert garbage == [item for item in at.table.scan() if "/x/" in str(item["place"])]
+
+
+def test_what_is_hidden_stays_hidden(at: World) -> None:
+    """A directory stays bound to its prefix, and what was deleted of that does not show again."""
+    for name in ("a", "b", "c/d"):
+        at.store.put(f"theirs/{name}", b"1")
+    at.lake.bind("theirs/", "bound")
+    at.lake.delete("bound/a")
+    at.lake.delete("bound/c", recursive=True)
+    table = at.lost()
+    at.restorer(table).restore()
+    assert records(table, at.store) == records(at.table, at.store)
+    assert sum("/t/" in key.hash for key in records(table, at.store)) == 2
+    again = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert [each.path for each in again.walk()] == ["bound", "bound/b"]
+
+
+def test_of_what_was_hidden_twice_the_later_object_counts(at: World) -> None:
+    """Also if the clock of who has hidden the earlier one was ahead; before and after a compaction."""
+    at.store.put("theirs/x", b"1")
+    at.lake.bind("theirs/", "bound")
+    ahead = ManualClock(epoch=at.clock.epoch() + 7200)
+    Namespace(at.table, at.store, LAKE, clock=ahead, log=at.log).delete("bound/x")
+    at.clock.advance(60)
+    at.store.put("theirs/x", b"2")
+    at.lake.delete("bound/x")
+    for compacted in (False, True):
+        if compacted:
+            at.clock.advance(100_000)
+            at.lake.compact_log()
+        table = at.lost()
+        at.restorer(table).restore()
+        assert records(table, at.store) == records(at.table, at.store)
+
+
+def test_what_was_hidden_in_a_directory_goes_with_it(at: World) -> None:
+    """No tombstone is restored of a directory that is gone."""
+    for name in ("in", "in/below"):
+        at.store.put(f"{name}/x", b"1")
+        at.lake.bind(f"{name}/", name)
+        at.lake.delete(f"{name}/x")
+    at.lake.delete("in", recursive=True)
+    at.lake.sweep()
+    table = at.lost()
+    at.restorer(table).restore()
+    assert records(table, at.store) == records(at.table, at.store)
+    assert not any("/t/" in str(item["place"]) for item in table.scan())
+
+
+def test_a_log_of_another_namespace_is_refused(at: World) -> None:
+    """And one that is empty."""
+    with pytest.raises(NotFound, match="does not tell of a namespace 'other'"):
+        Restorer(table=at.lost(), store=at.store, log=at.log, name="other").restore()
+    log = OperationLog(ConditionalStore(MemoryStore()), "log")
+    with pytest.raises(NotFound, match="does not tell"):
+        Restorer(table=at.lost(), store=at.store, log=log, name=LAKE).restore()
+
+
+def test_an_entry_that_cannot_be_read_stops_it(at: World) -> None:
+    """Before there is a namespace."""
+    at.lake.write("f", b"1")
+    path = next(info.path for info in at.store.list("log/decided/"))
+    at.store.put(path, b"{}")
+    table = at.lost()
+    with pytest.raises(CorruptRecord):
+        at.restorer(table).restore()
+    assert not list(table.scan())
+
+
+def test_two_namespaces_in_one_log_are_told_before_anything_is_removed(at: World) -> None:
+    """They cannot be restored into one table, if they have two files at one place."""
+    table = at.lost()
+    for item in at.table.scan():
+        table.put(item)
+    at.lake.write("f", b"1")
+    Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).write("f", b"2")
+    before = list(table.scan())
+    with pytest.raises(
+        AlreadyExists, match=r"two tables have written the log at 'log', .* a name 'f' in"
+    ):
+        at.restorer(table).restore(replace=True)
+    assert list(table.scan()) == before
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
+def test_it_is_the_same_in_every_kind_of_table(
+    kind: str, at: World, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Restored, sound, repaired after a loss, replaced, and worked with."""
+    url, options = f"sqlite://{tmp_path}/names.db", {}
+    if kind == "ministack":
+        server = request.getfixturevalue(kind)
+        url, options = f"dynamodb://{server.new_table_name()}", server.options
+    fill(at.lake, at.clock)
+    with closing(open_table(url, NAMESPACE_SCHEMA, **options)) as table:
+        table.create()
+        restorer = Restorer(table=table, store=at.store, log=at.log, name=LAKE)
+        done = restorer.restore()
+        entries = [Entry.from_item(item) for item in table.scan() if "id" in item]
+        assert {entry.key: entry for entry in entries} == at.entries(at.table)
+        lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+        assert lake.audit(objects=True, unnamed=True).is_clean
+        table.delete(lake.stat("over").entry.key)
+        [repaired] = lake.repair(lake.audit().findings, dry_run=False)
+        assert repaired.outcome is Outcome.DONE
+        assert lake.read("over") == b"3"
+        assert restorer.restore(replace=True).records == done.records
+        lake.rename("empty", "full")
+        lake.sweep()
+        at.clock.advance(100_000)
+        assert lake.compact_log().operations > 20
+        assert lake.audit(objects=True).is_clean
+
+
+def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:
+    """When a restore that replaces was broken off, only one that replaces goes on."""
+    fill(at.lake, at.clock)
+    table = at.lost()
+    at.restorer(table).restore()
+    wire = Wire(table)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "scan":
+            raise Dies
+        perform()
+
+    wire.step = step
+    with pytest.raises(Dies):
+        at.restorer(wire).restore(replace=True)
+    with pytest.raises(NotFound):
+        Namespace(table, at.store, LAKE, clock=at.clock).check()
+    with pytest.raises(AlreadyExists, match="broken off"):
+        at.restorer(table).restore()
+    at.restorer(table).restore(replace=True)
+    assert at.entries(table) == at.entries(at.table)
+    assert Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).audit().is_clean
+
+
+# -- what was pending -------------------------------------------------------------------------------
+
+
+def leave_pending(at: World, operation: Callable[[Namespace], object], *, applied: bool = True) -> None:
+    """Have a client die that has sent a change, or was about to send it."""
+    wire, lake = at.client()
+    lake.check()
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            if applied:
+                perform()
+            raise Dies
+        perform()
+
+    wire.step = step
+    at.clock.advance(1)
+    with pytest.raises(Dies):
+        operation(lake)
+    at.clock.advance(1)
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_of_what_was_under_way_somebody_has_to_decide(at: World, decision: Decision) -> None:
+    """Nothing is written before that; what was decided is in the log."""
+    at.lake.write("f", b"1")
+    leave_pending(at, lambda lake: lake.rename("f", "g"))
+    table = at.lost()
+    restorer = at.restorer(table)
+    with pytest.raises(ConfigurationError, match="such as 'rename a file'"):
+        restorer.restore()
+    assert not list(table.scan())
+    [pending] = restorer.undecided()
+    done = restorer.restore(decide=lambda operation: decision)
+    assert [(each.id, each.decision) for each in done.decided] == [(pending.id, decision)]
+    assert at.log.decision(pending.id) is decision
+    again = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert again.exists("g") is (decision is Decision.COMMITTED)
+    assert again.exists("f") is (decision is Decision.ROLLED_BACK)
+    Auditor(table, LAKE, at.store).audit()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_what_others_have_built_on_needs_no_decision(at: World, applied: bool) -> None:
+    """The log tells: somebody has seen what the change made, or replaced what it would have replaced."""
+    at.lake.write("f", b"1")
+    leave_pending(at, lambda lake: lake.write("f", b"2"), applied=applied)
+    leave_pending(at, lambda lake: lake.write("new", b"1"), applied=applied)
+    at.lake.write("f", b"3")
+    at.lake.write("new", b"2")
+    table = at.lost()
+    restorer = at.restorer(table)
+    assert restorer.undecided() == ()
+    wanted = Decision.COMMITTED if applied else Decision.ROLLED_BACK
+    assert {each.decision for each in restorer.restore().decided} == {wanted}
+    assert at.entries(table) == at.entries(at.table)
+
+
+def test_what_is_in_a_directory_tells_of_the_directory(at: World) -> None:
+    """To one that was not made nothing is added; in one that is gone nothing was made."""
+    leave_pending(at, lambda lake: lake.make_directory("made"))
+    at.lake.write("made/f", b"1")
+    at.lake.make_directory("gone")
+    leave_pending(at, lambda lake: lake.write("gone/f", b"1"), applied=False)
+    at.lake.delete("gone", recursive=True)
+    at.lake.sweep()
+    table = at.lost()
+    restorer = at.restorer(table)
+    assert restorer.undecided() == ()
+    told = {str(each.body["what"]): each.decision for each in restorer.restore().decided}
+    assert told == {"make directories": Decision.COMMITTED, "create a file": Decision.ROLLED_BACK}
+    assert at.entries(table) == at.entries(at.table)
+
+
+def test_of_two_that_would_have_replaced_the_same_one_has(at: World) -> None:
+    """Whatever is asked for, the answers fit together."""
+    at.lake.write("f", b"1")
+    for applied in (False, True):
+        leave_pending(at, lambda lake: lake.write("f", b"2"), applied=applied)
+    leave_pending(at, lambda lake: lake.write("n", b"1"), applied=False)
+    leave_pending(at, lambda lake: lake.write("n", b"2"))
+    table = at.lost()
+    done = at.restorer(table).restore(decide=lambda operation: Decision.COMMITTED)
+    assert sorted(str(each.decision) for each in done.decided) == [
+        *["Decision.COMMITTED"] * 2,
+        *["Decision.ROLLED_BACK"] * 2,
+    ]
+    assert at.entries(table) == at.entries(at.table)
+    Auditor(table, LAKE, at.store).audit()
+
+
+def restored(at: World, decision: Decision) -> Namespace:
+    """Return what is made of the log if that is the answer to whatever it does not tell."""
+    table = at.lost()
+    at.restorer(table).restore(decide=lambda operation: decision)
+    Auditor(table, LAKE, at.store).audit()
+    lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert lake.audit(objects=True).is_clean
+    return lake
+
+
+@pytest.mark.parametrize("decision", Decision)
+@pytest.mark.parametrize("applied", [True, False])
+def test_what_is_in_a_shard_tells_that_the_directory_has_grown(
+    at: World, decision: Decision, applied: bool
+) -> None:
+    """Of all answers: nothing that was acknowledged is in a shard where nobody looks."""
+    at.lake.make_directory("d")
+    leave_pending(at, lambda lake: lake.set_attributes("d", attributes={"x": "1"}), applied=False)
+    leave_pending(at, lambda lake: lake.grow("d", shards=64), applied=applied)
+    leave_pending(at, lambda lake: lake.write("d/late", b"1"), applied=applied)
+    paths = [f"d/{number}" for number in range(10)]
+    for path in paths:
+        at.lake.write(path, b"acknowledged")
+    lake = restored(at, decision)
+    assert all(lake.exists(path) for path in paths)
+    if applied:
+        assert lake.stat("d").entry.shards.now == 64
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_of_what_cannot_have_been_added_nothing_comes(
+    at: World, decision: Decision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that did not grow, or was not made, has nothing in what it would have had."""
+    at.lake.make_directory("d")
+    for change in (lambda lake: lake.grow("d", shards=64), lambda lake: lake.make_directory("e")):
+        with monkeypatch.context() as patched:  # their clocks are ahead, so they are asked about first
+            now = 7200 + at.clock.epoch()
+            patched.setattr(ManualClock, "epoch", lambda clock, now=now: now)
+            leave_pending(at, change)
+    for path in [f"{of}/{number}" for number in range(5) for of in "de"]:
+        leave_pending(at, lambda lake, path=path: lake.write(path, b"1"))  # type: ignore[misc]
+    answers = iter([Decision.ROLLED_BACK, Decision.ROLLED_BACK])
+    table = at.lost()
+    done = at.restorer(table).restore(decide=lambda operation: next(answers, decision))
+    assert len(done.decided) == 12
+    Auditor(table, LAKE, at.store).audit()
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_an_empty_directory_tells_that_a_file_has_left_it(at: World, decision: Decision) -> None:
+    """A sweeper died that had emptied it; another one removed it."""
+    at.lake.write("d/x", b"1")
+    at.lake.delete("d", recursive=True)
+    leave_pending(at, lambda lake: lake.sweep())
+    assert at.lake.sweep().directories == 1
+    assert not list(restored(at, decision).walk())
+
+
+def test_what_is_overwritten_makes_no_room_for_another(at: World) -> None:
+    """Of a name that is there, and may have been overwritten, nobody else has made a file."""
+    leave_pending(at, lambda lake: lake.write("f", b"1"), applied=False)
+    at.lake.write("f", b"2")
+    leave_pending(at, lambda lake: lake.write("f", b"3"), applied=False)
+    [pending] = at.restorer(at.lost()).undecided()
+    assert pending.body["what"] == "overwrite a file"
+    assert restored(at, Decision.COMMITTED).stat("f").version == 2
+
+
+def test_what_was_added_to_a_directory_that_moved_is_not_ruled_out(at: World) -> None:
+    """Of one that is pending, and has happened, the log tells nothing else."""
+    at.lake.make_directory("d")
+    leave_pending(at, lambda lake: lake.rename("d", "e"))
+    leave_pending(at, lambda lake: lake.write("e/f", b"1"))
+    at.lake.set_attributes("e", attributes={"x": "1"})
+    table = at.lost()
+    at.restorer(table).restore(decide=lambda operation: Decision.COMMITTED)
+    assert at.entries(table) == at.entries(at.table)
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_no_directory_comes_to_be_below_itself(at: World, decision: Decision) -> None:
+    """What would have moved it there cannot have happened, or something has moved that away before."""
+    for path in ("a", "b", "c", "d/e"):
+        at.lake.make_directory(path)
+    leave_pending(at, lambda lake: lake.rename("a", "b/a"), applied=False)
+    at.lake.rename("b", "a/b")
+    leave_pending(at, lambda lake: lake.rename("d/e", "e"))
+    leave_pending(at, lambda lake: lake.rename("d", "e/d"))
+    lake = restored(at, decision)
+    assert [found.path for found in lake.walk()] == {
+        Decision.COMMITTED: ["a", "a/b", "c", "e", "e/d"],
+        Decision.ROLLED_BACK: ["a", "a/b", "c", "d", "d/e"],
+    }[decision]
+
+
+def test_what_has_made_way_for_a_directory_has_happened(
+    at: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory is in one that was in it: that had been moved away."""
+    at.lake.make_directory("d/e")
+    with monkeypatch.context() as patched:  # its clock is ahead, so it is asked about first
+        now = 7200 + at.clock.epoch()
+        leave_pending(at, lambda lake: lake.rename("d/e", "e"))
+        patched.setattr(ManualClock, "epoch", lambda clock: now)
+        leave_pending(at, lambda lake: lake.rename("d", "e/d"))
+    answers = iter([Decision.COMMITTED])
+    table = at.lost()
+    at.restorer(table).restore(decide=lambda operation: next(answers))
+    assert at.entries(table) == at.entries(at.table)
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_of_a_name_there_is_one_in_whichever_shard(at: World, decision: Decision) -> None:
+    """Who died before the directory grew has no file there if somebody else has one of that name."""
+    at.lake.make_directory("d")
+    for number in range(8):
+        leave_pending(at, lambda lake: lake.write(f"d/{number}", b"mine"), applied=False)  # noqa: B023
+    at.lake.grow("d", shards=8)
+    for number in range(8):
+        at.lake.write(f"d/{number}", b"acknowledged")
+    shards = {read_place(at.lake.stat(f"d/{number}").entry.key.hash).shard for number in range(8)}
+    assert len(shards) > 2
+    lake = restored(at, decision)
+    assert {lake.read(f"d/{number}") for number in range(8)} == {b"acknowledged"}
+
+
+def test_many_that_are_pending_are_decided_in_time(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision has only those looked at again of which it may tell something."""
+    looks = 0
+    evidence = Undecided._evidence
+
+    def look(self: Undecided, *arguments: object) -> Decision | None:
+        nonlocal looks
+        looks += 1
+        return evidence(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Undecided, "_evidence", look)
+    at.lake.make_directory("d")
+    for number in range(40):
+        leave_pending(at, lambda lake: lake.write(f"d/{number}", b"1"))  # noqa: B023
+    restored(at, Decision.ROLLED_BACK)
+    assert looks == 40
+
+
+# -- histories --------------------------------------------------------------------------------------
+
+
+def act(random: Random, lake: Namespace) -> None:
+    """Do something, somewhere."""
+
+    def path(most: int = 3) -> str:
+        return "/".join(random.choice("abc") for _ in range(random.randint(1, most)))
+
+    match random.choice(["write", "write", "make", "rename", "rename", "delete", "quiet", "upkeep"]):
+        case "write":
+            lake.write(path(), random.randbytes(2), overwrite=random.random() < 0.8)
+        case "make":
+            lake.make_directory(path(), shards=random.choice([1, 1, 2]))
+        case "rename":
+            lake.rename(path(), path(), overwrite=random.random() < 0.5)
+        case "delete":
+            lake.delete(path(2), recursive=random.random() < 0.7)
+        case "quiet":
+            where = random.choice([path(), ""])
+            if random.random() < 0.5:
+                lake.set_attributes(where, attributes={"x": str(random.random())})
+            else:
+                lake.grow(where, shards=2 * lake.stat(where).entry.shards.now)
+        case "upkeep":
+            lake.sweep()
+            if random.random() < 0.5:
+                lake.collect()
+
+
+class History:
+    """What several clients do, of which some die and some lose answers, all drawn from one seed."""
+
+    def __init__(self, seed: int, *, settle: float = 86_400) -> None:
+        self.random = Random(seed)
+        self.at = world(seed, settle=settle)
+        self.clients = [self.at.client() for _ in range(3)]
+
+    def go_on(self, steps: int) -> None:
+        """Do so many things."""
+        for _ in range(steps):
+            self.step(depth=0)
+            self.at.clock.advance(self.random.choice([0, 0, 1, 10]))
+
+    def step(self, depth: int) -> None:
+        """Let one client do something, during which others may."""
+        number = self.random.randrange(len(self.clients))
+        wire, lake = self.clients[number]
+        if wire.requests["busy"]:
+            return
+        fault = self.random.choice([None] * 6 + ["before", "after", "lost", "answer"])
+
+        def send(what: str, perform: Callable[[], object]) -> None:
+            if depth < 2 and self.random.random() < 0.1:
+                self.step(depth + 1)
+            if what != "transact" or fault is None:
+                perform()
+                return
+            if fault in ("after", "answer"):
+                perform()
+            if fault in ("before", "after"):
+                raise Dies
+            raise OutcomeUnknown("no answer")
+
+        wire.step = send
+        wire.requests["busy"] = 1
+        try:
+            act(self.random, lake)
+        except Dies:
+            self.clients[number] = self.at.client()
+        except CommitError:
+            pass
+        finally:
+            wire.step = lambda what, perform: perform()
+            wire.requests["busy"] = 0
+
+    def recover(self) -> None:
+        """Decide what is pending, as one does before the table is lost."""
+        self.at.clock.advance(3601)
+        self.at.lake.recover()
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_any_history_can_be_restored(seed: int) -> None:
+    """Entries, their ids, versions and attributes are those of before, and the namespace is sound."""
+    history = History(seed)
+    at = history.at
+    history.go_on(25)
+    history.recover()
+    applied = set(at.table.applied)
+
+    def decide(operation: Operation) -> Decision:
+        word = operation.body["word"]
+        return Decision.COMMITTED if word in applied else Decision.ROLLED_BACK
+
+    table = at.lost()
+    done = at.restorer(table).restore(decide=decide)
+    for each in done.decided:
+        assert (each.decision is Decision.COMMITTED) == (each.body["word"] in applied)
+    assert at.entries(table) == at.entries(at.table)
+    Auditor(table, LAKE, at.store).audit()
+    assert records(table, at.store) == records(at.table, at.store)
+
+
+def records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
+    """Return all records but gates, whose words tell nothing, and garbage that is gone already."""
+    found = {table.schema.key_of(item): item for item in table.scan()}
+    gone = {
+        key
+        for key, item in found.items()
+        if "/x/" in key.hash and store.begin_head(Garbage.from_item(item).data.path)().info is None
+    }
+    return {key: item for key, item in found.items() if "/g/" not in key.hash and key not in gone}
