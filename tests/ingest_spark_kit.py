@@ -8,22 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from attrs import asdict, define, evolve, field, frozen
 from ingest_traps_kit import BatchTrap, trapped
-from spark_driver_kit import tell, told
+from spark_driver_kit import serve
 from spark_places_kit import Place, new_place
 
-from commitlog.demo.quiet import quiet_session
 from commitlog.ingest import INGEST_SCHEMA, Operator, Problem, State
 from commitlog.ingest.head import Head
 from commitlog.spark.ingest.options import IngestOptions
@@ -259,22 +255,5 @@ def new_landing(
     return Landing(flow, place)
 
 
-def main() -> None:
-    """Be a driver, which runs two queries at once, not counting those that wait at a gate."""
-    turns = threading.Semaphore(2)
-    flows = [Flow.from_json(text) for text in told(turns.release)]
-    # A task that waits takes a slot of its own.
-    spark = quiet_session(master=f"local[{len(flows) + 2}]")
-
-    def run(flow: Flow) -> None:
-        with turns:
-            flow.run(spark)
-
-    with ThreadPoolExecutor(len(flows)) as pool:
-        for number, flow in enumerate(flows):
-            pool.submit(run, flow).add_done_callback(partial(tell, number))
-    threading.Event().wait()
-
-
 if __name__ == "__main__":
-    main()
+    serve(Flow.from_json, Flow.run)

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from spark_status import wait_for_executors, wait_for_tasks
 
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.configuring import COMMIT_PROTOCOL
@@ -314,23 +315,13 @@ def drive() -> None:
         answer = ""
         try:
             # Both hosts have to be there: a speculative attempt needs another one than the first.
-            _until(spark, lambda executors: len(executors) == len(HOSTS))
+            wait_for_executors(spark, lambda executors: len(executors) == 1 + len(HOSTS))
             if request is None:
-                _until(spark, lambda executors: not any(e.numRunningTasks() for e in executors))
+                wait_for_tasks(spark)
             else:
                 _save(spark, **request)
         except Exception as error:
             answer = str(error)
-
-
-def _until(spark: SparkSession, state: Callable[[list[Any]], bool]) -> None:
-    tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
-    deadline = time.monotonic() + _SECONDS
-    # One of those that Spark tells of is the driver.
-    while not state(list(tracker.getExecutorInfos())[1:]):
-        if time.monotonic() > deadline:
-            raise TimeoutError("the executors do not get there")
-        time.sleep(0.05)
 
 
 def _save(

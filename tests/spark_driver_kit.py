@@ -13,17 +13,23 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import psutil
 from spark_kit import PROTOCOL, Job, running
 
 from commitlog.demo.quiet import quiet_session
 from commitlog.spark import attach, committer_jar
+from commitlog.spark.sessions import active
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
 
 
 class Task(Protocol):
@@ -132,12 +138,36 @@ def _obey(go_on: Callable[[], None] | None) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -> None:
+    """Be a driver, which does two tasks at once, not counting those that wait at a gate.
+
+    The one who waits at the gate says when something is there, by `Driver.next`.
+    """
+    turns = threading.Semaphore(2)
+    tasks = [parse(text) for text in told(turns.release)]
+    # A task of Spark's that waits takes a slot of its own.
+    spark = _session(len(tasks) + 2)
+
+    def take_turn(task: _T) -> None:
+        with turns, active(spark):
+            run(task, spark)
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for number, task in enumerate(tasks):
+            pool.submit(take_turn, task).add_done_callback(partial(tell, number))
+    threading.Event().wait()
+
+
+def _session(slots: int, **conf: str) -> SparkSession:
+    spark = quiet_session(master=f"local[{slots}]", conf={"spark.jars": str(committer_jar()), **conf})
+    attach(spark)
+    return spark
+
+
 def main() -> None:
     """Be a driver."""
     jobs = [Job.from_json(text) for text in told()]
-    conf = {"spark.jars": str(committer_jar()), PROTOCOL[0]: PROTOCOL[1]}
-    spark = quiet_session(master="local[6]", conf=conf)
-    attach(spark)
+    spark = _session(6, **dict([PROTOCOL]))
     with running(spark, *jobs) as under_way:
         for number, done in enumerate(under_way):
             done.add_done_callback(partial(tell, number))

@@ -49,11 +49,23 @@ def _commits(path: str, data: bytes, **_: object) -> bool:
     return b'"kind":"commit"' in data and re.search(r"_commitlog/\d{20}\.json$", path) is not None
 
 
-#: What a driver does at the moments of a `Trap`: which method, and which calls of it.
+def _named(part: str) -> Callable[..., bool]:
+    def is_named(path: str, *_: object, **__: object) -> bool:
+        return part in path
+
+    return is_named
+
+
+#: What is done at the moments of a `Trap`: which method, and which calls of it.
 _REQUESTS: Mapping[str, tuple[str, Callable[..., bool]]] = {
+    "pending": ("put", _named("_commitlog/pending/")),
+    "stage": ("begin_stage", _named("part-00000")),
     "record": ("put_if_absent", _commits),
     "request": ("put", _commits),
     "publish": ("publish", lambda *_, **__: True),
+    "success": ("put", _named("_SUCCESS")),
+    "plan": ("get", _named("_commitlog/00000000000000000003")),
+    "read": ("get", _named("part-")),
 }
 
 
@@ -63,9 +75,11 @@ class Trap:
 
     Attributes:
         at: ``values``: the last row is computed; ``rows``: a task has written all of its rows;
-            ``told``: a task's files are complete, and Spark is to hear of them; ``record``: the commit
-            record is claimed; ``request``: it is written to the store for that; ``publish``: a file is
-            published.
+            ``told``: a task's files are complete, and Spark is to hear of them. Or a request of a driver
+            or a task is sent: ``pending``: it is noted that the job begins; ``stage``: the first task
+            begins a file; ``record``: the commit record is claimed; ``request``: it is written to the
+            store for that; ``publish``: a file is published; ``success``: so is that all are; ``plan``:
+            a follower gets the third record of the log; ``read``: it gets a file.
         what: ``hold``: it waits at a gate; ``die``: the process is killed; ``fail``: it raises;
             ``lose``: the answer is lost; ``haunt``: it raises, and a child of its process writes the
             task's rows once it is let. At ``values``, it can only fail, in every attempt.
@@ -111,7 +125,7 @@ class Trap:
         return trapping
 
     def set(self, output: Output, seen: Iterator[int]) -> Output:
-        """Lay the trap among the requests of a driver, counted by `seen`; return `output`."""
+        """Lay the trap among the requests to an output, counted by `seen`; return `output`."""
         if self.at in _REQUESTS:
             method, counts = _REQUESTS[self.at]
             store = output.store if self.at == "record" else output.store.store
@@ -149,7 +163,7 @@ class TaskTrapped(DataSourceArrowWriter):
             os._exit(0)
 
 
-def _source(trap: Trap) -> type[CommitlogDataSource]:
+def trapped_source(trap: Trap) -> type[CommitlogDataSource]:
     """Return the data source with a trap, under a name of its own."""
     format_name = f"commitlog-{uuid.uuid4().hex}"
 
@@ -216,7 +230,7 @@ class Job:
         """Lay the trap; return what runs the job, which may be called in any thread."""
         name = "parquet" if self.configured else "commitlog"
         if self.trap is not None and not self.configured:
-            source = _source(self.trap)
+            source = trapped_source(self.trap)
             spark.dataSource.register(source)
             name = source.name()
         elif self.trap is not None:

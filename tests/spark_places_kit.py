@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 from spark_kit import PARTS, PROTOCOL, Job
 
@@ -60,6 +60,12 @@ class Place:
     def job(self, **fields: Any) -> Job:
         """Return a job for this place."""
         return Job(url=self.url, options=self.options, configured=self.configured, **fields)
+
+    def with_short_leases(self) -> Place:
+        """Return the same place on S3 with the shortest leases, for a dead driver's is waited for."""
+        table = self.options["table"].removeprefix("dynamodb://")
+        options = {name: value for name, value in self.options.items() if not name.startswith("table")}
+        return evolve(self, options={**options, "commit": f"dynamo:{table}:3000"})
 
     def open(self) -> Output:
         """Open it, to look at it without Spark."""

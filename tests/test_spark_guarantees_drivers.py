@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from spark_driver_kit import Driver
 from spark_gates_kit import Gate
 from spark_kit import Job, Trap, running
-from spark_places_kit import WAYS, Place, configured, new_place  # noqa: F401 - fixtures
+from spark_places_kit import Place, configured, new_place  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,11 @@ class Death:
     committed: bool = False
 
 
+#: A step at which a lease is held.
+LAST = "before it is known to be over"
+
 DEATHS = {
+    "before it is known to begin": Death(trap=Trap(at="pending", what="hold")),
     "while its tasks write": Death(trap=Trap(at="rows", what="hold")),
     "before the commit record": Death(trap=Trap(at="record", what="hold"), mode="overwrite"),
     "before it hears of the record": Death(
@@ -54,7 +58,12 @@ DEATHS = {
     "between two files": Death(
         trap=Trap(at="publish", what="hold", nth=2), mode="overwrite-partitions", committed=True
     ),
+    LAST: Death(trap=Trap(at="success", what="hold"), committed=True),
 }
+
+#: In a directory with leases, that of the last step would be waited for a minute.
+CASES = [(way, death) for way in ("local", "s3", "configured") for death in DEATHS]
+CASES.remove(("local", LAST))
 
 
 @frozen
@@ -75,16 +84,18 @@ def remains(
     left = {}
     with ExitStack() as stack:
         gates = []
-        for way in ("local", "s3", "configured"):
-            for number, (name, death) in enumerate(DEATHS.items()):
-                gates.append(stack.enter_context(Gate()))
-                place = new_place(way, scratch / f"{way}-{number}", lambda: ministack)
-                trap = evolve(death.trap, port=gates[-1].port)
-                job = place.job(mode=death.mode, parts="part = 1", trap=trap)
-                left[way, name] = Remains(place, place.begin_base(), job)
+        for number, (way, name) in enumerate(CASES):
+            death = DEATHS[name]
+            gates.append(stack.enter_context(Gate()))
+            place = new_place(way, scratch / str(number), lambda: ministack)
+            if (way, name) == ("s3", LAST):
+                place = place.with_short_leases()
+            trap = evolve(death.trap, port=gates[-1].port)
+            job = place.job(mode=death.mode, parts="part = 1", trap=trap)
+            left[way, name] = Remains(place, place.begin_base(), job)
         driver = stack.enter_context(Driver(scratch, [each.job for each in left.values()]))
-        for gate in gates:
-            gate.wait()
+        for gate, done in zip(gates, driver.jobs, strict=True):
+            gate.wait(done)
         driver.kill()
         # Processes that commit, and Python workers, are not in its group.
         for gate in gates:
@@ -92,8 +103,7 @@ def remains(
     return left
 
 
-@pytest.mark.parametrize("death", DEATHS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "death"), CASES)
 def test_a_driver_is_killed(
     spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
 ) -> None:
@@ -169,8 +179,8 @@ def rival(
             jobs.append(place.job(first=100, mode=race.mode, job_id=race.theirs, trap=trap))
             held.append((place, gate))
         driver = stack.enter_context(Driver(scratch, jobs))
-        for _, gate in held:
-            gate.wait()
+        for (_, gate), done in zip(held, driver.jobs, strict=True):
+            gate.wait(done)
         yield driver, held
 
 

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from spark_gates_kit import Gate
 from spark_kit import Trap, running
 from spark_places_kit import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+from spark_status import wait_for_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,8 @@ def test_an_overwriting_job_that_fails_for_good(spark: SparkSession, place: Plac
     base = place.begin_base()
     with pytest.raises(PySparkException, match="a trap"):
         place.job(mode="overwrite", trap=Trap(at="values", what="fail")).run(spark)
-    # Spark may have aborted the job while its other task was still writing.
+    # Spark aborts the job while its other task may still be writing.
+    wait_for_tasks(spark)
     place.recover()
     place.audit(spark, base, "base")
     job = place.job(mode="overwrite")

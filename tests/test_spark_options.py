@@ -87,7 +87,10 @@ def test_options_of_the_table_go_to_the_table() -> None:
     ("given", "message"),
     [
         ({}, "no place given"),
-        ({"path": "s3://b-1/x", "jobbid": "a"}, "unknown option 'jobbid'; known: .*jobId"),
+        (
+            {"path": "s3://b-1/x", "jobbid": "a"},
+            r"unknown option 'jobbid'; is it jobId\?; known: .*jobId",
+        ),
         ({"path": "s3://b-1/x", "compression": "lzo"}, "compression is 'lzo'; known: snappy, zstd"),
         ({"path": "s3://b-1/x", "fileformat": "avro"}, "fileFormat is 'avro'; known: parquet, orc, csv"),
         (

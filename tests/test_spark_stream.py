@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +17,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.types import StructType
 
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.demo.crash import Death, MortalSource
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.options import ReadOptions
@@ -234,70 +231,3 @@ def test_a_task_without_a_message_is_never_committed(local: Stream) -> None:
             writer.commit([told, None], 0)
         writer.abort([told, None], 0)
         assert list(output.log()) == []
-
-
-def drive(stream: Stream, death: Death) -> None:
-    """Run the query in a driver of its own that dies."""
-    script = "import sys, test_spark_stream; test_spark_stream.die(*sys.argv[1:])"
-    place = [part for pair in stream.place.items() for part in pair]
-    with (stream.scratch / "driver.log").open("wb") as log:
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(stream.scratch), stream.url, *place],
-            stdout=log,
-            stderr=log,
-            check=False,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(Path(__file__).parent),
-                "TMPDIR": str(stream.scratch),
-                "DEATH": f"{death.method} {death.nth} {death.path}",
-            },
-            start_new_session=True,
-            timeout=240,
-        )
-    assert done.returncode == -signal.SIGKILL, (stream.scratch / "driver.log").read_text()
-
-
-def die(scratch: str, url: str, *place: str) -> None:
-    """What `drive` runs."""
-    from commitlog.demo.quiet import quiet_session
-
-    method, nth, path = os.environ["DEATH"].split(" ")
-    Death(method, path, int(nth)).arm()
-    spark = quiet_session()
-    spark.dataSource.register(MortalSource)
-    options = dict(zip(place[::2], place[1::2], strict=True))
-    Stream(Path(scratch), url, options).run(spark, source=MortalSource.name())
-
-
-#: Where the driver dies in its second batch, and what is visible then to readers of the log, once they
-#: have finished what was committed.
-DEATHS = {
-    "while its tasks write": (Death("begin_stage", "part-00000", 1), 0),
-    "before the commit record": (Death("put", "_commitlog/0000", 1), 0),
-    "after the commit record": (Death("publish", "", 1), 2),
-}
-
-
-@pytest.mark.parametrize(
-    ("stream", "when"),
-    [*(("local", when) for when in DEATHS), ("s3", "after the commit record")],
-    indirect=["stream"],
-)
-def test_a_killed_driver_neither_loses_nor_doubles_a_row(
-    spark: SparkSession, stream: Stream, when: str
-) -> None:
-    """Wherever in a batch the driver is killed, after recovery and a restart each row is there once."""
-    death, committed = DEATHS[when]
-    stream.feed(0, 1)
-    query = stream.run(spark)
-    stream.feed(2, 3)
-    drive(stream, death)
-
-    output = stream.output()
-    with output.store:
-        assert output.recover(older_than=0).live == ()
-        assert output.snapshot(roll_forward=False).rows == 2 + committed
-    stream.feed(4, 5)
-    stream.run(spark)
-    stream.check(spark, range(6), jobs_of(query, 3))

@@ -1,26 +1,25 @@
-"""A chain of streams, input to output to output, in a driver that is killed: each row arrives once."""
+"""A chain of two streaming queries, input to output to output, in a driver that is to be killed.
+
+As a program, this module is that driver.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark.cloudpickle
-import pytest
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 from pyspark.sql.types import StructType
+from spark_driver_kit import serve
+from spark_kit import Trap, trapped_source
 
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.demo.crash import Death, MortalSource
 from commitlog.outputs import Output
 from commitlog.spark.options import ReadOptions
 from commitlog.spark.schema import dump_schema
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from commitlog.testing.servers import Ministack
-
-pytestmark = pytest.mark.spark
-
-# Workers cannot import test modules.
-pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 #: Where a driver may die: while it writes the first output, follows it, or writes the second one.
 WRITER, TAIL, SINK = "writer", "tail", "sink"
@@ -97,121 +91,98 @@ class Chain:
         finally:
             query.stop()
 
-    def die(self, spark: SparkSession, where: str) -> None:
-        """Run the query that is to be killed, with a death armed where it is to be."""
-        spark.dataSource.register(MortalSource)
-        mortal = MortalSource.name()
-        if where == WRITER:
-            self.write(spark, mortal)
-        elif where == TAIL:
-            self.follow(spark, source=mortal)
-        else:
-            self.follow(spark, sink=mortal)
-
     def output(self, name: str) -> Output:
         """Open an output."""
         return Output(ReadOptions.parse({**self.place, "path": f"{self.top}/{name}"}).open())
 
+    def recover(self, name: str) -> None:
+        """Have all finished that was begun, no query being under way."""
+        output = self.output(name)
+        with output.store:
+            assert output.recover(older_than=0).live == ()
+
+    def versions(self, name: str) -> int:
+        """Return how many versions of an output readers see."""
+        output = self.output(name)
+        with output.store:
+            return output.snapshot(roll_forward=False).version
+
     def check(self, spark: SparkSession, numbers: range) -> None:
         """Check that both outputs have each number once, and that nothing is left over."""
         for name in "ab":
+            self.recover(name)
             output = self.output(name)
             with output.store:
-                assert output.recover(older_than=0).live == ()
                 assert list(output.store.store.list_staged()) == []
-                assert output.snapshot(roll_forward=False).rows == len(numbers)
+                snapshot = output.snapshot(roll_forward=False)
+                assert snapshot.rows == len(numbers)
+                left = {info.path for info in output.store.list()}
+                assert {path for path in left if not path.startswith("_")} == {
+                    file.path for file in snapshot.files
+                }
+                assert not any(path.startswith("_commitlog/pending/") for path in left)
+                jobs = [record.job_id.rpartition("/") for record in output.log()]
+            if name == "b":
+                assert len({query for query, _, _ in jobs}) == 1
+                assert [int(batch) for _, _, batch in jobs] == list(range(len(jobs)))
             read = spark.read.format("commitlog").options(**self.place).load(f"{self.top}/{name}")
             assert sorted(row.id for row in read.collect()) == list(numbers)
 
 
-@pytest.fixture
-def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Chain:
-    """A chain in a directory, or on S3 with leases in DynamoDB."""
-    if request.param == "local":
-        (tmp_path / "lake").mkdir()
-        return Chain(tmp_path, str(tmp_path / "lake"), {})
-    server: Ministack = request.getfixturevalue("ministack")
+@frozen
+class Doom:
+    """What the driver does until it is killed.
+
+    Attributes:
+        chain: its chain.
+        where: which part of it, whose first batch is done before if that is the writer.
+        trap: what it waits at.
+    """
+
+    chain: Chain
+    where: str
+    trap: Trap
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        place = [str(self.chain.scratch), self.chain.top, dict(self.chain.place)]
+        return json.dumps([place, self.where, asdict(self.trap)])
+
+    @classmethod
+    def from_json(cls, text: str) -> Doom:
+        """Return what `to_json` wrote."""
+        (scratch, top, place), where, trap = json.loads(text)
+        return cls(Chain(Path(scratch), top, place), where, Trap(**trap))
+
+    def run(self, spark: SparkSession) -> None:
+        """Do it."""
+        source = trapped_source(self.trap)
+        spark.dataSource.register(source)
+        if self.where == WRITER:
+            self.chain.feed(range(4))
+            self.chain.write(spark)
+            self.chain.feed(range(4, 8))
+            self.chain.feed(range(8, 12))
+            self.chain.write(spark, source.name())
+        elif self.where == TAIL:
+            self.chain.follow(spark, source=source.name())
+        else:
+            self.chain.follow(spark, sink=source.name())
+
+
+def new_chain(way: str, scratch: Path, ministack: Callable[[], Ministack]) -> Chain:
+    """Return a chain in a directory, or on S3 with leases in DynamoDB."""
+    (scratch / "lake").mkdir(parents=True)
+    if way == "local":
+        return Chain(scratch, str(scratch / "lake"), {})
+    server = ministack()
     table = server.new_table_name()
     leases = parse_table_url(f"dynamodb://{table}").with_options(server.options)
     open_table(leases, LEASE_SCHEMA).create()
     # The shortest lease, for a dead driver's is waited for.
     place = {**server.options, "commit": f"dynamo:{table}:3000"}
-    return Chain(tmp_path, f"s3://{server.new_bucket()}", place)
+    return Chain(scratch, f"s3://{server.new_bucket()}", place)
 
 
-def drive(chain: Chain, where: str, death: Death) -> None:
-    """Run a query in a driver of its own that dies."""
-    script = "import test_spark_tail_crash; test_spark_tail_crash.main()"
-    given = [
-        str(chain.scratch),
-        chain.top,
-        dict(chain.place),
-        where,
-        death.method,
-        death.path,
-        death.nth,
-    ]
-    with (chain.scratch / "driver.log").open("ab") as log:
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            stdout=log,
-            stderr=log,
-            check=False,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(Path(__file__).parent),
-                "TMPDIR": str(chain.scratch),
-                "CHAIN": json.dumps(given),
-            },
-            start_new_session=True,
-            timeout=280,
-        )
-    assert done.returncode == -signal.SIGKILL, (chain.scratch / "driver.log").read_text()
-
-
-def main() -> None:
-    """What `drive` runs."""
-    from commitlog.demo.quiet import quiet_session
-
-    scratch, top, place, where, method, path, nth = json.loads(os.environ["CHAIN"])
-    Death(method, path, nth).arm()
-    Chain(Path(scratch), top, place).die(quiet_session(), where)
-
-
-#: Where the driver dies: in which part of the chain, and at which request.
-DEATHS = {
-    "a version is committed and not published": (WRITER, Death("publish", "part-", 2)),
-    "the second batch is planned": (TAIL, Death("get", "_commitlog/00000000000000000003", 1)),
-    "a task has read a file": (TAIL, Death("get", "part-", 2)),
-    "before the commit of what was read": (SINK, Death("put", "_commitlog/0000", 1)),
-    "after the commit of what was read": (SINK, Death("publish", "part-", 1)),
-}
-ON_S3 = ["a version is committed and not published", "after the commit of what was read"]
-
-
-@pytest.mark.parametrize(
-    ("chain", "when"),
-    [
-        *(("local", when) for when in DEATHS),
-        *(pytest.param("s3", when, marks=pytest.mark.servers) for when in ON_S3),
-    ],
-    indirect=["chain"],
-)
-def test_a_killed_driver_neither_loses_nor_doubles_a_row(
-    spark: SparkSession, chain: Chain, when: str
-) -> None:
-    """Wherever the driver is killed, both queries go on where they were, and each row arrives
-    once; a version that was committed and not published is published by who follows."""
-    where, death = DEATHS[when]
-    for first in (0, 4, 8):
-        add = chain.feed if where == WRITER else chain.fill
-        add(range(first, first + 4))
-    drive(chain, where, death)
-    chain.follow(spark)
-    if where == WRITER:
-        output = chain.output("a")
-        with output.store:
-            assert output.snapshot(roll_forward=False).version == 1
-        chain.write(spark)
-        chain.follow(spark)
-    chain.check(spark, range(12))
+if __name__ == "__main__":
+    serve(Doom.from_json, Doom.run)
