@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from hashlib import md5
 from threading import Thread
 from typing import Any
 
@@ -124,6 +126,31 @@ def test_contract_on_juicefs(juicefs: Juicefs, open_store: Opener) -> None:
     """What needs no condition holds on a server that ignores them all."""
     # One racer: of racing completions of one upload, this server keeps no metadata.
     check_object_store(open_store(juicefs), conditions={}, fresh_etags=False, nested=False, threads=1)
+
+
+@pytest.mark.campaign
+def test_reads_of_juicefs_are_torn(
+    juicefs: Juicefs, open_store: Opener, campaign_seconds: float
+) -> None:
+    """While an object is replaced, some answers have the etag of one version and the body of the next."""
+    writer, reader = (open_store(juicefs, bucket=bucket) for bucket in [juicefs.new_bucket()] * 2)
+    writer.put("a", b"0")
+    end = time.monotonic() + campaign_seconds
+
+    def write() -> None:
+        number = 0
+        while time.monotonic() < end:
+            writer.put("a", str(number := number + 1).encode())
+
+    thread = Thread(target=write)
+    thread.start()
+    reads: Counter[bool] = Counter()
+    while time.monotonic() < end:
+        found = reader.get("a")
+        reads[found.etag.strip('"') == md5(found.data).hexdigest()] += 1
+    thread.join()
+    print(f"\n{reads[False]} of {reads.total()} reads were torn")
+    assert reads[False]
 
 
 # -- signatures, fences, names ---------------------------------------------------------------------

@@ -31,6 +31,7 @@ from commitlog.errors import (
     TableNotFound,
     Unavailable,
 )
+from commitlog.stores.api import ObjectData
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import Action, Call, History, Outcome, RecordedStore, Recorder
 from commitlog.testing.history import FORMAT, head_line
@@ -456,6 +457,58 @@ def test_each_method_is_taken_down() -> None:
         ("read", "staged", None, "w3", "done"),
         ("read", "k", None, None, "done"),
     ]
+
+
+class Torn(ConditionalStore):
+    """Reads the etag of what is there, and then, as often as said, lets somebody replace it first."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(MemoryStore())
+        self.left = times
+        self.put_if_absent("k", b"w0", metadata={WORD: "w0"})
+
+    def get(self, path: str, **options: Any) -> ObjectData:
+        before = super().get(path, **options)
+        if self.left <= 0:
+            return before
+        self.left -= 1
+        word = before.data + b"+"
+        self.put_if_match(path, word, etag=before.etag, metadata={WORD: word.decode()})
+        return evolve(super().get(path, **options), etag=before.etag)
+
+
+def test_what_a_torn_read_shows_does_not_count() -> None:
+    """The etag of one version beside the body of the next is no version: two reads have to agree."""
+    recorder, objects = Recorder(), Torn(times=3)
+    store = RecordedStore(objects, recorder, client="A", whole_reads=False)
+    found = store.get("k")
+    assert (found.data, found.etag) == (b"w0+++", objects.head("k").etag)
+    store.put_if_match("k", "w2", etag=found.etag)
+    assert told(recorder) == [
+        ("read", "k", None, "w0+++", "done"),
+        ("replace", "k", "w0+++", "w2", "done"),
+    ]
+
+
+def test_a_torn_read_that_counts_is_found_out() -> None:
+    """Taken as it is, it makes a history that no order explains: a refusal of what was just seen."""
+    recorder, objects = Recorder(), Torn(times=1)
+    store = RecordedStore(objects, recorder, client="A")
+    with pytest.raises(PreconditionFailed):
+        store.put_if_match("k", "w2", etag=store.get("k").etag)
+    assert told(recorder) == [
+        ("read", "k", None, "w0+", "done"),
+        ("replace", "k", "w0+", "w2", "contradicted"),
+    ]
+
+
+def test_reads_that_never_agree_show_nothing() -> None:
+    """A path that is replaced between any two reads is given up, after some."""
+    recorder = Recorder()
+    store = RecordedStore(Torn(times=math.inf), recorder, client="A", whole_reads=False)
+    with pytest.raises(Unavailable, match="another one"):
+        store.get("k")
+    assert told(recorder) == [("read", "k", None, None, "nothing")]
 
 
 def test_a_rename_is_two_calls() -> None:

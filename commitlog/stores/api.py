@@ -188,7 +188,10 @@ class ObjectData(ObjectInfo):
 
 @frozen(kw_only=True)
 class PutResult:
-    """What a store answers to a write: the new object's path, etag (as the store gives it), version."""
+    """What a store answers to a write: the new object's path, etag (as the store gives it), version.
+
+    The etag is empty if the answer had none.
+    """
 
     path: str
     etag: str

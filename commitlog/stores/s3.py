@@ -63,6 +63,7 @@ from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5
 from commitlog.stores.s3_records import (
     META,
     next_upload,
+    no_etag,
     object_data,
     object_info,
     page,
@@ -167,7 +168,7 @@ class S3Store(ObjectStore):
 
     def begin_head(self, path: str) -> Pending[Observation]:
         """See `ObjectStore.begin_head`. A missing bucket looks like a missing object."""
-        pending = self._bucket.fetch(Request("HEAD", self.key(path)), accept=_MISSING)
+        pending = self._bucket.fetch(Request("HEAD", self.key(path)), accept=_MISSING, flaw=no_etag)
 
         def observation() -> Observation:
             response = pending()
@@ -187,7 +188,7 @@ class S3Store(ObjectStore):
         headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
         request = Request("GET", key, headers=headers)
         for _ in range(_RANGE_TRIES):
-            response = self._bucket.fetch(request, accept=frozenset({416}))()
+            response = self._bucket.fetch(request, accept=frozenset({416}), flaw=no_etag)()
             if response.status == 206:
                 return range_data(path, response.headers, response.body, start, end)
             if response.status != 416:

@@ -6,7 +6,7 @@ Imports aws, the port, errors, backoff and clock.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import md5
 from types import MappingProxyType
 
@@ -103,11 +103,19 @@ class Bucket:
 
         return outcome
 
-    def fetch(self, request: Request, *, accept: frozenset[int] = frozenset()) -> Pending[Response]:
+    def fetch(
+        self,
+        request: Request,
+        *,
+        accept: frozenset[int] = frozenset(),
+        flaw: Callable[[Mapping[str, str]], str] = lambda headers: "",
+    ) -> Pending[Response]:
         """Send a request that may be repeated, which the pending call does as needed.
 
         That is one that changes nothing, or nothing that anybody sees. The call returns an answer of
         success, or of a status in `accept`. In the end it raises `Unavailable`, never `OutcomeUnknown`.
+        `flaw` tells from the headers why an answer of success is of no use, so that another is asked
+        for; or nothing.
         """
         first = self._begin(request)
 
@@ -123,9 +131,14 @@ class Bucket:
                 except (Unavailable, OutcomeUnknown) as error:
                     cause, said = error, f"{self.what(request)}: {error}"
                     continue
-                if 200 <= response.status < 300 or response.status in accept:
+                if response.status in accept:
                     return response
-                problem = self.fault(request, response)
+                if 200 <= response.status < 300:
+                    if not (why := flaw(response.headers)):
+                        return response
+                    problem: CommitError = Unavailable(f"{self.what(request)}: {why}")
+                else:
+                    problem = self.fault(request, response)
                 if not isinstance(problem, (Unavailable, OutcomeUnknown)):
                     raise problem
                 cause, said = problem, str(problem)

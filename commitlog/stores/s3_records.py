@@ -19,6 +19,7 @@ from commitlog.stores.s3_xml import http_date, iso_date
 __all__ = [
     "META",
     "next_upload",
+    "no_etag",
     "object_data",
     "object_info",
     "page",
@@ -35,13 +36,27 @@ _NUMBER = re.compile("[0-9]{1,18}")
 _RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
+def no_etag(headers: Mapping[str, str]) -> str:
+    """Return why an answer to a HEAD or a GET is of no use if it has no etag, else nothing.
+
+    JuiceFS gives none at the moment at which an object is replaced. To go on without would be to say
+    that the object is not the one expected, which it may well be.
+    """
+    if headers.get("etag"):
+        return ""
+    return (
+        "the answer has no etag, and all that is promised of an object rests on it. What answers so for "
+        "good is no S3, or keeps none (the gateway of JuiceFS needs --keep-etag)"
+    )
+
+
 def object_info(path: str, headers: Mapping[str, str]) -> ObjectInfo:
-    """Return what the answer to a HEAD says."""
+    """Return what the answer to a HEAD says, which has an etag."""
     return ObjectInfo(**_facts(path, headers))
 
 
 def object_data(path: str, headers: Mapping[str, str], data: bytes, size: int) -> ObjectData:
-    """Return what the answer to a GET says.
+    """Return what the answer to a GET says, which has an etag.
 
     Args:
         path: the object's path.
@@ -75,9 +90,13 @@ def range_data(
 def put_result(path: str, headers: Mapping[str, str], etag: str | None = None) -> PutResult:
     """Return what the answer to a write says; `etag` is given where the body has it.
 
-    Raises `ValueError` if it is no answer of S3's.
+    Raises `ValueError` if it is no answer of S3's: something answers to all with 200, such as a page
+    that wants a login.
     """
-    return PutResult(path=path, etag=etag or _etag(headers), version=_version(headers))
+    etag = etag or headers.get("etag", "")
+    if not etag and "x-amz-request-id" not in headers:
+        raise ValueError("it has neither an etag nor a request id, and S3's have")
+    return PutResult(path=path, etag=etag, version=_version(headers))
 
 
 def page(listing: Element, root: str) -> Page:
@@ -136,27 +155,14 @@ def text_of(row: Element, tag: str) -> str:
 
 
 def _facts(path: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        etag = _etag(headers)
-    except ValueError as error:
-        raise Unavailable(f"the answer about {path!r} was not used: {error}") from None
     return {
         "path": path,
         "size": _size(path, headers.get("content-length", "0")),
-        "etag": etag,
+        "etag": headers["etag"],
         "version": _version(headers),
         "last_modified": float(http_date(headers.get("last-modified")) or 0),
         "metadata": {k[len(META) :]: value for k, value in headers.items() if k.startswith(META)},
     }
-
-
-def _etag(headers: Mapping[str, str]) -> str:
-    # JuiceFS has objects without an etag, for a moment while they are replaced. What has no request id
-    # either is something that answers to all with 200, such as a page that wants a login.
-    etag = headers.get("etag", "")
-    if not etag and "x-amz-request-id" not in headers:
-        raise ValueError("it has neither an etag nor a request id, and S3's have")
-    return etag
 
 
 def _size(path: str, length: str) -> int:

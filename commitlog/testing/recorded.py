@@ -20,6 +20,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     TableNotFound,
+    Unavailable,
 )
 from commitlog.stores.api import ObjectData, ObjectInfo, PutResult, Staged
 from commitlog.testing.history import Action, Outcome
@@ -29,6 +30,9 @@ __all__ = ["WORD", "RecordedStore"]
 
 T = TypeVar("T")
 Info = TypeVar("Info", bound=ObjectInfo)
+
+#: How often a read is repeated, at most, until two in a row agree.
+_READS = 20
 
 #: Metadata key under which an object bears the word of its version.
 WORD = "version"
@@ -62,6 +66,8 @@ class RecordedStore:
         store: performs them. Several clients may share it, or each have their own.
         recorder: takes them down; one for all clients of the process.
         client: who makes them. A client that calls from several threads is several clients.
+        whole_reads: whether one read shows one version. Where it may show parts of two, as with the
+            gateway of JuiceFS, what counts is what two reads in a row agree on.
 
     A version is named by a word, which no other write of its key may have. The object has the word as
     its body and in its metadata, so that GET, HEAD and copies carry it along. Results and errors are
@@ -80,11 +86,14 @@ class RecordedStore:
     [('put_if_absent', None, 'w1'), ('put_if_match', 'w1', 'w2')]
     """
 
-    def __init__(self, store: ConditionalStore, recorder: Recorder, *, client: str) -> None:
+    def __init__(
+        self, store: ConditionalStore, recorder: Recorder, *, client: str, whole_reads: bool = True
+    ) -> None:
         #: What performs the calls; what is asked of it directly is not taken down.
         self.store = store
         self.client = client
         self._recorder = recorder
+        self._whole_reads = whole_reads
 
     def put_if_absent(self, path: str, word: str) -> PutResult:
         """See `ConditionalStore.put_if_absent`; an `Action.CREATE`."""
@@ -170,7 +179,8 @@ class RecordedStore:
 
     def _read(self, name: str, path: str, perform: Callable[[], Info]) -> Info:
         part = _Part(action=Action.READ, key=path)
-        return self._run(name, perform, part, seen=self._seen)
+        read = perform if self._whole_reads else lambda: _agreed(perform)
+        return self._run(name, read, part, seen=self._seen)
 
     def _seen(self, info: ObjectInfo) -> str | None:
         """Return the word of what a read found, if there is one."""
@@ -214,6 +224,21 @@ class RecordedStore:
         for number in numbers:
             self._recorder.end(number, outcome, version=word)
         return result
+
+
+def _agreed(read: Callable[[], Info]) -> Info:
+    """Return what two reads in a row agree on, or raise `Unavailable` if none of some do.
+
+    The second begins after the first has ended, and no version comes back; so what both of them show was
+    there when the first read the rest.
+    """
+    last = read()
+    for _ in range(_READS):
+        found = read()
+        if found == last and found.etag:
+            return found
+        last = found
+    raise Unavailable(f"{last.path!r} was another one in each of {_READS} reads")
 
 
 def _told(action: Action, error: CommitError) -> Outcome:

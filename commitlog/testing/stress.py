@@ -155,6 +155,7 @@ class _Run:
                 skew=stress.skew,
                 patient=worker % 2 == 0,
                 verdict=verdict,
+                whole_reads=stress.whole_reads,
                 seed=str(stress.seed),
                 history="",
             )
@@ -233,6 +234,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         default = getattr(fields(Stress), name).default
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {default})")
+    parser.add_argument(
+        "--torn-reads",
+        dest="whole_reads",
+        action="store_false",
+        help="a read of the store may show parts of two versions, as JuiceFS does: read twice",
+    )
     given = vars(parser.parse_args(arguments))
     given["mode"] = given["mode"] or ("native" if given["table"] is None else "lease")
     try:

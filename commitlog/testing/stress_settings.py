@@ -41,6 +41,7 @@ class Stress:
         interval: seconds from one signal to the next, on average.
         grace: seconds after the last fault within which every worker has to have written every path.
         verdict: what is taken for known of the store; what it does is measured by default.
+        whole_reads: as of `RecordedStore`.
 
     Raises `ConfigurationError` for what does not go together.
     """
@@ -58,6 +59,7 @@ class Stress:
     interval: float = field(default=1.0, validator=validators.gt(0))
     grace: float = field(default=60.0, validator=validators.gt(0))
     verdict: Verdict | None = None
+    whole_reads: bool = True
 
     def __attrs_post_init__(self) -> None:
         if self.store.scheme == "memory" or (self.table and self.table.scheme == "memory"):

@@ -62,6 +62,7 @@ class Task:
         timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
         patient: whether to wait for other holders as long as it takes.
         verdict: what is known of the store, as JSON.
+        whole_reads: as of `RecordedStore`.
         seed: of its choices.
         history: file for the history.
     """
@@ -75,6 +76,7 @@ class Task:
     skew: float
     patient: bool
     verdict: str
+    whole_reads: bool
     seed: str
     history: str
 
@@ -169,7 +171,9 @@ class Worker:
     def _use(self, client: ConditionalStore | ForeignStore) -> None:
         # Any: the foreign client has those of its methods that are called.
         store: Any = client
-        self._store = RecordedStore(store, self._recorder, client=self._task.client)
+        self._store = RecordedStore(
+            store, self._recorder, client=self._task.client, whole_reads=self._task.whole_reads
+        )
         weights = {self._get: 2, self._create: 2, self._replace: 4, self._copy: 1}
         if not self._task.foreign:
             weights |= {self._head: 1, self._rename: 1, self._publish: 1, self._remove: 2}
