@@ -27,11 +27,11 @@ from commitlog.errors import (
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restored, Restorer
 from commitlog.namespace.base import merged
+from commitlog.namespace.inference import Inference
 from commitlog.namespace.keys import read_place
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import Newest, State, fold
 from commitlog.namespace.records import Entry
-from commitlog.namespace.undecided import Undecided
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
@@ -653,14 +653,14 @@ def test_of_a_name_there_is_one_in_whichever_shard(at: World, decision: Decision
 def test_many_that_are_pending_are_decided_in_time(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision has only those looked at again of which it may tell something."""
     looks = 0
-    evidence = Undecided._evidence
+    evidence = Inference._evidence
 
-    def look(self: Undecided, *arguments: object) -> Decision | None:
+    def look(self: Inference, *arguments: object) -> Decision | None:
         nonlocal looks
         looks += 1
         return evidence(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Undecided, "_evidence", look)
+    monkeypatch.setattr(Inference, "_evidence", look)
     at.lake.make_directory("d")
     for number in range(40):
         leave_pending(at, lambda lake: lake.write(f"d/{number}", b"1"))  # noqa: B023

@@ -8,7 +8,7 @@ transaction), `batches` and `singly` (many), `content` and `files` (bytes), `rec
 garbage), `staged` (uploads of the dead), `adopt` (objects that were there before), `binding`, `outside`,
 `joint`, `levels`, `joining`, `views`, `differing` and `pruning` (objects that others store and remove),
 `publishing` and `jobs` (the output of jobs), `recovery` (what was left pending in the log), `logged`,
-`base` and `compaction` (what the log says, and keeping it short), `restore` and `undecided` (names made
+`base` and `compaction` (what the log says, and keeping it short), `restore` (names made
 again from it), `problems`, `snapshot`, `shape`, `check`, `repair`, `fixes` and `fixing` (what is wrong),
 `recording`, `counting` and `requests` (how much all that asks for), `status` (what callers are told).
 """
@@ -28,9 +28,10 @@ from commitlog.namespace.problems import PROBLEMS, Finding, Problem, Severity
 from commitlog.namespace.pruning import Pruned
 from commitlog.namespace.publishing import Attempt, Publication, sweep_staging
 from commitlog.namespace.reclaim import Collected, Swept
+from commitlog.namespace.refill import Lost
 from commitlog.namespace.repair import Outcome, Repaired
 from commitlog.namespace.requests import Counts, Requests
-from commitlog.namespace.restore import Lost, Restored, Restorer
+from commitlog.namespace.restore import Restored, Restorer
 from commitlog.namespace.singly import FILES_OF_A_LINK, link_each
 from commitlog.namespace.staged import abort_uploads
 from commitlog.namespace.status import Difference, ListPage, Status, Summary

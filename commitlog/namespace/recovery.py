@@ -1,9 +1,9 @@
-"""What became of changes that a client left pending in the operation log when it died, or lost an
-answer.
+"""What became of changes that are pending in the log, whose clients died or lost an answer: found out.
 
 A record of an entry tells by its word which change wrote it. Where others have changed it since, the log
-tells: versions grow by one, so what version was seen by whom says which changes there have been. Imports
-the operation log, its siblings, and the `Table` port.
+tells: versions grow by one, so what version was seen by whom says which changes there have been. This is
+for a table that is there; without one, what happened can only be inferred: see `inference`. Imports the
+operation log, its siblings, and the `Table` port.
 """
 
 from __future__ import annotations

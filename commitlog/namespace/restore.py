@@ -7,52 +7,28 @@ garbage follow from them. Imports the ground floor, the operation log, its sibli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.errors import (
-    AlreadyExists,
-    ConfigurationError,
-    Conflict,
-    NotFound,
-    TransactionCanceled,
-)
+from commitlog.errors import AlreadyExists, ConfigurationError, NotFound
 from commitlog.namespace.base import Base, Bases
-from commitlog.namespace.change import MAX_WRITES
-from commitlog.namespace.items import key_items, key_of
-from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, number_of, read_place
-from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.inference import Inference
+from commitlog.namespace.items import key_of
+from commitlog.namespace.keys import Keys, number_of
 from commitlog.namespace.logged import LoggedChange, Newest, State, parsed
 from commitlog.namespace.marker import Marker
-from commitlog.namespace.records import Directory, Entry, Gate
-from commitlog.namespace.undecided import Undecided
+from commitlog.namespace.records import Entry
+from commitlog.namespace.refill import Lost, Refill
+from commitlog.namespace.takeover import Takeover
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.stores.api import ObjectStore, Observation, same_etag
-from commitlog.tables.api import Absent, Check, Delete, Equals, Item, Key, Pending, Put, Table
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import Item, Table
 from commitlog.words import random_word
 
-__all__ = ["Lost", "Restored", "Restorer"]
+__all__ = ["Restored", "Restorer"]
 
-#: Requests under way at a time.
-_WINDOW = 32
 #: Operations after which it is told how far it is.
 _TOLD = 100
-
-
-@frozen(kw_only=True)
-class Lost:
-    """A file that the log has, and whose object the store has not, or has with other content.
-
-    Attributes:
-        path: of the file; from its name on, if a directory above is not there.
-        object: path of the object.
-        changed: whether there is another object under that path.
-    """
-
-    path: str
-    object: str
-    changed: bool
 
 
 @frozen(kw_only=True)
@@ -170,23 +146,36 @@ class Restorer:
         marker = self._marker(bases, base, said.marker)
         if replace:
             self._check_places(said.newest.select(bases.states(base), self._history(read)))
-        claim = self._claim(keys, replace=replace)
+        begun = Takeover.begin(self.table, keys, word=self.words(), replace=replace)
         if replace:
-            for removed in self._remove(claim):
+            for removed in begun.remove_all():
                 tell(evolve(told, removed=removed))
         # What was decided above is in the log by now.
         states = said.newest.select(bases.states(base), self._history(read))
         tell(evolve(told, decided=decided))
-        lost = self._write(keys, states, said.newest, lambda: told, tell)
-        self._finish(keys, marker, claim)
+        refill = Refill(table=self.table, store=self.store, keys=keys)
+        unreadable: list[Entry] = []
+        for written in refill.write(state for state in states if _is_refilled(state, said.newest)):
+            unreadable += written.lost
+            tell(
+                evolve(
+                    told,
+                    files=told.files + written.files,
+                    directories=told.directories + written.directories,
+                    garbage=told.garbage + written.garbage,
+                    records=told.records + written.records,
+                )
+            )
+        lost = tuple(map(refill.describe, unreadable))
+        begun.finish(marker)
         tell(evolve(told, records=told.records + 1, lost=lost))
         return told
 
     # what the log says
 
-    def _read(self, read: Callable[[int], object]) -> tuple[Undecided, _Said]:
+    def _read(self, read: Callable[[int], object]) -> tuple[Inference, _Said]:
         """Return what is pending, and what has been decided since the base."""
-        pending = Undecided.of(self.log.pending())
+        pending = Inference.of(self.log.pending())
         said = _Said()
         for operation in _counted(self.log.history(), read):
             pending.forget(operation.id)
@@ -237,148 +226,6 @@ class Restorer:
                 )
             places.add(number)
 
-    # writing
-
-    def _write(
-        self,
-        keys: Keys,
-        states: Iterable[State],
-        newest: Newest,
-        done: Callable[[], Restored],
-        tell: Callable[[Restored], object],
-    ) -> tuple[Lost, ...]:
-        """Write all but the marker; return what is lost."""
-        lost: list[Entry] = []
-        live = (
-            state
-            for state in states
-            if state.item is not None and state.of != "m" and not _is_stray(state, newest)
-        )
-        while batch := list(islice(live, _WINDOW)):
-            tell(self._write_batch(keys, batch, done(), lost))
-        return tuple(self._lost(keys, entry) for entry in lost)
-
-    def _write_batch(
-        self, keys: Keys, states: list[State], done: Restored, lost: list[Entry]
-    ) -> Restored:
-        items: list[Item] = []
-        heads: list[tuple[Entry | Garbage, Pending[Observation]]] = []
-        for state in states:
-            assert state.item is not None
-            if state.of.startswith("x/"):
-                garbage = Garbage.from_item(state.item)
-                heads.append((garbage, self.store.begin_head(garbage.data.path)))
-                continue
-            if state.of.startswith("t/"):
-                items.append(state.item)
-                continue
-            entry = Entry.from_item(state.item)
-            items += [record.to_item() for record in self._derived(keys, entry)]
-            items.append(state.item)
-            if entry.data is not None:
-                heads.append((entry, self.store.begin_head(entry.data.path)))
-                done = evolve(done, files=done.files + 1)
-            elif entry.id not in (ROOT, TRASH):
-                done = evolve(done, directories=done.directories + 1)
-        for record, head in heads:
-            info = head().info
-            if isinstance(record, Entry):
-                assert record.data is not None
-                if info is None or not same_etag(info.etag, record.data.etag):
-                    lost.append(record)
-            elif info is not None or not record.data.own:  # else it was removed before
-                items.append(record.to_item())
-                done = evolve(done, garbage=done.garbage + 1)
-        return evolve(done, records=done.records + self._put(items))
-
-    def _derived(self, keys: Keys, entry: Entry) -> Iterator[Directory | Gate]:
-        """Yield what there is besides the entry of a directory."""
-        parent = read_place(entry.key.hash).of
-        if not entry.is_directory or entry.id == TRASH:
-            return
-        if parent != TOP:
-            yield Directory(key=keys.directory(entry.id), parent=parent, name=entry.name)
-        if parent != TRASH:
-            for shard in range(entry.shards.now):
-                yield Gate(key=keys.gate(entry.id, shard), shards=entry.shards.now, word=entry.word)
-
-    def _put(self, items: list[Item]) -> int:
-        """Write records that are not there; return how many were not."""
-        there = self.table.put_all(items, condition=Absent())
-        for item in there:
-            if self.table.get(key_of(item)) != item:  # else it is of a call that was broken off
-                raise AlreadyExists(
-                    f"{self.table.url} has another record of {item['name']!r} in {item['place']!r}"
-                    f" than the log says, of namespace {self.name!r}: have it replaced (`replace`, or"
-                    " --replace), or give another table"
-                )
-        return len(items) - len(there)
-
-    def _claim(self, keys: Keys, *, replace: bool) -> Check:
-        """Note whose restore holds, that which began last; return what requires it still to be this one.
-
-        From then on there is no marker.
-        """
-        place, word = Key(f"{self.name}/r/restore", "-"), self.words()
-        found = self.table.get(place)
-        if found is not None and found.get("replaces") and not replace:
-            raise AlreadyExists(
-                f"of what is to be replaced of namespace {self.name!r} there may be something left in"
-                f" {self.table.url}: that restore was broken off, or goes on. Replace it (`replace`, or"
-                " --replace)"
-            )
-        own = {**key_items(place), "word": word, "replaces": replace}
-        seen = Absent() if found is None else Equals("word", str(found["word"]))
-        marker = Delete(keys.marker) if replace else Check(keys.marker, Absent())
-        try:
-            self.table.transact([Put(own, seen), marker], token=word)
-        except TransactionCanceled as error:
-            claimed = self.table.get(place)
-            if claimed is None or claimed.get("word") != word:
-                raise self._beaten() from error
-        return Check(place, Equals("word", word))
-
-    def _remove(self, claim: Check) -> Iterator[int]:
-        """Remove all records of the namespace; yield how many are gone so far."""
-        mine = f"{self.name}/"
-        found = (key for key in map(key_of, self.table.scan()) if key.hash.startswith(mine))
-        others = (key for key in found if key != claim.key)
-        removed = 0
-        while batch := [Delete(key) for key in islice(others, MAX_WRITES - 1)]:
-            try:
-                self.table.transact([*batch, claim])
-            except TransactionCanceled as error:
-                raise self._beaten() from error
-            removed += len(batch)
-            yield removed
-
-    def _finish(self, keys: Keys, marker: Item, claim: Check) -> None:
-        """Put the marker, if nobody else has begun a restore."""
-        try:
-            self.table.transact([Put(marker, Absent()), Delete(claim.key, claim.condition)])
-        except TransactionCanceled as error:
-            # A request that was repeated on its way finds what it has done itself.
-            if self.table.get(keys.marker) != marker or self.table.get(claim.key) is not None:
-                raise self._beaten() from error
-
-    def _beaten(self) -> Conflict:
-        return Conflict(
-            f"somebody else restores namespace {self.name!r} in {self.table.url}, too, and began later:"
-            " this call has left the rest to that. If that was broken off, restore again"
-        )
-
-    def _lost(self, keys: Keys, entry: Entry) -> Lost:
-        assert entry.data is not None
-        info = self.store.begin_head(entry.data.path)().info
-        path, above = entry.name, read_place(entry.key.hash).of
-        while above not in (ROOT, TRASH):
-            item = self.table.get(keys.directory(above))
-            if item is None:
-                break
-            directory = Directory.from_item(item)
-            path, above = f"{directory.name}/{path}", directory.parent
-        return Lost(path=path, object=entry.data.path, changed=info is not None)
-
 
 @define
 class _Said:
@@ -395,10 +242,13 @@ class _Said:
                 self.marker = state
 
 
-def _is_stray(state: State, newest: Newest) -> bool:
-    """Tell whether it is a tombstone of a directory that is gone, which the log does not tell."""
+def _is_refilled(state: State, newest: Newest) -> bool:
+    """Tell whether a record is to be there, and comes before the marker."""
     kind, _, of = state.of.partition("/")
-    return kind == "t" and newest.is_gone(f"e/{of.partition('/')[0]}")
+    if state.item is None or kind == "m":
+        return False
+    # Of a directory that is gone the log does not say that its tombstones are gone.
+    return kind != "t" or not newest.is_gone(f"e/{of.partition('/')[0]}")
 
 
 def _counted(operations: Iterable[Operation], read: Callable[[int], object]) -> Iterator[Operation]:

@@ -65,11 +65,10 @@ TENDING: tuple[Mutant, ...] = (
             "namespace.restore",
             (
                 "        tell(evolve(told, decided=decided))\n",
-                "        tell(evolve(told, decided=decided))\n"
-                "        self._finish(keys, marker, claim)\n",
+                "        tell(evolve(told, decided=decided))\n        begun.finish(marker)\n",
             ),
             (
-                "        self._finish(keys, marker, claim)\n        tell(",
+                "        begun.finish(marker)\n        tell(",
                 "        tell(",
             ),
         ),
@@ -82,9 +81,9 @@ TENDING: tuple[Mutant, ...] = (
         where="namespace.md#when-the-table-is-lost",
         rule="of two that restore it at once the one goes on that began last",
         edit=Edit(
-            "namespace.restore",
+            "namespace.takeover",
             (
-                "                self.table.transact([*batch, claim])\n",
+                "                self.table.transact([*batch, self.claim])\n",
                 "                self.table.transact(batch)\n",
             ),
         ),

@@ -1,0 +1,157 @@
+"""Writing the records of a namespace that is restored, all but its marker.
+
+Imports its siblings and the ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from attrs import frozen
+
+from commitlog.errors import AlreadyExists
+from commitlog.namespace.items import key_of
+from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, read_place
+from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.logged import State
+from commitlog.namespace.records import Directory, Entry, Gate
+from commitlog.stores.api import ObjectStore, Observation, same_etag
+from commitlog.tables.api import Absent, Item, Pending, Table
+
+__all__ = ["Lost", "Refill", "Refilled"]
+
+#: Requests under way at a time.
+_WINDOW = 32
+
+
+@frozen(kw_only=True)
+class Lost:
+    """A file that the log has, and whose object the store has not, or has with other content.
+
+    Attributes:
+        path: of the file; from its name on, if a directory above is not there.
+        object: path of the object.
+        changed: whether there is another object under that path.
+    """
+
+    path: str
+    object: str
+    changed: bool
+
+
+@frozen(kw_only=True)
+class Refilled:
+    """What was written at once.
+
+    Attributes:
+        files, directories, garbage: how many of these.
+        records: items that were not there before.
+        lost: files that cannot be read.
+    """
+
+    files: int
+    directories: int
+    garbage: int
+    records: int
+    lost: tuple[Entry, ...]
+
+
+@frozen(kw_only=True)
+class Refill:
+    """Writes the records of one namespace.
+
+    Args:
+        table: where; nothing that is there already is changed.
+        store: has the content; looked at, never written.
+        keys: of the namespace.
+    """
+
+    table: Table
+    store: ObjectStore
+    keys: Keys
+
+    def write(self, states: Iterable[State]) -> Iterator[Refilled]:
+        """Write what the log says of files, directories, garbage and tombstones, and what follows of it.
+
+        Yields what was written after every few. Raises `AlreadyExists` for another record in the place
+        of one.
+        """
+        pending = iter(states)
+        while batch := list(islice(pending, _WINDOW)):
+            yield self._write(batch)
+
+    def describe(self, entry: Entry) -> Lost:
+        """Return what is lost of a file, once all is written."""
+        assert entry.data is not None
+        info = self.store.begin_head(entry.data.path)().info
+        path, above = entry.name, read_place(entry.key.hash).of
+        while above not in (ROOT, TRASH):
+            item = self.table.get(self.keys.directory(above))
+            if item is None:
+                break
+            directory = Directory.from_item(item)
+            path, above = f"{directory.name}/{path}", directory.parent
+        return Lost(path=path, object=entry.data.path, changed=info is not None)
+
+    def _write(self, states: list[State]) -> Refilled:
+        items: list[Item] = []
+        heads: list[tuple[Entry | Garbage, Pending[Observation]]] = []
+        lost: list[Entry] = []
+        files = directories = garbage = 0
+        for state in states:
+            assert state.item is not None
+            if state.of.startswith("x/"):
+                listed = Garbage.from_item(state.item)
+                heads.append((listed, self.store.begin_head(listed.data.path)))
+                continue
+            if state.of.startswith("t/"):
+                items.append(state.item)
+                continue
+            entry = Entry.from_item(state.item)
+            items += [record.to_item() for record in self._derived(entry)]
+            items.append(state.item)
+            if entry.data is not None:
+                heads.append((entry, self.store.begin_head(entry.data.path)))
+                files += 1
+            elif entry.id not in (ROOT, TRASH):
+                directories += 1
+        for record, head in heads:
+            info = head().info
+            if isinstance(record, Entry):
+                assert record.data is not None
+                if info is None or not same_etag(info.etag, record.data.etag):
+                    lost.append(record)
+            elif info is not None or not record.data.own:  # else it was removed before
+                items.append(record.to_item())
+                garbage += 1
+        return Refilled(
+            files=files,
+            directories=directories,
+            garbage=garbage,
+            records=self._put(items),
+            lost=tuple(lost),
+        )
+
+    def _derived(self, entry: Entry) -> Iterator[Directory | Gate]:
+        """Yield what there is besides the entry of a directory."""
+        parent = read_place(entry.key.hash).of
+        if not entry.is_directory or entry.id == TRASH:
+            return
+        if parent != TOP:
+            yield Directory(key=self.keys.directory(entry.id), parent=parent, name=entry.name)
+        if parent != TRASH:
+            for shard in range(entry.shards.now):
+                yield Gate(key=self.keys.gate(entry.id, shard), shards=entry.shards.now, word=entry.word)
+
+    def _put(self, items: list[Item]) -> int:
+        """Write records that are not there; return how many were not."""
+        there = self.table.put_all(items, condition=Absent())
+        for item in there:
+            if self.table.get(key_of(item)) != item:  # else it is of a call that was broken off
+                raise AlreadyExists(
+                    f"{self.table.url} has another record of {item['name']!r} in {item['place']!r}"
+                    f" than the log says, of namespace {self.keys.namespace!r}: have it replaced"
+                    " (`replace`, or --replace), or give another table"
+                )
+        return len(items) - len(there)

@@ -1,0 +1,97 @@
+"""Which of several restores of one namespace goes on: that which began last takes over.
+
+Imports the ground floor, its siblings and the `Table` port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from attrs import frozen
+
+from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
+from commitlog.namespace.change import MAX_WRITES
+from commitlog.namespace.items import key_items, key_of
+from commitlog.namespace.keys import Keys
+from commitlog.tables.api import Absent, Check, Delete, Equals, Item, Key, Put, Table
+
+__all__ = ["Takeover"]
+
+
+@frozen(kw_only=True)
+class Takeover:
+    """A restore that has begun, and goes on as long as no other has begun since.
+
+    Args:
+        table: what it writes to.
+        keys: of the namespace.
+        claim: what requires that it is still the last to have begun.
+    """
+
+    table: Table
+    keys: Keys
+    claim: Check
+
+    @classmethod
+    def begin(cls, table: Table, keys: Keys, *, word: str, replace: bool) -> Takeover:
+        """Note that this restore holds. From then on there is no marker.
+
+        Args:
+            table: what is written to.
+            keys: of the namespace.
+            word: names this restore.
+            replace: whether what the table has of the namespace is to be removed.
+
+        Raises `AlreadyExists` if a restore that replaces was broken off and this one does not replace,
+        and `Conflict` if another one begins at the same time.
+        """
+        place, name = Key(f"{keys.namespace}/r/restore", "-"), keys.namespace
+        found = table.get(place)
+        if found is not None and found.get("replaces") and not replace:
+            raise AlreadyExists(
+                f"of what is to be replaced of namespace {name!r} there may be something left in"
+                f" {table.url}: that restore was broken off, or goes on. Replace it (`replace`, or"
+                " --replace)"
+            )
+        own = {**key_items(place), "word": word, "replaces": replace}
+        seen = Absent() if found is None else Equals("word", str(found["word"]))
+        marker = Delete(keys.marker) if replace else Check(keys.marker, Absent())
+        begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", word)))
+        try:
+            table.transact([Put(own, seen), marker], token=word)
+        except TransactionCanceled as error:
+            claimed = table.get(place)
+            if claimed is None or claimed.get("word") != word:
+                raise begun._beaten() from error
+        return begun
+
+    def remove_all(self) -> Iterator[int]:
+        """Remove all records of the namespace; yield how many are gone so far. Raises `Conflict`."""
+        mine = f"{self.keys.namespace}/"
+        found = (key for key in map(key_of, self.table.scan()) if key.hash.startswith(mine))
+        others = (key for key in found if key != self.claim.key)
+        removed = 0
+        while batch := [Delete(key) for key in islice(others, MAX_WRITES - 1)]:
+            try:
+                self.table.transact([*batch, self.claim])
+            except TransactionCanceled as error:
+                raise self._beaten() from error
+            removed += len(batch)
+            yield removed
+
+    def finish(self, marker: Item) -> None:
+        """Put the marker, if nobody else has begun a restore; else raise `Conflict`."""
+        try:
+            self.table.transact([Put(marker, Absent()), Delete(self.claim.key, self.claim.condition)])
+        except TransactionCanceled as error:
+            # A request that was repeated on its way finds what it has done itself.
+            done = self.table.get(self.keys.marker) == marker
+            if not done or self.table.get(self.claim.key) is not None:
+                raise self._beaten() from error
+
+    def _beaten(self) -> Conflict:
+        return Conflict(
+            f"somebody else restores namespace {self.keys.namespace!r} in {self.table.url}, too, and"
+            " began later: this call has left the rest to that. If that was broken off, restore again"
+        )
