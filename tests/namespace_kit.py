@@ -27,11 +27,12 @@ from commitlog.errors import (
     TransactionCanceled,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data
-from commitlog.namespace.check import against_log, against_store
+from commitlog.namespace.against import against_log, against_store
 from commitlog.namespace.keys import Keys
+from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
-from commitlog.namespace.snapshot import LogReader, Snapshot, StoreReader, TableReader
+from commitlog.namespace.snapshot import Snapshot
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import (

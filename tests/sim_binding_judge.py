@@ -30,7 +30,8 @@ from sim_namespace_world import NamespaceWorld
 
 from commitlog.errors import CommitError
 from commitlog.namespace.binding import Binding
-from commitlog.namespace.snapshot import Snapshot, TableReader
+from commitlog.namespace.readers import TableReader
+from commitlog.namespace.snapshot import Snapshot
 from commitlog.testing.sim import EPOCH, Node, Simulation
 
 #: Where others store objects.

@@ -15,14 +15,17 @@ from namespace_kit import QUICK, Auditor, ServiceTable, Wire, stored
 from test_namespace_restore import World, fill, leave_pending, world
 
 from commitlog.namespace import PROBLEMS, Finding, Namespace, Outcome
-from commitlog.namespace.check import Checker, against_log
+from commitlog.namespace.against import against_log
+from commitlog.namespace.check import Checker
+from commitlog.namespace.confirming import in_place, is_still
 from commitlog.namespace.data import Data
 from commitlog.namespace.items import document_of
 from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, places_of
 from commitlog.namespace.leftovers import Garbage, Tombstone
+from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Directory, Entry, Gate
 from commitlog.namespace.shape import Shape
-from commitlog.namespace.snapshot import LogReader, Snapshot, StoreReader, TableReader, is_still
+from commitlog.namespace.snapshot import Snapshot
 from commitlog.oplog import Decision
 from commitlog.oplog.codec import Document, encode
 from commitlog.tables.api import Item, ItemPage, Key, Table
@@ -648,6 +651,7 @@ def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
         "history",
         "base",
         "read",
+        "states",
     }
 
 
@@ -727,7 +731,7 @@ def test_little_memory_finds_all_that_much_would(seed: int) -> None:
             for each in findings
         )
 
-    placed = map(checker._in_place, whole)
+    placed = (in_place(reader, each) for each in whole)
     assert told(found) == told(each for each in placed if is_still(reader, each))
 
 

@@ -9,43 +9,25 @@ Imports the ground floor, its siblings and the ports.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 
 from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.namespace.binding import RESERVED
-from commitlog.namespace.content import is_own
-from commitlog.namespace.data import Data
-from commitlog.namespace.items import key_of
-from commitlog.namespace.joint import home_of
-from commitlog.namespace.keys import Keys, number_of, read_place
-from commitlog.namespace.logged import State
+from commitlog.namespace.against import against_log, against_store, hiding
+from commitlog.namespace.confirming import Confirmer
+from commitlog.namespace.keys import Keys
+from commitlog.namespace.named import unnamed_objects
 from commitlog.namespace.problems import PROBLEMS, Finding
+from commitlog.namespace.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
-from commitlog.namespace.snapshot import (
-    LogReader,
-    LogSnapshot,
-    Snapshot,
-    StoreReader,
-    TableReader,
-    is_still,
-    named_among,
-    named_objects,
-)
+from commitlog.namespace.snapshot import Snapshot
 from commitlog.namespace.survey import Survey, survey_of_log
-from commitlog.stores.api import ObjectInfo, same_etag
 
-__all__ = ["AGE", "Checked", "Checker", "against_log", "against_store"]
-
-#: Requests under way at a time.
-_WINDOW = 32
+__all__ = ["AGE", "Checked", "Checker"]
 
 #: Seconds for which an object may be in the store before anything names it: a job that is published has
 #: `commitlog.namespace.publishing.STAGING_AGE` for that.
@@ -153,7 +135,7 @@ class Checker:
         logged = LogSnapshot()
         if self.log is not None and told is not None and (suspects.logged or told.pending):
             rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in suspects.logged]
-            logged = self.log.read(suspects.logged.union(map(_hiding, rows)))
+            logged = self.log.read(suspects.logged.union(map(hiding, rows)))
         tell(evolve(so_far, operations=len(logged.pending)))
         shape = Shape(snapshot, self.keys)
         found += shape.findings()
@@ -172,7 +154,8 @@ class Checker:
             )
         if found:
             self.clock.sleep(self.grace)
-            found = [*self._confirmed(found)]
+            again = Confirmer(table=self.table, log=self.log, store=self.store)
+            found = [*again.confirmed(found)]
         found.sort(key=lambda each: (each.problem.severity, each.problem.name, each.path))
         tell(evolve(so_far, findings=tuple(found)))
         return so_far
@@ -194,214 +177,17 @@ class Checker:
 
     def _unnamed(self, store: StoreReader, tell: Callable[[int], object]) -> Iterator[Finding]:
         """I5: what a namespace has stored is named by something."""
-        left: dict[str, ObjectInfo] = {}
+        until = self.clock.epoch() - self.age
         try:
-            self._find_unnamed(store, tell, left)
+            left = unnamed_objects(self.table, store, self.log, until=until, tell=tell)
         except (CorruptRecord, FormatTooNew) as error:
             yield Finding(problem=PROBLEMS["names-unknown"], path="", detail=str(error))
             return
-        for path, info in left.items():
+        for info in left:
             yield Finding(
                 problem=PROBLEMS["unnamed-object"],
-                path=path,
+                path=info.path,
                 detail=f"{info.size} bytes",
-                object=path,
+                object=info.path,
                 size=info.size,
             )
-
-    def _find_unnamed(
-        self, store: StoreReader, tell: Callable[[int], object], left: dict[str, ObjectInfo]
-    ) -> None:
-        """Find objects that nothing names."""
-        named = array("Q", sorted(array("Q", map(number_of, named_objects(self.table)))))
-        for number, info in enumerate(store.list(), 1):
-            if number % 1000 == 0:
-                tell(1000)
-            if (
-                is_own(info.path)
-                and not info.path.startswith(RESERVED)
-                and info.last_modified <= self.clock.epoch() - self.age
-                and not _is_in(named, number_of(info.path))
-            ):
-                left[info.path] = info
-        if left:  # what was moved while it was scanned may have been missed
-            for path in named_among(left, self.table, self.log):
-                del left[path]
-
-    # again
-
-    def _confirmed(self, findings: Collection[Finding]) -> Iterator[Finding]:
-        logged = None
-        for finding in [self._in_place(each) for each in findings]:
-            if not self._is_still(finding):
-                continue
-            name = finding.problem.name
-            if name in ("log-newer", "row-newer", "pending-change"):
-                if logged is None:
-                    assert self.log is not None
-                    logged = self.log.read({f"e/{each.id}" for each in findings})
-                if not self._is_logged_still(finding, logged):
-                    continue
-            yield finding
-
-    def _in_place(self, finding: Finding) -> Finding:
-        """Base a finding on what has come to be in the place of what the log has, if there is such."""
-        if finding.problem.name != "log-newer" or not finding.missing:
-            return finding
-        found = self.table.get(finding.missing[0])
-        try:
-            if found is None or Entry.from_item(found).id == finding.id:
-                return finding
-        except (CorruptRecord, FormatTooNew):  # which is told by itself
-            return finding
-        # As long as that is there, what the log has at this place is nowhere.
-        detail = f"{finding.detail}, and something else at its path"
-        return evolve(finding, detail=detail, records=(found,), missing=())
-
-    def _is_still(self, finding: Finding) -> bool:
-        if not is_still(self.table, finding):
-            return False
-        if finding.problem.name in ("object-missing", "object-changed"):
-            assert self.store is not None
-            assert finding.object is not None
-            entry = Entry.from_item(finding.records[0])
-            info = self.store.begin_head(finding.object)().info
-            return info is None or entry.data is None or not _is_of(entry.data, info)
-        return True
-
-    def _is_logged_still(self, finding: Finding, logged: LogSnapshot) -> bool:
-        if finding.problem.name == "pending-change":
-            return finding.path in {each.id for each in logged.pending}
-        assert finding.id is not None
-        state = logged.states.get(finding.id)
-        same = (None if state is None else state.item) == finding.logged
-        # In this order: the record, after the log, which told the same before it.
-        return same and not logged.is_touched(finding.id) and self._is_still(finding)
-
-
-def against_log(
-    shape: Shape, logged: LogSnapshot, only: Collection[str] | None = None
-) -> Iterator[Finding]:
-    """Yield where a row has not the newest version that is committed, nor one that is pending (I8).
-
-    Args:
-        shape: of the rows.
-        logged: what the log says.
-        only: of what, as `State.of` has it; by default all.
-    """
-    rows = {entry.id: entry for entry in shape.snapshot.entries.values()}
-    touched = {id for change in logged.changes for id, _ in change.made | change.seen}
-    ids = {*rows, *logged.states} if only is None else {of.removeprefix("e/") for of in only}
-    for id in sorted(ids - touched):
-        row, state = rows.get(id), logged.states.get(id)
-        finding = _compared(shape, row, state)
-        if finding is not None and row is not None and _has_left(row, state):
-            hiding = logged.tombstones.get(_hiding(row))
-            if hiding is not None and hiding.version >= row.updated:
-                finding = evolve(finding, tombstone=hiding.item)
-        if finding is not None:
-            yield finding
-
-
-def _compared(shape: Shape, row: Entry | None, state: State | None) -> Finding | None:
-    if row is None:
-        if state is None or state.item is None:
-            return None
-        key = key_of(state.item)
-        return Finding(
-            problem=PROBLEMS["log-newer"],
-            path=shape.path_of_key(key),
-            detail="the table has nothing of it",
-            missing=(key,),
-            id=state.of.removeprefix("e/"),
-            logged=state.item,
-        )
-    if state is None:
-        newer = False
-    elif state.item is None:
-        newer = state.version >= row.version  # it should be gone
-    elif state.version == row.version:
-        return None
-    else:
-        newer = state.version > row.version
-    return Finding(
-        problem=PROBLEMS["log-newer" if newer else "row-newer"],
-        path=shape.path(row),
-        detail=f"version {row.version}, and in the log {_told(state)}",
-        records=(row.to_item(),),
-        id=row.id,
-        logged=None if state is None else state.item,
-    )
-
-
-def _hiding(row: Entry) -> str:
-    """Return what the log calls the tombstone that is left where a row has been, if one is."""
-    return f"t/{read_place(row.key.hash).of}/{row.name}{'/' if row.is_directory else ''}"
-
-
-def _has_left(row: Entry, state: State | None) -> bool:
-    """Tell whether the log says that a row is gone, or elsewhere."""
-    if state is None or state.version < row.version:
-        return False
-    return state.item is None or (state.item["place"], state.item["name"]) != (row.key.hash, row.name)
-
-
-def against_store(
-    shape: Shape, store: StoreReader, entries: Iterable[Entry] | None = None
-) -> Iterator[tuple[int, list[Finding]]]:
-    """Yield of how many files the store was asked, and whose objects are not what they were (I4).
-
-    It is not asked of files that are as their objects are, whatever their rows say.
-
-    Args:
-        shape: knows directories.
-        store: has the objects.
-        entries: which files to look at; by default those of `shape`.
-    """
-    files = (
-        entry
-        for entry in (shape.snapshot.entries.values() if entries is None else entries)
-        if entry.data is not None and not _follows(shape.directory_of(entry), entry)
-    )
-    while batch := list(islice(files, _WINDOW)):
-        heads = [store.begin_head(entry.data.path) for entry in batch if entry.data is not None]
-        found = []
-        for entry, head in zip(batch, heads, strict=True):
-            assert entry.data is not None
-            info = head().info
-            if info is not None and _is_of(entry.data, info):
-                continue
-            kind = "object-missing" if info is None else "object-changed"
-            finding = Finding(
-                problem=PROBLEMS[kind],
-                path=shape.path(entry),
-                detail=f"object {entry.data.path!r}",
-                records=(entry.to_item(),),
-                object=entry.data.path,
-                id=entry.id,
-            )
-            found.append(finding)
-        yield len(batch), found
-
-
-def _follows(directory: Entry | None, entry: Entry) -> bool:
-    """Tell whether a file is, or will be, as its object is, without being told: see `joint`."""
-    if directory is None or directory.binding is None or home_of(directory, entry) is None:
-        return False
-    return directory.binding.max_age is not None or directory.binding.synced is None
-
-
-def _is_in(numbers: array[int], number: int) -> bool:
-    """Tell whether a number is among sorted ones."""
-    at = bisect_left(numbers, number)
-    return at < len(numbers) and numbers[at] == number
-
-
-def _is_of(data: Data, info: ObjectInfo) -> bool:
-    return same_etag(info.etag, data.etag) and info.size == data.size
-
-
-def _told(state: State | None) -> str:
-    if state is None:
-        return "there is nothing of it"
-    return "it is gone" if state.item is None else f"it is {state.version}"

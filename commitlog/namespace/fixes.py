@@ -19,8 +19,9 @@ from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.namespace.marker import Marker
 from commitlog.namespace.problems import Finding
+from commitlog.namespace.readers import logged_as
 from commitlog.namespace.records import Entry, Gate, Shards
-from commitlog.namespace.snapshot import logged_as, record_of
+from commitlog.namespace.snapshot import record_of
 from commitlog.tables.api import Absent, Equals, Key, TableCondition
 
 __all__ = ["Fixes"]

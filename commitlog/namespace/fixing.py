@@ -12,8 +12,9 @@ from commitlog.namespace.keys import MAX_SHARDS, TOP, read_place
 from commitlog.namespace.parts import Parts
 from commitlog.namespace.planning import Planner
 from commitlog.namespace.problems import Finding
+from commitlog.namespace.readers import LogReader, StoreReader
 from commitlog.namespace.records import Directory, Entry, Gate, Shards
-from commitlog.namespace.snapshot import LogReader, Snapshot, StoreReader
+from commitlog.namespace.snapshot import Snapshot
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
 __all__ = ["LOST_AND_FOUND", "Fixing", "Means", "as_is", "parent_of"]

@@ -21,9 +21,11 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.namespace.change import MAX_WRITES, Changes, Stale
+from commitlog.namespace.confirming import is_still
 from commitlog.namespace.fixes import Fixes
+from commitlog.namespace.named import named_among
 from commitlog.namespace.problems import Finding
-from commitlog.namespace.snapshot import TableReader, is_still, named_among
+from commitlog.namespace.readers import TableReader
 
 __all__ = ["Outcome", "Repaired", "Repairer"]
 

@@ -17,18 +17,12 @@ from attrs import define, field, frozen
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.keys import MAX_SHARDS, number_of, places_of_number, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
-from commitlog.namespace.logged import State, outcome_of, parsed
+from commitlog.namespace.logged import outcome_of
+from commitlog.namespace.readers import LogReader, TableReader, steadily
 from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
-from commitlog.namespace.snapshot import (
-    LogReader,
-    Record,
-    Snapshot,
-    TableReader,
-    record_of,
-    steadily,
-)
-from commitlog.oplog import Decision, Operation
+from commitlog.namespace.snapshot import Record, Snapshot, record_of
+from commitlog.oplog import Operation
 from commitlog.tables.api import Item
 
 __all__ = ["LogSurvey", "Survey", "Suspects", "survey_of_log"]
@@ -68,15 +62,8 @@ def survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
 def _survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
     pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
     outcomes: dict[str, int] = {}
-
-    def states() -> Iterator[State]:
-        for operation in log.history():
-            pending.pop(operation.id, None)
-            if operation.decision is Decision.COMMITTED:
-                yield from parsed(operation).states
-        yield from log.base()
-
-    for number, state in enumerate(states(), 1):
+    states = log.states(lambda id: pending.pop(id, None))
+    for number, state in enumerate(states, 1):
         if state.of.startswith("e/") or state.of == "m":
             outcomes[state.of] = max(outcome_of(state), outcomes.get(state.of, 0))
         if number % 1000 == 0:

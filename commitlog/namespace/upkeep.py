@@ -15,11 +15,11 @@ from commitlog.namespace.compaction import Compacted, Compactor
 from commitlog.namespace.fixes import Fixes
 from commitlog.namespace.looking import Looking
 from commitlog.namespace.problems import Finding, Problem
+from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.reclaim import Collected, Collector, Sweeper, Swept
 from commitlog.namespace.records import Entry
 from commitlog.namespace.recovery import Recovery
 from commitlog.namespace.repair import Outcome, Repaired, Repairer
-from commitlog.namespace.snapshot import LogReader, StoreReader, TableReader
 from commitlog.oplog import Operation, OperationLog
 from commitlog.stores.api import ObjectInfo
 

@@ -126,7 +126,7 @@ TENDING: tuple[Mutant, ...] = (
         where="namespace.md#checking",
         rule="what a scan seems to show is read again, and told if it is still as it was",
         edit=Edit(
-            "namespace.check",
+            "namespace.confirming",
             (
                 "            if not self._is_still(finding):\n"
                 "                continue\n"

@@ -1,0 +1,164 @@
+"""Readers of table, store and log that cannot write.
+
+What looks for mistakes must not make any: it is given nothing but functions that read. Imports the
+operation log, its siblings and the ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from commitlog.errors import NotFound
+from commitlog.namespace.base import Bases, merged
+from commitlog.namespace.logged import LoggedChange, State, fold, parsed
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores.api import ObjectInfo, ObjectStore, Observation
+from commitlog.tables.api import Item, Key, Pending, Table
+
+__all__ = ["LogReader", "LogSnapshot", "StoreReader", "TableReader", "logged_as", "steadily"]
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class TableReader:
+    """What reads a table, and nothing else of it."""
+
+    url: str
+    get: Callable[[Key], Item | None]
+    scan: Callable[[], Iterator[Item]]
+
+    @classmethod
+    def of(cls, table: Table) -> TableReader:
+        """Return what reads `table`."""
+        return cls(url=table.url, get=table.get, scan=table.scan)
+
+
+@frozen(kw_only=True)
+class StoreReader:
+    """What looks at objects of a store, and nothing else of it."""
+
+    url: str
+    begin_head: Callable[[str], Pending[Observation]]
+    list: Callable[[], Iterator[ObjectInfo]]
+
+    @classmethod
+    def of(cls, store: ObjectStore) -> StoreReader:
+        """Return what looks at the objects of `store`."""
+        return cls(url=store.url, begin_head=store.begin_head, list=store.list)
+
+
+@frozen(kw_only=True)
+class LogSnapshot:
+    """What a log says.
+
+    Attributes:
+        states: the newest of each file and directory that was asked for, by id.
+        tombstones: the same of tombstones, by what the state is of.
+        marker: what it has of the marker, if that was.
+        pending: what is not decided.
+        changes: the same, as changes.
+    """
+
+    states: dict[str, State] = field(factory=dict)
+    tombstones: dict[str, State] = field(factory=dict)
+    marker: Item | None = None
+    pending: tuple[Operation, ...] = ()
+    changes: tuple[LoggedChange, ...] = ()
+
+    def is_touched(self, id: str) -> bool:
+        """Tell whether something of a file or directory is pending."""
+        return any(id == each for change in self.changes for each, _ in change.made | change.seen)
+
+
+@frozen(kw_only=True)
+class LogReader:
+    """What reads an operation log with its base, and nothing else of it."""
+
+    pending: Callable[[], Iterator[Operation]]
+    history: Callable[[], Iterator[Operation]]
+    base: Callable[[], Iterator[State]]
+
+    @classmethod
+    def of(cls, log: OperationLog) -> LogReader:
+        """Return what reads `log`."""
+        bases = Bases(log, words=str)
+        return cls(pending=log.pending, history=log.history, base=lambda: bases.states(bases.newest()))
+
+    def read(self, only: Collection[str] | None = None) -> LogSnapshot:
+        """Return what the log says. Whatever was done before that is in it, or pending.
+
+        Args:
+            only: of what, as `State.of` has it; by default all, which takes kilobytes for each file.
+        """
+        return steadily(lambda: self._read(only))
+
+    def states(self, decided: Callable[[str], object]) -> Iterator[State]:
+        """Yield all that the log says of files, directories and more, the older beside the newer.
+
+        Args:
+            decided: told the id of each operation that is not pending any more.
+        """
+        for operation in self.history():
+            decided(operation.id)
+            if operation.decision is Decision.COMMITTED:
+                yield from parsed(operation).states
+        yield from self.base()
+
+    def _read(self, only: Collection[str] | None) -> LogSnapshot:
+        # In this order: what is decided meanwhile is seen as pending, or as decided; what is compacted
+        # meanwhile is seen as decided, or in the base.
+        pending = {each.id: each for each in self.pending()}
+        changed: dict[str, State] = {}
+        for operation in self.history():
+            pending.pop(operation.id, None)
+            if operation.decision is Decision.COMMITTED:
+                fold(
+                    (each for each in parsed(operation).states if only is None or each.of in only),
+                    changed,
+                )
+        states: dict[str, State] = {}
+        tombstones: dict[str, State] = {}
+        marker: Item | None = None
+        before = (state for state in self.base() if only is None or state.of in only)
+        for state in merged(before, changed):
+            kind, _, id = state.of.partition("/")
+            if kind == "e":
+                states[id] = state
+            elif kind == "t":
+                tombstones[state.of] = state
+            elif kind == "m":
+                marker = state.item
+        return LogSnapshot(
+            states=states,
+            tombstones=tombstones,
+            marker=marker,
+            pending=tuple(pending.values()),
+            changes=tuple(map(parsed, pending.values())),
+        )
+
+
+def steadily(read: Callable[[], T]) -> T:
+    """Return what `read` returns, which reads the base of a log, and may find that a newer one holds."""
+    for _ in range(3):
+        try:
+            return read()
+        except NotFound:
+            continue
+    return read()
+
+
+def logged_as(log: LogReader, wanted: Callable[[Item], bool]) -> LogSnapshot:
+    """Return what a log says of those files and directories that it has ever had as is wanted."""
+    return log.read(
+        steadily(
+            lambda: {
+                state.of
+                for state in log.states(lambda id: None)
+                if state.item is not None and wanted(state.item)
+            }
+        )
+    )
