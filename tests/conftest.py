@@ -6,15 +6,22 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
 from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 
-settings.register_profile("local", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+# How long an example takes to be made up tells about the machine.
+_SETTINGS: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("local", **_SETTINGS)
+settings.register_profile("ci", **_SETTINGS, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
@@ -72,7 +79,7 @@ def _no_thread_is_left_behind() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
     for thread in left:
-        thread.join(timeout=5)
+        thread.join(timeout=30)
     assert not [thread.name for thread in left if thread.is_alive()]
 
 

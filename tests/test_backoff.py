@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from random import Random
 from typing import Any
 
@@ -32,10 +33,14 @@ def test_forked_processes_do_not_pause_alike() -> None:
     backoff = Backoff()
     backoff.pause(0)
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
     if child == 0:
-        os.write(writing, repr(backoff.pause(9)).encode())
-        os._exit(0)
+        try:
+            os.write(writing, repr(backoff.pause(9)).encode())
+        finally:
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         theirs = float(pipe.read())

@@ -124,7 +124,9 @@ def test_growth_with_history_is_told_by_way_of_listing(tmp_path: Path) -> None:
     assert pages["whole listing", large] > large / 1000 > pages["whole listing", small]
     ratios = report["ratios"]
     assert ratios["history_growth_memory"] < 1.1
-    assert ratios["history_growth_time_whole_listing"] > ratios["history_growth_time"] > 0
+    assert ratios["history_growth_time"] > 0
+    # Of a few batches, the time on the clock tells more about who else is at work.
+    assert ratios["history_growth_cpu_whole_listing"] > ratios["history_growth_cpu"] > 0
 
 
 def test_made_files_have_the_rows_that_they_are_said_to_have(tmp_path: Path) -> None:

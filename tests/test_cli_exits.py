@@ -134,8 +134,10 @@ def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
             timeout=60,
             check=True,
         )
-        os.write(follower, b"\n")
-        shown = os.read(leader, 100_000)
+        os.write(follower, b"(end)")
+        shown = b""
+        while not shown.endswith(b"(end)"):  # what is written comes in pieces, and a moment later
+            shown += os.read(leader, 100_000)
     finally:
         os.close(leader)
         os.close(follower)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +148,14 @@ def test_a_forked_child_leaves_the_answer_to_its_parent() -> None:
     read: list[str] = []
     later = _Later()
     later(lambda: read.append("parent's"))
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
     if child == 0:
-        later(lambda: None)
-        os._exit(len(read))
+        try:
+            later(lambda: None)
+        finally:
+            os._exit(len(read))
     assert os.waitpid(child, 0)[1] == 0
     later(lambda: None)
     assert read == ["parent's"]

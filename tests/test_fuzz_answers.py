@@ -49,7 +49,7 @@ def canned() -> Iterator[Canned]:
 @pytest.fixture(scope="module")
 def wire(canned: Canned) -> Iterator[Wire]:
     """A client of it."""
-    client = Wire(f"http://127.0.0.1:{canned.port}", connect_timeout=5, read_timeout=5, max_idle=0)
+    client = Wire(f"http://127.0.0.1:{canned.port}", connect_timeout=30, read_timeout=30, max_idle=0)
     yield client
     client.close()
 
@@ -60,7 +60,7 @@ def _options(canned: Canned) -> AwsOptions:
         access_key_id="a",
         secret_access_key="s",
         region="us-east-1",
-        read_timeout=5,
+        read_timeout=30,
         max_idle_connections=0,
     )
 

@@ -157,7 +157,7 @@ def test_begin_put_is_under_way(setting: Setting, table: DynamoTable) -> None:
     """A put that was begun happens before anybody waits for it."""
     other = setting.open(proxied=False)
     pending = table.begin_put(ITEM)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while other.get(KEY) is None:
         assert time.monotonic() < deadline
     pending()
