@@ -9,7 +9,8 @@ from sim_namespace_do import Do, put_object, silent
 
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, Namespace
-from commitlog.namespace.publishing import Mode, Publication
+from commitlog.namespace.attempts import Mode
+from commitlog.namespace.publishing import Publication
 
 
 def link_into(directory: str, files: Mapping[str, bytes]) -> Do:

@@ -31,9 +31,9 @@ from sim_namespace_kit import LAKE, Call, Do, NamespaceWorld, Program, WatchedTa
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, Namespace, Outcome, Publication, Restorer
+from commitlog.namespace.attempts import sweep_staging
 from commitlog.namespace.keys import Keys
 from commitlog.namespace.leftovers import Garbage
-from commitlog.namespace.publishing import sweep_staging
 from commitlog.namespace.records import Entry
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore

@@ -31,9 +31,10 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
+from commitlog.namespace.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.jobs import JOB, REPLACED_JOBS
 from commitlog.namespace.keys import STAGING
-from commitlog.namespace.publishing import STAGING_AGE, Attempt, Mode, Publication, sweep_staging
+from commitlog.namespace.publishing import Publication
 from commitlog.namespace.status import Status
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable

@@ -14,6 +14,7 @@ again from it), `problems`, `snapshot`, `shape`, `check`, `repair`, `fixes` and 
 """
 
 from commitlog.namespace.adopt import Adopted
+from commitlog.namespace.attempts import Attempt, sweep_staging
 from commitlog.namespace.binding import Binding
 from commitlog.namespace.bound import Synced
 from commitlog.namespace.check import Checked
@@ -26,7 +27,7 @@ from commitlog.namespace.marker import Marker
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.problems import PROBLEMS, Finding, Problem, Severity
 from commitlog.namespace.pruning import Pruned
-from commitlog.namespace.publishing import Attempt, Publication, sweep_staging
+from commitlog.namespace.publishing import Publication
 from commitlog.namespace.reclaim import Collected, Swept
 from commitlog.namespace.refill import Lost
 from commitlog.namespace.repair import Outcome, Repaired

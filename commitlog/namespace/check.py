@@ -30,7 +30,7 @@ from commitlog.namespace.survey import Survey, survey_of_log
 __all__ = ["AGE", "Checked", "Checker"]
 
 #: Seconds for which an object may be in the store before anything names it: a job that is published has
-#: `commitlog.namespace.publishing.STAGING_AGE` for that.
+#: `commitlog.namespace.attempts.STAGING_AGE` for that.
 AGE = 8 * 86_400.0
 
 

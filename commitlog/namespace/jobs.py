@@ -13,14 +13,30 @@ are an attribute, so that they are renamed, logged and restored with the directo
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import heapq
 import re
 from collections.abc import Callable, Iterator
 
-from commitlog.namespace.status import Status
+from attrs import frozen
 
-__all__ = ["JOB", "REMEMBERED", "REPLACED_JOBS", "attempt_at", "jobs_of", "part_of", "tag_of"]
+from commitlog.errors import NotADirectory, NotFound
+from commitlog.namespace.looking import Looking
+from commitlog.namespace.status import Status
+from commitlog.paths import join
+
+__all__ = [
+    "JOB",
+    "REMEMBERED",
+    "REPLACED_JOBS",
+    "FoundJob",
+    "attempt_at",
+    "find_job",
+    "jobs_of",
+    "part_of",
+    "tag_of",
+]
 
 #: The attribute of a directory that tells which job made it.
 JOB = "commitlog.job"
@@ -35,6 +51,45 @@ REMEMBERED = 200
 _PART = re.compile(r"job-([0-9a-f]{32})")
 _JOB_BYTES, _TAG_BYTES = 9, 3
 _JOB_CHARACTERS, _CHARACTERS = 12, 16
+
+
+@frozen(kw_only=True)
+class FoundJob:
+    """What is known of a job at the path where it is published.
+
+    Attributes:
+        there: what is at that path.
+        job: the directory that the job is, or else the one that has replaced it; None if it is unknown.
+        replaced: of a job that was replaced, the `tag_of` the attempt at it that was published.
+    """
+
+    there: Status | None
+    job: Status | None = None
+    replaced: str | None = None
+
+    def of(self, directory: str) -> Status | None:
+        """Return `job` if it was the attempt with the directory of this id that was published."""
+        if self.job is None or (self.job.id != directory and self.replaced != tag_of(directory)):
+            return None
+        return self.job
+
+
+def find_job(lake: Looking, target: str, job_id: str) -> FoundJob:
+    """Return what is known of a job at a path. Raises `NotADirectory` if a file is there."""
+    try:
+        there = lake.stat(target)
+    except NotFound:
+        return FoundJob(there=None)
+    if not there.is_directory:
+        raise NotADirectory(f"{target!r} is a file: a job is published as a directory")
+    if there.attributes.get(JOB) == job_id:
+        return FoundJob(there=there, job=there)
+    jobs = there.attributes.get(REPLACED_JOBS, "")
+    if (replaced := attempt_at(job_id, jobs)) is not None:
+        return FoundJob(there=there, job=there, replaced=replaced)
+    with contextlib.suppress(NotFound):
+        return FoundJob(there=there, job=lake.stat(join(target, part_of(job_id))))
+    return FoundJob(there=there)
 
 
 def part_of(job_id: str) -> str:

@@ -17,13 +17,10 @@ Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Literal, TypeAlias, get_args
-
-from attrs import frozen
+from typing import TypeAlias, get_args
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -40,15 +37,18 @@ from commitlog.errors import (
     OutcomeUnknown,
     PreconditionFailed,
 )
+from commitlog.namespace.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.batches import Mapper
 from commitlog.namespace.data import Data
+from commitlog.namespace.filling import fill
 from commitlog.namespace.jobs import (
     JOB,
     REPLACED_JOBS,
+    FoundJob,
     attempt_at,
+    find_job,
     jobs_of,
     part_of,
-    tag_of,
 )
 from commitlog.namespace.keys import STAGING, split
 from commitlog.namespace.linking import NewFile, check_apart, check_distinct
@@ -58,66 +58,15 @@ from commitlog.oplog.fields import text
 from commitlog.paths import join
 from commitlog.words import random_word
 
-__all__ = ["STAGING_AGE", "Attempt", "Mode", "Publication", "sweep_staging"]
-
-#: What to do about a directory that is there: add to it; refuse; replace it with all that is in it.
-Mode: TypeAlias = Literal["append", "error", "overwrite"]
+__all__ = ["Publication"]
 
 #: Given the directory that the files are to be added to, or None if they are to be all there is: the
 #: attributes that the directory is to have with them. May raise, and then nothing is published.
 Fit: TypeAlias = Callable[[Status | None], Mapping[str, str]]
 
-#: Seconds after which a job that was begun, and neither published nor aborted, is taken for dead.
-STAGING_AGE = 7 * 86400.0
-
-#: What the directory of an attempt is called. Others are left alone, whoever made them there.
-_WORD = re.compile("[0-9a-f]{32}")
-
-#: New files of a directory from which on it is spread over more shards.
-_FILES_PER_SHARD = 1000
-_MAX_SHARDS = 64
-
 
 def _nothing(_: Status | None) -> Mapping[str, str]:
     return {}
-
-
-@frozen(kw_only=True)
-class Attempt:
-    """One attempt at a job, made by `Publication.begin`. May be pickled.
-
-    Attributes:
-        job_id: what is published at most once into one directory.
-        mode: what to do about a directory that is there.
-        staging: path of the directory that the attempt has to itself.
-        id: of that directory; tells the attempt from all others, wherever the directory is by then.
-    """
-
-    job_id: str
-    mode: Mode
-    staging: str
-    id: str
-
-
-@frozen(kw_only=True)
-class _Found:
-    """What is known of a job at the target.
-
-    Attributes:
-        there: what is at the target.
-        job: the directory that the job is, or else the one that has replaced it; None if it is unknown.
-        replaced: of a job that was replaced, which attempt at it was published.
-    """
-
-    there: Status | None
-    job: Status | None = None
-    replaced: str | None = None
-
-    def of(self, attempt: Attempt) -> Status | None:
-        """Return `job` if it was this attempt at it that was published."""
-        if self.job is None or (self.job.id != attempt.id and self.replaced != tag_of(attempt.id)):
-            return None
-        return self.job
 
 
 class Publication:
@@ -253,7 +202,7 @@ class Publication:
 
         None if neither is at the target, as far as that is known.
         """
-        return self._look(attempt.job_id).of(attempt)
+        return self._look(attempt.job_id).of(attempt.id)
 
     def abort(self, attempt: Attempt, files: Mapping[str, Data] = MappingProxyType({})) -> bool:
         """Make sure that an attempt is never published; return False if it is, or was aborted before.
@@ -288,26 +237,10 @@ class Publication:
 
     # inside
 
-    def _look(self, job_id: str) -> _Found:
-        try:
-            there = self.lake.stat(self.target)
-        except NotFound:
-            return _Found(there=None)
-        if not there.is_directory:
-            raise NotADirectory(f"{self.target!r} is a file: a job is published as a directory")
-        if there.attributes.get(JOB) == job_id:
-            return _Found(there=there, job=there)
-        jobs = there.attributes.get(REPLACED_JOBS, "")
-        if (replaced := attempt_at(job_id, jobs)) is not None:
-            return _Found(there=there, job=there, replaced=replaced)
-        with contextlib.suppress(NotFound):
-            return _Found(there=there, job=self.lake.stat(self._part(job_id)))
-        return _Found(there=there)
+    def _look(self, job_id: str) -> FoundJob:
+        return find_job(self.lake, self.target, job_id)
 
-    def _part(self, job_id: str) -> str:
-        return join(self.target, part_of(job_id))
-
-    def _check(self, found: _Found, job_id: str, mode: Mode) -> None:
+    def _check(self, found: FoundJob, job_id: str, mode: Mode) -> None:
         if found.job is not None:
             at = "is at {!r} already" if found.replaced is None else "was at {!r}, and overwritten"
             raise JobAlreadyCommitted(
@@ -344,40 +277,14 @@ class Publication:
             # What it has stored may have been taken for nobody's by now.
             self.abort(attempt)
             raise self._dead(attempt)
-        by_directory: dict[str, dict[str, Data]] = {}
-        for path, data in files.items():
-            directory, _, name = path.rpartition("/")
-            by_directory.setdefault(directory, {})[name] = data
-            while directory:
-                directory = directory.rpartition("/")[0]
-                by_directory.setdefault(directory, {})
-        made = [
-            (self._make(attempt, directory, len(named)), named)
-            for directory, named in sorted(by_directory.items())
-        ]
-        filled = [each for each in made if each[1]]
-        if len(filled) == 1:
-            self.lake.link_into(*filled[0], mapper=self._mapper)
-        else:
-            list(self._mapper(lambda each: self.lake.link_into(*each), filled))
-
-    def _make(self, attempt: Attempt, directory: str, files: int) -> str:
-        """Make a directory for so many files in that of an attempt; return its path."""
-        shards = _shards(files)
-        if directory:
-            path = join(attempt.staging, directory)
-            # Without those above: if the attempt is aborted meanwhile, its own must not be made anew.
-            return self.lake.make_directory(path, shards=shards, parents=False).path
-        if shards > 1:
-            self.lake.grow(attempt.staging, shards=shards)
-        return attempt.staging
+        fill(self.lake, attempt.staging, files, mapper=self._mapper)
 
     def _rename(self, attempt: Attempt, fit: Fit) -> Status:
         """Rename the directory of an attempt to where there is room for it."""
         last: CommitError | None = None
         for _ in self._backoff.attempts(self._clock):
             found = self._look(attempt.job_id)
-            if (done := found.of(attempt)) is not None:
+            if (done := found.of(attempt.id)) is not None:
                 return done
             self._check(found, attempt.job_id, attempt.mode)
             try:
@@ -403,7 +310,7 @@ class Publication:
         wanted = fit(there)
         if any(there.attributes.get(name) != value for name, value in wanted.items()):
             there = self.lake.set_attributes(self.target, attributes=wanted, expected=there)
-        return self.lake.rename(attempt.staging, self._part(attempt.job_id), into=there)
+        return self.lake.rename(attempt.staging, join(self.target, part_of(attempt.job_id)), into=there)
 
     def _inherited(
         self, attempt: Attempt, there: Status, entries: Callable[[str], Iterator[Status]]
@@ -415,41 +322,8 @@ class Publication:
         return {REPLACED_JOBS: jobs}
 
 
-def sweep_staging(
-    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
-) -> int:
-    """Abort the jobs that were begun, or began to be published, so many seconds ago; return how many.
-
-    Args:
-        lake: the namespace.
-        older_than: longer than any job takes, by as much as clocks may differ.
-        clock: the system clock by default.
-    """
-    now = (SystemClock() if clock is None else clock).epoch()
-    aborted = 0
-    try:
-        found = [each for each in lake.list(STAGING) if each.is_directory and _WORD.fullmatch(each.name)]
-    except NotFound:
-        return 0
-    for each in found:
-        if each.updated <= (now - older_than) * 1000:
-            with contextlib.suppress(NotFound, PreconditionFailed):  # somebody is about it meanwhile
-                lake.delete(each.path, recursive=True, expected=each)
-                aborted += 1
-    return aborted
-
-
 def _is_text(job_id: object) -> bool:
     try:
         return bool(text(job_id).strip())
     except (TypeError, ValueError):
         return False
-
-
-def _shards(files: int) -> int:
-    """Return over how many shards so many new files are to be spread.
-
-    >>> [_shards(number) for number in (1, 999, 1000, 10_000, 10**6)]
-    [1, 1, 2, 16, 64]
-    """
-    return min(_MAX_SHARDS, 1 << (files // _FILES_PER_SHARD).bit_length())

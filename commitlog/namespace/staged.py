@@ -6,9 +6,9 @@ Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 from commitlog.clock import Clock, SystemClock
+from commitlog.namespace.attempts import STAGING_AGE
 from commitlog.namespace.content import is_content
 from commitlog.namespace.namespace import Namespace
-from commitlog.namespace.publishing import STAGING_AGE
 
 __all__ = ["abort_uploads"]
 

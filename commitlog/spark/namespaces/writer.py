@@ -24,8 +24,9 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import AlreadyExists, JobAlreadyCommitted
 from commitlog.namespace import Data, FileWriter, Namespace, Status
+from commitlog.namespace.attempts import Attempt
 from commitlog.namespace.content import Content
-from commitlog.namespace.publishing import Attempt, Publication
+from commitlog.namespace.publishing import Publication
 from commitlog.outputs import Job, StagedFile
 from commitlog.spark.fitting import fitted
 from commitlog.spark.namespaces.files import (

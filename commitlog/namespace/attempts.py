@@ -1,0 +1,69 @@
+"""Attempts at jobs that are under way, each in a directory of its own; and those whose jobs have died.
+
+Imports the ground floor, and its siblings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import NotFound, PreconditionFailed
+from commitlog.namespace.keys import STAGING
+from commitlog.namespace.namespace import Namespace
+
+__all__ = ["STAGING_AGE", "Attempt", "Mode", "sweep_staging"]
+
+#: What to do about a directory that is there: add to it; refuse; replace it with all that is in it.
+Mode: TypeAlias = Literal["append", "error", "overwrite"]
+
+#: Seconds after which a job that was begun, and neither published nor aborted, is taken for dead.
+STAGING_AGE = 7 * 86400.0
+
+#: What the directory of an attempt is called. Others are left alone, whoever made them there.
+_WORD = re.compile("[0-9a-f]{32}")
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One attempt at a job, made by `commitlog.namespace.publishing.Publication.begin`. May be pickled.
+
+    Attributes:
+        job_id: what is published at most once into one directory.
+        mode: what to do about a directory that is there.
+        staging: path of the directory that the attempt has to itself.
+        id: of that directory; tells the attempt from all others, wherever the directory is by then.
+    """
+
+    job_id: str
+    mode: Mode
+    staging: str
+    id: str
+
+
+def sweep_staging(
+    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
+) -> int:
+    """Abort the jobs that were begun, or began to be published, so many seconds ago; return how many.
+
+    Args:
+        lake: the namespace.
+        older_than: longer than any job takes, by as much as clocks may differ.
+        clock: the system clock by default.
+    """
+    now = (SystemClock() if clock is None else clock).epoch()
+    aborted = 0
+    try:
+        found = [each for each in lake.list(STAGING) if each.is_directory and _WORD.fullmatch(each.name)]
+    except NotFound:
+        return 0
+    for each in found:
+        if each.updated <= (now - older_than) * 1000:
+            with contextlib.suppress(NotFound, PreconditionFailed):  # somebody is about it meanwhile
+                lake.delete(each.path, recursive=True, expected=each)
+                aborted += 1
+    return aborted
