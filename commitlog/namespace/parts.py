@@ -11,7 +11,7 @@ from itertools import pairwise
 from attrs import evolve, frozen
 
 from commitlog.clock import Clock
-from commitlog.errors import DirectoryNotEmpty, NotFound
+from commitlog.errors import DirectoryNotEmpty, NotFound, PreconditionFailed
 from commitlog.namespace.change import Change, Stale
 from commitlog.namespace.content import is_content
 from commitlog.namespace.joint import left_by
@@ -21,7 +21,7 @@ from commitlog.namespace.records import Directory, Entry, Gate, Shards
 from commitlog.namespace.tree import Tree, Walk
 from commitlog.tables.api import Absent, Equals, Key, TableCondition
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "check_expected"]
 
 
 @frozen(kw_only=True)
@@ -197,3 +197,20 @@ class Parts:
 
     def _now(self) -> int:
         return int(self.clock.epoch() * 1000)
+
+
+def check_expected(path: str, found: Entry | None, expected: Entry | None) -> None:
+    """Raise `PreconditionFailed` if something is expected, and it is not that which was found."""
+    if expected is not None and (found is None or not _is_still(found, expected)):
+        raise PreconditionFailed(
+            f"{path!r} has been changed since it was looked at; nothing was changed now"
+        )
+
+
+def _is_still(found: Entry, expected: Entry) -> bool:
+    if expected.is_stored:
+        return (found.id, found.version) == (expected.id, expected.version)
+    # What only the store knew then, and may have a row by now: it is that object, or that prefix.
+    if expected.binding is None:
+        return found.data == expected.data
+    return found.binding is not None and found.binding.prefix == expected.binding.prefix

@@ -98,7 +98,7 @@ MOVING: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="an entry replaces that of an empty directory, whose gates go",
         edit=Edit(
-            "namespace.planning",
+            "namespace.moving",
             (
                 "                    self._close_empty(change, target, replaced)\n",
                 "                    pass\n",

@@ -83,7 +83,7 @@ NAMING: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="a rename is on condition that the entry is still that version",
         edit=Edit(
-            "namespace.planning",
+            "namespace.moving",
             (
                 "        change.delete(moving.key, moving.unchanged())\n",
                 '        change.delete(moving.key, Equals("id", moving.id))\n',
@@ -196,7 +196,7 @@ NAMING: tuple[Mutant, ...] = (
         where="namespace.md#invariants",
         rule="the object of an entry exists",
         edit=Edit(
-            "namespace.namespace",
+            "namespace.writing",
             (
                 "        except OutcomeUnknown:\n"
                 "            raise\n"
