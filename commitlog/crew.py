@@ -1,17 +1,23 @@
 """The same work on many things, on several of them at a time; each is taken when there is room for it.
 
 `work` does one thing with each. `work_in_groups` does one thing with each, and then another with several
-at once: files are stored one by one, and made in one transaction. Threads are those of an executor that
-is passed in. Imports nothing of the project.
+at once: files are stored one by one, and made in one transaction. `in_order` yields what becomes of each
+in the order in which they came: entries of a log. Threads are those of an executor that is passed in.
+Imports nothing of the project.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["work", "work_in_groups"]
+__all__ = ["Threads", "in_order", "work", "work_in_groups"]
+
+#: Opens an executor, and closes it in the end.
+Threads: TypeAlias = Callable[[], AbstractContextManager[Executor]]
 
 Item = TypeVar("Item")
 Part = TypeVar("Part")
@@ -120,6 +126,51 @@ def work_in_groups(
         drop([part for _, part in waiting] + _end(under_way))
         _end(joined)
         raise
+
+
+def in_order(
+    items: Iterable[Item],
+    call: Callable[[Item], R],
+    *,
+    threads: Threads | None,
+    ahead: int,
+) -> Generator[tuple[Item, R | Exception]]:
+    """Yield each item with what `call` has returned or raised for it, in the order of the items.
+
+    Args:
+        items: are taken as there is room, in the caller's thread.
+        call: is called in threads.
+        threads: opens what has them; None: each call is made in the thread of the caller, in its turn.
+        ahead: most calls that were begun, and whose outcomes were not asked for yet.
+
+    When it is closed, or `items` raises, nothing is begun any more, and what is under way is waited for.
+    """
+    if threads is None:
+        for item in items:
+            yield item, _attempt(call, item)
+        return
+    begun: deque[tuple[Item, Future[R]]] = deque()
+    left = iter(items)
+    with threads() as executor:
+        try:
+            while True:
+                while len(begun) < ahead and (item := next(left, _END)) is not _END:
+                    begun.append((item, executor.submit(call, item)))
+                if not begun:
+                    return
+                item, future = begun[0]
+                outcome = _outcome(future)
+                begun.popleft()
+                yield item, outcome
+        finally:
+            _end(future for _, future in begun)
+
+
+def _attempt(call: Callable[[Item], R], item: Item) -> R | Exception:
+    try:
+        return call(item)
+    except Exception as error:
+        return error
 
 
 def _begin(

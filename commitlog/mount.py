@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ NAMES = "COMMITLOG_NAMES"
 _OF_CREATOR = frozenset({"profile", "verify"})
 
 _SCHEME = "commitlog://"
+
+#: Entries of a log that are read at a time, where many are. More would be held up by Python's lock.
+_ENTRIES_AT_A_TIME = 16
 
 
 def parse_url(url: str) -> tuple[str, str]:
@@ -213,7 +217,9 @@ def restoring(
         commit=commit, leases=leases, verdict=verdict, session=session, clock=clock, backoff=backoff
     )
     with closing(_open_names(names, how.clock, session)) as table, how.connect(store) as logged:
-        log = OperationLog(logged, _log_of(Keys(name).namespace), clock=how.clock)
+        log = OperationLog(
+            logged, _log_of(Keys(name).namespace), clock=how.clock, threads=_reading_threads
+        )
         if not any(logged.store.list(log.prefix)):
             raise NotFound(
                 f"{logged.store.url} has no log of a namespace {name!r}: name the store that it was"
@@ -260,7 +266,7 @@ class _How:
         else:
             logged = self.connect(place)
             store = logged.store
-            operations = OperationLog(logged, log, clock=self.clock)
+            operations = OperationLog(logged, log, clock=self.clock, threads=_reading_threads)
         return Namespace(
             table,
             store,
@@ -286,6 +292,10 @@ def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace
     ):
         raise _elsewhere(name, marker, given)
     return how.open(name, table, place if given is None else given, log=marker.log)
+
+
+def _reading_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_ENTRIES_AT_A_TIME, "commitlog-log")
 
 
 def _parsed(store: str | Url) -> Url:

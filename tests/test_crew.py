@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import pytest
 
-from commitlog.crew import work, work_in_groups
+from commitlog.crew import Threads, in_order, work, work_in_groups
 
 THREADS = 4
 AHEAD = 6
@@ -222,3 +223,115 @@ def test_an_error_of_the_list_ends_it(executor: ThreadPoolExecutor) -> None:
 
     with pytest.raises(ZeroDivisionError):
         work(items(), lambda n: n, lambda *_: None, executor=executor, ahead=AHEAD)
+
+
+def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -> None:
+    """Whichever call ends first; what one raises comes in its turn, and keeps nothing from the rest."""
+    last = threading.Event()
+
+    def call(number: int) -> int:
+        if number == THREADS - 1:
+            last.set()
+        assert last.wait(30)
+        return half(number)
+
+    told = list(in_order(range(10), call, threads=lambda: nullcontext(executor), ahead=AHEAD))
+    assert [number for number, _ in told] == list(range(10))
+    assert [outcome for number, outcome in told if not number % 2] == [0, 1, 2, 3, 4]
+    assert all(isinstance(outcome, ValueError) for number, outcome in told if number % 2)
+
+
+def test_what_nobody_has_asked_for_is_bounded(executor: ThreadPoolExecutor) -> None:
+    """As many go at a time as there are threads; no item is taken far ahead of what was yielded."""
+    together = threading.Barrier(THREADS, timeout=30)
+    taken = yielded = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(10 * THREADS):
+            taken += 1
+            assert taken - yielded <= AHEAD + 1
+            yield number
+
+    def call(number: int) -> int:
+        together.wait()
+        return number
+
+    for number, outcome in in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD):
+        assert number == outcome == yielded
+        yielded += 1
+    assert yielded == 10 * THREADS
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_has_enough_waits_for_what_is_under_way_alone(fails: bool) -> None:
+    """Closed, or when there are no more items by an error: no call begins, and none goes on."""
+    go = threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+
+    class Executor(ThreadPoolExecutor):
+        """Lets calls go on when the first of them is to be called off."""
+
+        def submit(self, *call: Any, **arguments: Any) -> Future[Any]:
+            future = super().submit(*call, **arguments)
+            cancel = future.cancel
+
+            def cancelled() -> bool:
+                done = cancel()
+                go.set()
+                return done
+
+            future.cancel = cancelled  # type: ignore[method-assign]
+            return future
+
+    def items() -> Iterator[int]:
+        yield from range(AHEAD)
+        if fails:
+            raise ZeroDivisionError
+        yield from range(AHEAD, 100)
+
+    def call(number: int) -> int:
+        begun.append(number)
+        assert number == 0 or go.wait(30)
+        ended.append(number)
+        return number
+
+    with Executor(THREADS) as executor:
+        outcomes = in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD)
+        assert next(outcomes) == (0, 0)
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                next(outcomes)
+        else:
+            outcomes.close()
+        assert sorted(begun) == sorted(ended)
+        assert len(begun) <= AHEAD
+
+
+def test_without_threads_each_call_waits_for_its_turn() -> None:
+    """Nothing is done ahead, and all of it in the thread of the caller: the simulator's schedules."""
+    begun: list[int] = []
+
+    def call(number: int) -> int:
+        assert threading.current_thread() is threading.main_thread()
+        begun.append(number)
+        return half(number)
+
+    outcomes = in_order(iter(range(10)), call, threads=None, ahead=AHEAD)
+    assert next(outcomes) == (0, 0)
+    assert begun == [0]
+    assert isinstance(next(outcomes)[1], ValueError)
+    assert begun == [0, 1]
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_an_interrupt_of_a_call_is_no_outcome(executor: ThreadPoolExecutor, threaded: bool) -> None:
+    """It comes out as it is."""
+
+    def call(number: int) -> int:
+        raise KeyboardInterrupt
+
+    threads: Threads | None = (lambda: nullcontext(executor)) if threaded else None
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order([1], call, threads=threads, ahead=AHEAD))

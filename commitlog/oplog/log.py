@@ -9,7 +9,8 @@ A listing of ``pending/`` alone tells what is not decided, however long the log 
 decision removes the pending entry. (After a crash between these two steps a decided operation is still
 listed; deciding it again then just tells what was decided, and `compact` removes it.)
 
-Imports the ground floor and the entries; knows the ports `ConditionalStore` and `Clock`.
+Imports the ground floor and the entries; knows the ports `ConditionalStore` and `Clock`, and of threads
+only that it may be given some.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from attrs import evolve, field, frozen
 
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
+from commitlog.crew import Threads, in_order
 from commitlog.errors import (
     AlreadyExists,
     BucketNotFound,
@@ -50,6 +52,10 @@ _PENDING, _DECIDED = "pending", "decided"
 
 #: What `compact` notes in a decision before it removes the pending entry.
 _DATED_ANEW = "dated_anew"
+
+#: Most entries that are read, or were, and that nobody has taken yet. One has some kilobytes mostly, and
+#: four megabytes at most.
+_AHEAD = 32
 
 
 class Decision(enum.Enum):
@@ -85,6 +91,8 @@ class OperationLog:
         clock: names and dates operations, and measures how long they took.
         settle: seconds for which a decision is kept at least; the same for all users of one log.
         ids: makes the part of an operation's id that nobody else ever makes.
+        threads: opens what entries are read on, several at a time, where many are; None: they are read
+            one after the other.
 
     Attributes:
         prefix, settle: as given.
@@ -105,6 +113,7 @@ class OperationLog:
         clock: Clock | None = None,
         settle: float = 86_400.0,
         ids: Callable[[], str] = random_word,
+        threads: Threads | None = None,
     ) -> None:
         if settle <= 0:
             raise ConfigurationError(f"settle is {settle} seconds; it must be more than 0")
@@ -113,6 +122,7 @@ class OperationLog:
         self._store = store
         self._clock: Clock = SystemClock() if clock is None else clock
         self._ids = ids
+        self._threads = threads
         self._pending = Entries(store, join(prefix, _PENDING), frozenset({"operation"}))
         self._decided = Entries(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
@@ -206,11 +216,13 @@ class OperationLog:
     ) -> Iterator[Operation]:
         """Yield the operations that are not decided, the oldest first.
 
+        What changes meanwhile may be seen as it was or as it is.
+
         Args:
             unreadable: told the error of each entry that cannot be read (`CorruptRecord`,
                 `FormatTooNew`), which is passed over; by default it is raised.
         """
-        return _read_all(self._pending, self._read_pending, unreadable)
+        return self._listed(self._pending, self._read_pending, unreadable)
 
     def history(
         self, *, unreadable: Callable[[CommitError], object] | None = None
@@ -220,7 +232,7 @@ class OperationLog:
         Args:
             unreadable: as of `pending`.
         """
-        return _read_all(self._decided, self._read_decided, unreadable)
+        return self._listed(self._decided, self._read_decided, unreadable)
 
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float
@@ -331,12 +343,36 @@ class OperationLog:
 
     # inside
 
+    def _listed(
+        self,
+        entries: Entries,
+        read: Callable[[str], Operation],
+        unreadable: Callable[[CommitError], object] | None,
+    ) -> Iterator[Operation]:
+        """Yield what is listed, but what was decided, or compacted away, since."""
+        for _, outcome in self._read(entries.list(), read):
+            match outcome:
+                case Operation():
+                    yield outcome
+                case NotFound():
+                    pass
+                case CorruptRecord() | FormatTooNew() if unreadable is not None:
+                    unreadable(outcome)
+                case _:
+                    raise outcome
+
     def _taken(self, entries: Iterable[Listed], taken: list[Listed]) -> Iterator[Operation]:
         """Yield decided operations; add to `taken` those that are."""
-        for entry in entries:
-            operation = self._read_decided(entry.name)
+        for entry, outcome in self._read(entries, self._read_decided):
+            if isinstance(outcome, Exception):
+                raise outcome
             taken.append(entry)
-            yield operation
+            yield outcome
+
+    def _read(
+        self, entries: Iterable[Listed], read: Callable[[str], Operation]
+    ) -> Iterator[tuple[Listed, Operation | Exception]]:
+        return in_order(entries, lambda entry: read(entry.name), threads=self._threads, ahead=_AHEAD)
 
     def _recover(self, id: str, judge: Callable[[Operation], Decision | None]) -> Operation | None:
         """Decide an operation if it is pending, and `judge` knows how; return it if it is decided."""
@@ -430,25 +466,6 @@ class OperationLog:
 
     def _now(self) -> float:
         return self._pending.now(self._clock)
-
-
-def _read_all(
-    entries: Entries,
-    read: Callable[[str], Operation],
-    unreadable: Callable[[CommitError], object] | None,
-) -> Iterator[Operation]:
-    """Yield what is listed, but what was decided, or compacted away, since."""
-    for entry in entries.list():
-        try:
-            operation = read(entry.name)
-        except NotFound:
-            continue
-        except (CorruptRecord, FormatTooNew) as error:
-            if unreadable is None:
-                raise
-            unreadable(error)
-        else:
-            yield operation
 
 
 def _operation(id: str, document: Document) -> Operation:
