@@ -1,4 +1,7 @@
-"""Waiting for what Spark says of its executors: it has no event for this that Python could wait for."""
+"""Waiting for what Spark says of its executors, tasks and queries.
+
+It has no events for these that Python could wait for.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 #: Seconds after which it is given up.
 _PATIENCE = 100.0
@@ -16,11 +20,7 @@ _PATIENCE = 100.0
 def wait_for_executors(spark: SparkSession, state: Callable[[list[Any]], bool]) -> None:
     """Return once the executors, of which the first is the driver, are in a state."""
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
-    deadline = time.monotonic() + _PATIENCE
-    while not state(list(tracker.getExecutorInfos())):
-        if time.monotonic() > deadline:
-            raise TimeoutError("the executors do not get there")
-        time.sleep(0.05)
+    _wait(lambda: state(list(tracker.getExecutorInfos())), "the executors do not get there")
 
 
 def wait_for_tasks(spark: SparkSession) -> None:
@@ -29,4 +29,46 @@ def wait_for_tasks(spark: SparkSession) -> None:
     When a job has failed, its other tasks may go on for a while: Spark asks them to end, gives Python
     workers two seconds (``spark.python.task.killTimeout``), kills them, and does not wait for that.
     """
+    # What it tells of tasks may be about how things were a while ago.
+    wait_for_events(spark)
     wait_for_executors(spark, lambda executors: not any(each.numRunningTasks() for each in executors))
+
+
+def wait_for_all_but_one(spark: SparkSession) -> None:
+    """Return once all tasks of the stage that is running have succeeded, but for one."""
+    tracker = spark.sparkContext.statusTracker()
+
+    def there() -> bool:
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        return any(stage and stage.numTasks - stage.numCompletedTasks == 1 for stage in stages)
+
+    _wait(there, "the other tasks do not end")
+
+
+def wait_for_events(spark: SparkSession) -> None:
+    """Return once all that has happened so far is told and logged."""
+    bus: Any = spark.sparkContext._jsc.sc().listenerBus()
+    bus.waitUntilEmpty(int(_PATIENCE * 1000))
+
+
+def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Return the query that `start` starts, once its sources are there, or it has ended.
+
+    Spark gives the process of a Python source ten seconds to start, which no setting changes and a busy
+    machine may exceed: then the query is started again, twice at the most.
+    """
+    for last in (False, False, True):
+        query = start()
+        while query.isActive and query.status["message"] == "Initializing sources":
+            time.sleep(0.02)
+        if last or "failed to connect back" not in str(query.exception()):
+            break
+    return query
+
+
+def _wait(there: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not there():
+        if time.monotonic() > deadline:
+            raise TimeoutError(otherwise)
+        time.sleep(0.05)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from spark_status import wait_for_tasks
 
 from commitlog import connect
 from commitlog.errors import NotSupported, Unavailable
@@ -188,6 +189,8 @@ def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path:
     failing = session.range(9).selectExpr("if(id > 3, raise_error('no'), id) AS id")
     with pytest.raises(Exception, match="no"):
         failing.write.mode("overwrite").parquet(str(path))
+    # Spark aborts the job while its other task may still be writing.
+    wait_for_tasks(session)
     assert ids(session, path) == list(range(5))
     assert isinstance(list(output_at(path).records())[-1], AbortRecord)
     output_at(path).gc(older_than=0)
@@ -284,6 +287,7 @@ def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, 
     )
     with pytest.raises(Exception, match="no"):
         failing.write.mode("overwrite").partitionBy("k").parquet(str(path))
+    wait_for_tasks(session)
     output_at(path).gc(older_than=0)
     files = output_at(path).snapshot().files
     assert len(hidden(path)) == len(files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,16 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 from spark_driver_kit import Driver
-from spark_gates_kit import Gate
+from spark_gates_kit import Gate, hold
 from spark_lake_kit import ROWS, LakeJob, Stop
 from spark_lake_kit import __file__ as lake_program
+from spark_status import wait_for_all_but_one
 
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.mount import create_namespace
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
 from commitlog.spark import CommitlogDataSource, compact, physical_files, read, write
+from commitlog.spark.sessions import active
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_store_url, parse_table_url
 
@@ -142,10 +145,13 @@ def test_rows_with_other_columns(spark: SparkSession, site: Site) -> None:
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task fails once it has written all of its rows."""
+    """A writer whose second task fails once it has written all of its rows, for the first time when a
+    gate is opened.
+    """
 
-    def __init__(self, writer: DataSourceArrowWriter) -> None:
+    def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
         self._writer = writer
+        self._port = port
         self.commit = writer.commit  # type: ignore[method-assign]
         self.abort = writer.abort  # type: ignore[method-assign]
 
@@ -157,25 +163,38 @@ class Failing(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == 1:
+            if context.attemptNumber() == 0:
+                hold(self._port)
             raise RuntimeError("this attempt fails")
 
 
 class FailingSource(CommitlogDataSource):
-    """The data source with a `Failing` writer."""
+    """The data source with a `Failing` writer; the gate's port comes as the job id."""
 
     @classmethod
     def name(cls) -> str:
         return "commitlog-failing-lake"
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        return Failing(super().writer(schema, overwrite))
+        return Failing(super().writer(schema, overwrite), int(self.options["jobId"]))
 
 
 def test_tasks_that_fail(spark: SparkSession, site: Site) -> None:
     """A job that fails leaves nothing: no directory, no file, and no object of any attempt."""
     spark.dataSource.register(FailingSource)
-    with pytest.raises(PySparkException, match="this attempt fails"):
-        site.save(numbers(spark), "out", source="commitlog-failing-lake")
+
+    def fail(port: int) -> None:
+        with active(spark):
+            site.save(numbers(spark), "out", source="commitlog-failing-lake", jobId=str(port))
+
+    with Gate() as gate, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(fail, gate.port)
+        gate.wait(done)
+        # Spark does not wait for those that are running when it gives a job up.
+        wait_for_all_but_one(spark)
+        gate.open()
+        with pytest.raises(PySparkException, match="this attempt fails"):
+            done.result()
     assert not site.lake.exists("out")
     assert list(site.lake.list(".staging")) == []
     assert site.objects() == set()

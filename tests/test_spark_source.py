@@ -7,7 +7,7 @@ import decimal
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from spark_gates_kit import Gate, hold
+from spark_status import wait_for_all_but_one, wait_for_events
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.options import ReadOptions
 from commitlog.spark.schema import dump_schema
+from commitlog.spark.sessions import active
 from commitlog.spark.source import open_output
 from commitlog.spark.writer import CommitlogWriter, TaskCommitted
 from commitlog.stores import ObjectData
@@ -43,7 +46,9 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task fails once it has staged all of its rows: at first, or always."""
+    """A writer whose second task fails once it has staged all of its rows: at first, or always, and then
+    for the first time when a gate is opened, whose port `how` is.
+    """
 
     def __init__(self, writer: DataSourceArrowWriter, how: str) -> None:
         self._writer = writer
@@ -62,14 +67,16 @@ class Failing(DataSourceArrowWriter):
         yield from iterator
         context = TaskContext.get()
         assert context is not None
-        if context.partitionId() == 1 and (self._how == "always" or context.attemptNumber() < 2):
+        if context.partitionId() == 1 and (self._how.isdigit() or context.attemptNumber() < 2):
             if self._how == "exit":
                 os._exit(17)
+            if self._how.isdigit() and context.attemptNumber() == 0:
+                hold(int(self._how))
             raise RuntimeError("this attempt fails")
 
 
 class FailingSource(CommitlogDataSource):
-    """The data source with a `Failing` writer; mode `how` comes as part of the job id."""
+    """The data source with a `Failing` writer; mode `how` comes as the job id."""
 
     @classmethod
     def name(cls) -> str:
@@ -292,13 +299,24 @@ def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how:
 def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """After the last attempt the job is aborted: nothing visible, nothing staged; it can run again."""
     spark.dataSource.register(FailingSource)
-    with pytest.raises(PySparkException, match="this attempt fails"):
-        save(
-            spark.range(0, 1000, numPartitions=3), tmp_path / "out", "commitlog-failing", jobId="always"
-        )
-    check_clean(tmp_path / "out", jobs=0)
-    save(spark.range(10), tmp_path / "out", jobId="always")
-    check_clean(tmp_path / "out", jobs=1)
+    url = tmp_path / "out"
+
+    def fail(name: str) -> None:
+        with active(spark):
+            save(spark.range(0, 1000, numPartitions=3), url, "commitlog-failing", jobId=name)
+
+    with Gate() as gate, ThreadPoolExecutor(1) as pool:
+        name = str(gate.port)
+        done = pool.submit(fail, name)
+        gate.wait(done)
+        # Spark does not wait for those that are running when it gives a job up.
+        wait_for_all_but_one(spark)
+        gate.open()
+        with pytest.raises(PySparkException, match="this attempt fails"):
+            done.result()
+    check_clean(url, jobs=0)
+    save(spark.range(10), url, jobId=name)
+    check_clean(url, jobs=1)
 
 
 def test_credentials_reach_workers_and_no_log(
@@ -322,6 +340,7 @@ def test_credentials_reach_workers_and_no_log(
         save(spark.range(10), url, odd="1", **given)
     # Lets Spark flush its event log.
     spark.range(1).count()
+    wait_for_events(spark)
     said = [spark_logs.text(), *capfd.readouterr(), str(refused.value), str(unknown.value)]
     assert "AppendData" in said[0]
     for secret in (ministack.access_key_id, ministack.secret_access_key):
