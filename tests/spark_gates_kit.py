@@ -36,11 +36,13 @@ class Gate:
     def wait(self, job: Future[Any] | None = None) -> None:
         """Return once something waits here; fail if `job` is over before."""
         for _ in range(int(PATIENCE * 10)):
+            # It may come just before the job is over.
+            over = job is not None and job.done()
             if select.select([self._listener], [], [], 0.1)[0]:
                 self._held.append(self._listener.accept()[0])
                 self._pid = int(self._held[-1].recv(20))
                 return
-            if job is not None and job.done():
+            if job is not None and over:
                 raise AssertionError(f"the job did not get there: {job.exception()}")
         raise AssertionError(f"nothing got there within {PATIENCE:.0f} s")
 
@@ -64,7 +66,17 @@ class Gate:
 
 def hold(port: int) -> None:
     """Wait at a gate; raise if it is not opened."""
-    with socket.create_connection(("127.0.0.1", port)) as held:
+    stay(arrive(port))
+
+
+def arrive(port: int) -> socket.socket:
+    """Come to a gate; whoever waits there for it waits until it, or a child of its process, stays."""
+    return socket.create_connection(("127.0.0.1", port))
+
+
+def stay(held: socket.socket) -> None:
+    """Wait where this has arrived; raise if it is not let go on."""
+    with held:
         held.sendall(str(os.getpid()).encode())
         if held.recv(2) != b"go":
             raise RuntimeError("nobody let this go on")

@@ -22,7 +22,7 @@ import pyspark.cloudpickle
 from attrs import asdict, frozen
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
-from spark_gates_kit import hold
+from spark_gates_kit import arrive, hold, stay
 
 from commitlog.errors import OutcomeUnknown
 from commitlog.outputs import Output
@@ -153,10 +153,13 @@ class TaskTrapped(DataSourceArrowWriter):
             self._trap.spring()
             return told
         rows = list(iterator)
+        # Not by the child, which may be slower than all that is left of the job.
+        arrived = arrive(self._trap.port)
         if os.fork():
+            arrived.close()
             raise RuntimeError("this attempt is taken for dead")
         try:
-            hold(self._trap.port)
+            stay(arrived)
             self._writer.write(iter(rows))
             hold(self._trap.port)
         finally:

@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from spark_status import wait_for_events
 
 import commitlog.spark
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
@@ -322,8 +323,10 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     try:
         read = commitlog.spark.read(spark, str(url))
         # Spark starts none to look at the files either.
+        wait_for_events(spark)
         assert list(jobs.getJobIdsForGroup("reading")) == []
         assert read.count() == 40
+        wait_for_events(spark)
         assert jobs.getJobIdsForGroup("reading")
     finally:
         spark.sparkContext._jsc.clearJobGroup()
