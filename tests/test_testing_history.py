@@ -31,7 +31,7 @@ from commitlog.errors import (
     TableNotFound,
     Unavailable,
 )
-from commitlog.stores.api import ObjectData
+from commitlog.stores.api import ObjectData, PutResult
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import Action, Call, History, Outcome, RecordedStore, Recorder
 from commitlog.testing.history import FORMAT, head_line
@@ -475,6 +475,21 @@ class Torn(ConditionalStore):
         word = before.data + b"+"
         self.put_if_match(path, word, etag=before.etag, metadata={WORD: word.decode()})
         return evolve(super().get(path, **options), etag=before.etag)
+
+
+class Taciturn(ConditionalStore):
+    """Answers to writes without an etag."""
+
+    def put_if_absent(self, path: str, body: Any, **options: Any) -> PutResult:
+        return evolve(super().put_if_absent(path, body, **options), etag="")
+
+
+def test_no_etag_is_that_of_no_version() -> None:
+    """A write that was answered without one does not teach which version the next such is about."""
+    store = RecordedStore(Taciturn(MemoryStore()), Recorder(), client="A")
+    assert store.put_if_absent("k", "w1").etag == ""
+    with pytest.raises(ValueError, match="not seen here"):
+        store.put_if_match("k", "w2", etag="")
 
 
 def test_what_a_torn_read_shows_does_not_count() -> None:

@@ -38,6 +38,11 @@ class _Mute(Server):
     def _command(self) -> list[str]:
         return [sys.executable, "-c", "print('waiting', flush=True); import time; time.sleep(60)"]
 
+    def _healthy(self) -> bool:
+        while b"waiting" not in self._log():
+            time.sleep(0.01)
+        return super()._healthy()
+
 
 class _Wrapped(Server):
     """A program that runs the server as a child of its own."""

@@ -112,8 +112,10 @@ class Recorder:
     def learn(self, etag: str, word: str) -> None:
         """Keep in mind that an object with `etag` (quoted or bare) is the version `word`.
 
-        What was learnt first remains.
+        What was learnt first remains. No etag, as an answer may have none, is that of no version.
         """
+        if not etag:
+            return
         with self._lock:
             self._words.setdefault(etag.strip('"'), word)
 

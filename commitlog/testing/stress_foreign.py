@@ -24,6 +24,10 @@ __all__ = ["ForeignStore"]
 
 T = TypeVar("T")
 
+#: What its errors say of a refusal that came from the server, and of a HEAD without an etag.
+_STATUS = "Server returned non-2xx"
+_NO_ETAG = ":  does not match"
+
 _COPIED = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 
 
@@ -36,7 +40,9 @@ class ForeignStore:
         timeout: length of its leases in seconds.
 
     Its own retries are off: a put that is repeated after its answer was lost could overwrite who came
-    after it. What it does not tell for sure is `OutcomeUnknown`.
+    after it. What it does not tell for sure is `OutcomeUnknown`. So is a refusal that rests on a status
+    of the server's, which may be about anything, or on an answer without an etag, which it takes for
+    that of another object: not what its own HEAD has seen.
     Raises `ConfigurationError` if obstore is not installed.
     """
 
@@ -92,6 +98,8 @@ class ForeignStore:
             raise NotFound(f"no object at {path!r}") from error
         except self._obstore.exceptions.BaseError as error:
             raise Unavailable(f"obstore could not read {path!r}") from error
+        if not found.meta["e_tag"]:
+            raise Unavailable(f"obstore was told of no etag of {path!r}")
         modified: datetime = found.meta["last_modified"]
         return ObjectData(
             path=path,
@@ -123,9 +131,13 @@ class ForeignStore:
         try:
             return call()
         except exceptions.AlreadyExistsError as error:
-            raise AlreadyExists("obstore found an object") from error
+            if _STATUS not in str(error):
+                raise AlreadyExists("obstore found an object") from error
+            raise OutcomeUnknown("obstore was refused") from error
         except exceptions.PreconditionError as error:
-            raise PreconditionFailed("obstore found another object, or none") from error
+            if _STATUS not in str(error) and _NO_ETAG not in str(error):
+                raise PreconditionFailed("obstore found another object, or none") from error
+            raise OutcomeUnknown("obstore was refused, or found no etag") from error
         except (exceptions.BaseError, FileNotFoundError) as error:
             # It has no error that says for sure that nothing was sent.
             raise OutcomeUnknown("obstore gave up") from error

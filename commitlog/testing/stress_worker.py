@@ -238,8 +238,8 @@ class Worker:
 
     def _etag(self, path: str) -> str | None:
         """Return the etag last seen, and forget it; if there is none, that of what is there now."""
-        known = self._seen.pop(path, None)
-        return self._look(path, self._store.get) if known is None else known
+        # Empty, if the answer to a write had none.
+        return self._seen.pop(path, "") or self._look(path, self._store.get)
 
     def _look(self, path: str, read: Callable[[str], Any]) -> str | None:
         self._seen.pop(path, None)
