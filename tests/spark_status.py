@@ -59,7 +59,7 @@ def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """
     for last in (False, False, True):
         query = start()
-        while query.isActive and query.status["message"] == "Initializing sources":
+        while query.isActive and query.status["message"].startswith("Initializing "):
             time.sleep(0.02)
         if last or "failed to connect back" not in str(query.exception()):
             break

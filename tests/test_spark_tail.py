@@ -15,6 +15,7 @@ from attrs import frozen
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
+from spark_status import started
 
 from commitlog.errors import (
     ConfigurationError,
@@ -155,6 +156,34 @@ def test_a_query_begins_where_it_is_told(place: Place, starting: str, expected: 
     place.add([3])
     assert ids(tail, start) == expected
     assert tail.reportLatestOffset() == {"version": 3}
+
+
+@pytest.mark.parametrize("starting", ["all", "latest", "0"])
+def test_a_query_begins_at_one_place_whatever_is_committed_meanwhile(
+    place: Place, starting: str
+) -> None:
+    """Spark asks where before it plans the first batch, and again when it runs it."""
+    place.add([0])
+    tail = place.tail(startingVersion=starting, maxFilesPerTrigger="3")
+    start = tail.initialOffset()
+    place.add([1, 2, 3, 4])
+    end = tail.latestOffset(start, tail.getDefaultReadLimit())
+    expected = [1, 2, 3] if starting == "latest" else [0, 1, 2]
+    assert [row["id"] for row in rows(tail, tail.initialOffset(), end)] == expected
+
+
+@pytest.mark.parametrize("files", ["1", "2", "3"])
+def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, files: str) -> None:
+    """The process that planned it died before it was committed, and the next one finds more there: that
+    is an error, and no loss."""
+    place.add([0, 1])
+    tail = place.tail(maxFilesPerTrigger=files)
+    start = tail.initialOffset()
+    place.add([2, 3, 4, 5])
+    end = tail.latestOffset(start, tail.getDefaultReadLimit())
+    again = place.tail()
+    with pytest.raises(StateMismatch, match="planned before version 2 was there"):
+        rows(again, again.initialOffset(), end)
 
 
 def test_a_query_that_ends_by_itself_takes_what_was_there_when_it_began(place: Place) -> None:
@@ -310,7 +339,8 @@ def copy(
     """Begin a query that writes `rows` to another output."""
     writer = rows.writeStream.format("commitlog").options(**options)
     writer = writer.option("checkpointLocation", str(target.parent / "checkpoint"))
-    return writer.trigger(**(trigger or {"availableNow": True})).start(str(target))
+    writer = writer.trigger(**(trigger or {"availableNow": True}))
+    return started(lambda: writer.start(str(target)))
 
 
 def run(rows: DataFrame, target: Path, **options: str) -> list[dict[str, Any]]:

@@ -301,8 +301,15 @@ class Tail:
         A file that a later version replaced may be gone by now: reading it is `NotFound` then, and never
         gives another's rows.
 
-        Raises `StateMismatch` if `end` is of another output, or of records that are not there any more.
+        Raises `StateMismatch` if `end` is of another output, or of records that are not there any more,
+        or was reached from an earlier snapshot than `start`.
         """
+        inside = end.files and not end.snapshot
+        if start.snapshot and (end.record < start.version or (end.record == start.version and inside)):
+            raise StateMismatch(
+                f"the first batch was planned before version {start.version} was there, with which it is"
+                " to begin now: begin anew with another checkpoint"
+            )
         last = None
         for last in self._walk(start, end.record, end.on_rewrite):
             begun, until = last.files_at(start), last.files_at(end) or last.count

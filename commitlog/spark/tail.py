@@ -78,6 +78,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: tuple[Output, Tail] | None = None
         self._resources = ExitStack()
         self._until: int | None = None
+        self._initial: dict[str, Any] | None = None
 
     # on the driver
 
@@ -90,16 +91,21 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._options.max_files)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query begins that has no checkpoint yet.
+        """Return where a query begins that has no checkpoint yet: the same at every call.
+
+        Spark asks before it plans the first batch, and again when it runs it, and more may have been
+        committed in between.
 
         Raises `NotFound` if there is no such version, and `ConfigurationError` if the output has not the
         columns that the user asked for.
         """
-        if not self._inferred:
-            told = self._output.state().schema
-            if told is not None:
-                check_asked(self._columns, load_schema(told))
-        return self._tail.start(self._options.starting, until=self._until).to_json()
+        if self._initial is None:
+            if not self._inferred:
+                told = self._output.state().schema
+                if told is not None:
+                    check_asked(self._columns, load_schema(told))
+            self._initial = self._tail.start(self._options.starting, until=self._until).to_json()
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return how far the next batch goes; raises as `Tail.advance`."""
