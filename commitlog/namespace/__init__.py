@@ -18,6 +18,7 @@ from commitlog.namespace.attempts import Attempt, sweep_staging
 from commitlog.namespace.binding import Binding
 from commitlog.namespace.bound import Synced
 from commitlog.namespace.check import Checked
+from commitlog.namespace.collecting import Collected
 from commitlog.namespace.compaction import Compacted
 from commitlog.namespace.data import Data
 from commitlog.namespace.files import FileWriter, OpenFile
@@ -28,7 +29,6 @@ from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.problems import PROBLEMS, Finding, Problem, Severity
 from commitlog.namespace.pruning import Pruned
 from commitlog.namespace.publishing import Publication
-from commitlog.namespace.reclaim import Collected, Swept
 from commitlog.namespace.refill import Lost
 from commitlog.namespace.repair import Outcome, Repaired
 from commitlog.namespace.requests import Counts, Requests
@@ -36,6 +36,7 @@ from commitlog.namespace.restore import Restored, Restorer
 from commitlog.namespace.singly import FILES_OF_A_LINK, link_each
 from commitlog.namespace.staged import abort_uploads
 from commitlog.namespace.status import Difference, ListPage, Status, Summary
+from commitlog.namespace.sweeping import Swept
 
 __all__ = [
     "FILES_OF_A_LINK",

@@ -13,7 +13,6 @@ from attrs import evolve
 from commitlog.namespace.data import Data
 from commitlog.namespace.items import key_of
 from commitlog.namespace.joint import home_of
-from commitlog.namespace.keys import read_place
 from commitlog.namespace.logged import State
 from commitlog.namespace.problems import PROBLEMS, Finding
 from commitlog.namespace.readers import LogSnapshot, StoreReader
@@ -84,7 +83,7 @@ def _compared(shape: Shape, row: Entry | None, state: State | None) -> Finding |
 
 def hiding(row: Entry) -> str:
     """Return what the log calls the tombstone that is left where a row has been, if one is."""
-    return f"t/{read_place(row.key.hash).of}/{row.name}{'/' if row.is_directory else ''}"
+    return f"t/{row.parent}/{row.name}{'/' if row.is_directory else ''}"
 
 
 def _has_left(row: Entry, state: State | None) -> bool:

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from commitlog.errors import CorruptRecord
 from commitlog.namespace.change import Change
 from commitlog.namespace.data import Data
-from commitlog.namespace.fixing import Fixing, Means, as_is, parent_of
+from commitlog.namespace.fixing import Fixing, Means, as_is
 from commitlog.namespace.items import key_of
 from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
@@ -108,7 +108,7 @@ class _Fix(Fixing):
             entry
             for entry in self.entries
             for item in records
-            if (item["parent"], item["called"]) == (parent_of(entry), entry.name)
+            if (item["parent"], item["called"]) == (entry.parent, entry.name)
         ]
         if len(kept) != 1:
             return
@@ -302,7 +302,7 @@ class _Fix(Fixing):
         elif place.kind == "d" and entry is not None:
             self.touch(entry)
             self._redirect(entry, as_is(item))
-        elif place.kind == "g" and entry is not None and parent_of(entry) != TRASH:
+        elif place.kind == "g" and entry is not None and entry.parent != TRASH:
             self.gates(entry, [key])
         elif place.kind == "x":
             self.remove_record()

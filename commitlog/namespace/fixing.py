@@ -8,7 +8,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from commitlog.namespace.change import Change, Changes
-from commitlog.namespace.keys import MAX_SHARDS, TOP, read_place
+from commitlog.namespace.keys import MAX_SHARDS, TOP
 from commitlog.namespace.parts import Parts
 from commitlog.namespace.planning import Planner
 from commitlog.namespace.problems import Finding
@@ -17,7 +17,7 @@ from commitlog.namespace.records import Directory, Entry, Gate, Shards
 from commitlog.namespace.snapshot import Snapshot
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
-__all__ = ["LOST_AND_FOUND", "Fixing", "Means", "as_is", "parent_of"]
+__all__ = ["LOST_AND_FOUND", "Fixing", "Means", "as_is"]
 
 #: Directory in the root for what no path led to.
 LOST_AND_FOUND = "lost+found"
@@ -94,11 +94,11 @@ class Fixing:
 
     def _redirect(self, entry: Entry, condition: TableCondition) -> None:
         key = self._keys.directory(entry.id)
-        self._change.put(Directory(key=key, parent=parent_of(entry), name=entry.name), condition)
+        self._change.put(Directory(key=key, parent=entry.parent, name=entry.name), condition)
 
     def _named_by(self, entry: Entry) -> None:
         """Have the record of a directory name its entry, whatever there is in its place."""
-        if entry.is_directory and parent_of(entry) != TOP:
+        if entry.is_directory and entry.parent != TOP:
             record = self._of.tree.table.get(self._keys.directory(entry.id))
             self._redirect(entry, Absent() if record is None else as_is(record))
 
@@ -139,11 +139,6 @@ class Fixing:
             found = self._of.tree.table.get(key)
             if found is not None:
                 self._change.delete(key, as_is(found))
-
-
-def parent_of(entry: Entry) -> str:
-    """Return the id of the directory that has an entry."""
-    return read_place(entry.key.hash).of
 
 
 def as_is(item: Item) -> TableCondition:

@@ -17,7 +17,7 @@ from commitlog.maps import FrozenMap, frozen_map
 from commitlog.namespace.binding import Binding
 from commitlog.namespace.data import Data, data_of
 from commitlog.namespace.items import bare, document_of, key_items, key_of, text_map
-from commitlog.namespace.keys import MAX_SHARDS
+from commitlog.namespace.keys import MAX_SHARDS, read_place
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.fields import (
     build,
@@ -96,6 +96,11 @@ class Entry:
     def is_directory(self) -> bool:
         """Whether it is a directory."""
         return self.data is None
+
+    @property
+    def parent(self) -> str:
+        """Id of the directory that has it."""
+        return read_place(self.key.hash).of
 
     @property
     def is_stored(self) -> bool:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from commitlog.errors import AlreadyExists
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, read_place
+from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import State
 from commitlog.namespace.records import Directory, Entry, Gate
@@ -85,7 +85,7 @@ class Refill:
         """Return what is lost of a file, once all is written."""
         assert entry.data is not None
         info = self.store.begin_head(entry.data.path)().info
-        path, above = entry.name, read_place(entry.key.hash).of
+        path, above = entry.name, entry.parent
         while above not in (ROOT, TRASH):
             item = self.table.get(self.keys.directory(above))
             if item is None:
@@ -135,7 +135,7 @@ class Refill:
 
     def _derived(self, entry: Entry) -> Iterator[Directory | Gate]:
         """Yield what there is besides the entry of a directory."""
-        parent = read_place(entry.key.hash).of
+        parent = entry.parent
         if not entry.is_directory or entry.id == TRASH:
             return
         if parent != TOP:

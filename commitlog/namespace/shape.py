@@ -39,7 +39,7 @@ class Shape:
         self._children: dict[str, list[Entry]] = defaultdict(list)
         for entry in snapshot.entries.values():
             (self._named if entry.is_directory else self._files)[entry.id].append(entry)
-            self._children[_parent(entry)].append(entry)
+            self._children[entry.parent].append(entry)
         #: Records that cannot be read are there all the same.
         self._corrupt = {key.hash for key in snapshot.corrupt}
 
@@ -68,7 +68,7 @@ class Shape:
         while above not in (ROOT, TRASH) and len(self._named.get(above, ())) == 1:
             entry = self._named[above][0]
             names.append(entry.name)
-            above = _parent(entry)
+            above = entry.parent
             if above in seen:
                 break
             seen.add(above)
@@ -77,7 +77,7 @@ class Shape:
 
     def directory_of(self, entry: Entry) -> Entry | None:
         """Return the directory that has an entry; None if there is none, or it is named twice."""
-        named = self._named.get(_parent(entry), ())
+        named = self._named.get(entry.parent, ())
         return named[0] if len(named) == 1 else None
 
     def shards_of(self, id: str) -> Shards | None:
@@ -119,7 +119,7 @@ class Shape:
             if record is None:
                 if key.hash not in self._corrupt:
                     yield self._finding("no-directory-record", [entry], missing=[key], id=id)
-            elif (record.parent, record.name) != (_parent(entry), entry.name):
+            elif (record.parent, record.name) != (entry.parent, entry.name):
                 yield self._finding("wrong-directory-record", [entry], record, id=id)
         for id, record in self.snapshot.directories.items():
             if id not in self._named:
@@ -150,7 +150,7 @@ class Shape:
         return not known and self._keys.directory(id).hash not in self._corrupt
 
     def _cycles(self) -> Iterator[Finding]:
-        above = {id: _parent(entries[0]) for id, entries in self._named.items() if len(entries) == 1}
+        above = {id: entries[0].parent for id, entries in self._named.items() if len(entries) == 1}
         done: set[str] = set()
         for start in above:
             way: list[str] = []
@@ -169,7 +169,7 @@ class Shape:
     def _gates(self) -> Iterator[Finding]:
         left = dict(self.snapshot.gates)
         for id, entries in self._named.items():
-            if id == TRASH or (_parent(entries[0]) == TRASH and len(entries) == 1):
+            if id == TRASH or (entries[0].parent == TRASH and len(entries) == 1):
                 continue
             for entry in entries[:1]:
                 for shard in range(entry.shards.now):
@@ -277,10 +277,6 @@ class Shape:
                 if entry.is_directory:
                     pending.append((at, entry.id))
         return found
-
-
-def _parent(entry: Entry) -> str:
-    return read_place(entry.key.hash).of
 
 
 def _rank(places: tuple[int, ...], shard: int) -> int:

@@ -11,15 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew
 from commitlog.namespace.adopt import Adopted, Adopter
 from commitlog.namespace.check import AGE, Checked, Checker
+from commitlog.namespace.collecting import Collected, Collector
 from commitlog.namespace.compaction import Compacted, Compactor
 from commitlog.namespace.fixes import Fixes
 from commitlog.namespace.looking import Looking
 from commitlog.namespace.problems import Finding, Problem
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.reclaim import Collected, Collector, Sweeper, Swept
 from commitlog.namespace.records import Entry
 from commitlog.namespace.recovery import Recovery
 from commitlog.namespace.repair import Outcome, Repaired, Repairer
+from commitlog.namespace.sweeping import Sweeper, Swept
 from commitlog.oplog import Operation, OperationLog
 from commitlog.stores.api import ObjectInfo
 

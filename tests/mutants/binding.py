@@ -210,7 +210,7 @@ BINDING: tuple[Mutant, ...] = (
         where=_WHERE,
         rule="objects are never moved or removed",
         edit=Edit(
-            "namespace.reclaim",
+            "namespace.collecting",
             (
                 "            errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",

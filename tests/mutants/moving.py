@@ -136,7 +136,7 @@ MOVING: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="the sweeper forgets what is empty",
         edit=Edit(
-            "namespace.reclaim",
+            "namespace.sweeping",
             (
                 "            if next(table.query(self.keys.shard(trashed.id, shard)), None) "
                 "is not None:\n",

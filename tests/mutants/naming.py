@@ -229,7 +229,7 @@ NAMING: tuple[Mutant, ...] = (
         where="namespace.md#what-is-atomic",
         rule="data that was overwritten or deleted is kept for `grace` seconds more",
         edit=Edit(
-            "namespace.reclaim",
+            "namespace.collecting",
             ("            if garbage.not_before > now:\n", "            if False:\n"),
         ),
         setting=naming(
@@ -243,7 +243,7 @@ NAMING: tuple[Mutant, ...] = (
         where="namespace.md#invariants",
         rule="what was named once is named until it is removed",
         edit=Edit(
-            "namespace.reclaim",
+            "namespace.collecting",
             (
                 "            errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",

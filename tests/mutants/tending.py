@@ -105,7 +105,7 @@ TENDING: tuple[Mutant, ...] = (
         where="namespace.md#objects-that-were-there-before",
         rule="an object stays where it is when its file is renamed, overwritten or deleted",
         edit=Edit(
-            "namespace.reclaim",
+            "namespace.collecting",
             (
                 "            errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",

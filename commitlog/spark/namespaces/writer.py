@@ -23,10 +23,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.errors import AlreadyExists, JobAlreadyCommitted
-from commitlog.namespace import Data, FileWriter, Namespace, Status
-from commitlog.namespace.attempts import Attempt
+from commitlog.namespace import Attempt, Data, FileWriter, Namespace, Publication, Status
 from commitlog.namespace.content import Content
-from commitlog.namespace.publishing import Publication
 from commitlog.outputs import Job, StagedFile
 from commitlog.spark.fitting import fitted
 from commitlog.spark.namespaces.files import (
