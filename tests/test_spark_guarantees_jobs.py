@@ -137,8 +137,6 @@ def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Plac
     """A job that gives signs of life keeps what it staged, however old; a dead one's is dropped."""
     output, pause = place.open(), threading.Event()
     with Gate() as gate, output.store, ThreadPoolExecutor(1) as pool:
-        dead = output.begin("dead")
-        output.stage(dead, dead.file_name(0), b"never to be seen")
         job = place.job(trap=Trap(at="rows", what="hold", port=gate.port))
         done = pool.submit(
             commitlog.spark.write,
@@ -150,8 +148,13 @@ def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Plac
             heartbeat=0.2,
         )
         gate.wait(done)
-        # Stores count seconds, and date what is written by them.
-        while not (report := output.gc(older_than=2.0).recovery).aborted:
+        while not list(output.store.store.list_staged()):
+            pause.wait(0.2)
+        # What the other one staged is older.
+        dead = output.begin("dead")
+        output.stage(dead, dead.file_name(0), b"never to be seen")
+        # Stores date by seconds, and on a busy machine one or two signs of life may be late.
+        while not (report := output.gc(older_than=10.0).recovery).aborted:
             pause.wait(0.2)
         assert list(report.aborted) == [dead.attempt]
         assert len(report.live) == 1

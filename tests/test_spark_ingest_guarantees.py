@@ -320,13 +320,13 @@ def test_a_file_is_larger_than_a_batch(spark: SparkSession, local: Landing) -> N
     landing = local.with_options(maxBytesPerTrigger="20KiB", sliceBytes="8KiB")
     landing.put("a.txt", *(f"{number} " + "é" * (number % 50) for number in range(2000)))
     size = Path(landing.flow.source["path"], "a.txt").stat().st_size
-    query = landing.flow.start(spark, processingTime="0 seconds")
-    try:
-        while len(landing.flow.logged("commits")) < 3:
-            assert query.isActive, query.exception()
-            time.sleep(0.05)
-    finally:
-        query.stop()
+    with Gate() as gate:
+        trap = BatchTrap(at="latestOffset", what="hold", batch=3, port=gate.port)
+        query = evolve(landing.flow, trap=trap).start(spark, processingTime="0 seconds")
+        try:
+            gate.wait(Ended(query))
+        finally:
+            query.stop()
     before = landing.operate(lambda operator: operator.status())
     assert 0 < before.rest < size - 2 * 20 * 1024
     batches = len(landing.flow.logged("offsets"))
