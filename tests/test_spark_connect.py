@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -12,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark_status import started
 
 from commitlog import connect
 from commitlog.outputs import Output
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # Each step starts processes, and all steps are done for the first test.
+    pytest.mark.timeout(900),
+]
 
 #: The format is found as where the package is installed: by a module on the path.
 _PATH = os.pathsep.join(map(str, [Path(__file__).parents[1], Path(__file__).parent]))
@@ -36,7 +42,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             # The server keeps a database of its own in the working directory.
             cwd=where,
             env={**os.environ, "PYTHONPATH": _PATH, "TMPDIR": str(where)},
-            timeout=290,
+            timeout=850,
         )
     assert done.returncode == 0, (where / "driver.log").read_text()
     return {**json.loads(done.stdout), "where": where}
@@ -45,6 +51,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def drive() -> None:
     """Start a server and a client in this process, try everything, and print what came of it."""
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     import commitlog.spark
     from commitlog.spark.configuring import COMMIT_PROTOCOL
@@ -53,6 +60,11 @@ def drive() -> None:
     out = f"{where}/out"
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.jars", str(commitlog.spark.committer_jar()))
+    # The port is always the same one otherwise, and another run on this machine may have that.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
+    builder = builder.config("spark.connect.grpc.binding.port", str(port))
     spark = builder.getOrCreate()
 
     def append() -> None:
@@ -89,7 +101,8 @@ def drive() -> None:
         rows = spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
         rows = rows.option("maxFilesPerTrigger", "2").load(f"{where}/landing").writeStream
         rows = rows.format("commitlog").option("checkpointLocation", f"{where}/ingest-checkpoint")
-        rows.trigger(availableNow=True).start(f"{where}/ingested").awaitTermination()
+        rows = rows.trigger(availableNow=True)
+        started(lambda: rows.start(f"{where}/ingested")).awaitTermination()
         read = spark.read.format("commitlog").load(f"{where}/ingested")
         return sorted(row.id for row in read.collect())
 

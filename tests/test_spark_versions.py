@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # Each step starts processes, and all steps are one test.
+    pytest.mark.timeout(900),
+]
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv/spark-4.2/bin/python"
@@ -38,7 +42,7 @@ def test_spark_4_2(tmp_path: Path) -> None:
                 "XDG_CACHE_HOME": str(tmp_path / "cache"),
                 "TMPDIR": str(tmp_path),
             },
-            timeout=290,
+            timeout=850,
         )
     assert done.returncode == 0, (tmp_path / "driver.log").read_text()
     came = json.loads(done.stdout)
