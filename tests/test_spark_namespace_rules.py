@@ -109,6 +109,7 @@ def test_credentials_are_not_shown() -> None:
         ({"visibility": "logged"}, NotSupported, "visibility"),
         ({"partitionOverwriteMode": "dynamic"}, NotSupported, "partitionOverwriteMode=dynamic"),
         ({"nope": "1"}, ConfigurationError, "unknown option 'nope'; known: accessKeyId, .*ifExists"),
+        ({"paths": '["commitlog://a/b", "commitlog://a/c"]'}, ConfigurationError, "one path at a time"),
         ({"jobbid": "1"}, ConfigurationError, r"unknown option 'jobbid'; is it jobId\?; known"),
     ],
 )

@@ -28,7 +28,7 @@ from commitlog.errors import (
 from commitlog.tables import Absent, Equals, Key, TableSchema
 from commitlog.tables.open import open_table
 from commitlog.tables.sqlite import SqliteTable
-from commitlog.tables.sqlite_connection import open_file
+from commitlog.tables.sqlite_connection import open_file, translated
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 
@@ -413,6 +413,19 @@ def test_read_only_file() -> None:
         os.chmod(directory, 0o755)
     assert len(lines) == 3, lines
     assert all("can be written" in line for line in lines)
+
+
+def test_disk_that_is_full_is_named(table: SqliteTable, tmp_path: Path) -> None:
+    """The error tells what to look at first, and how much room there is."""
+    path = str(tmp_path / "small.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.execute("CREATE TABLE t (a)")
+        with (
+            pytest.raises(Unavailable, match=r"small.db: .* full\? It has [0-9,]+ bytes left"),
+            translated(path, table.schema),
+        ):
+            connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
 
 def test_disk_that_fails(table: SqliteTable) -> None:

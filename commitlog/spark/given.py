@@ -59,6 +59,8 @@ class Given:
         self._values: dict[str, str] = {}
         for name, value in options.items():
             documented = spelled.get(name.lower().replace("_", ""))
+            if documented is None and name == "paths":  # what Spark makes of load([a, b])
+                raise ConfigurationError("one path at a time: load each, and unite them (unionByName)")
             if documented is None:
                 near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], n=1)
                 meant = f"; is it {spelled[near[0]]}?" if near else ""

@@ -7,6 +7,7 @@ Imports the ground floor and the rules.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -197,7 +198,20 @@ def _meaning(path: str, wanted: TableSchema, error: sqlite3.Error | UnicodeDecod
     foreign = code == sqlite3.SQLITE_ERROR and not isinstance(error, sqlite3.ProgrammingError)
     if foreign or code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return damaged(f"{path} is no SQLite database, or a damaged one ({error})", wanted)
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        # In WAL mode even a reader needs room: for the index that it shares with the writers.
+        return Unavailable(
+            f"{path}: {error}; nothing was changed. Is the disk full? {_room(path)}; then try again"
+        )
     return Unavailable(f"{path}: {error}; nothing was changed")
+
+
+def _room(path: str) -> str:
+    try:
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    except OSError:
+        return "See to it that its directory can be written"
+    return f"It has {free:,} bytes left; make room"
 
 
 def _busy(path: str) -> Unavailable:
