@@ -1,16 +1,28 @@
 """A tree over an object store: paths that are not names of objects, and renames in one step.
 
-`Namespace` is what callers work with; it is made of `opened` (its table and store), `looking`, `upkeep`,
-`bound` (directories that others write to) and `namespace` (changes). The other modules: `keys` and
-`records`, `data`, `leftovers`, `marker`, `items` (what is stored, and where), `tree` (reading), `parts`,
-`linking`, `planning`, `cycles` (what each operation writes, on which conditions), `change` (one
-transaction), `batches` and `singly` (many), `content` and `files` (bytes), `reclaim` (trash and
-garbage), `staged` (uploads of the dead), `adopt` (objects that were there before), `binding`, `outside`,
-`joint`, `levels`, `joining`, `views`, `differing` and `pruning` (objects that others store and remove),
-`publishing` and `jobs` (the output of jobs), `recovery` (what was left pending in the log), `logged`,
-`base` and `compaction` (what the log says, and keeping it short), `restore` (names made
-again from it), `problems`, `snapshot`, `shape`, `check`, `repair`, `fixes` and `fixing` (what is wrong),
-`recording`, `counting` and `requests` (how much all that asks for), `status` (what callers are told).
+`Namespace` is what callers work with. Its methods stand in layers, each upon the one before: `opened`
+(table, store and format), `looking` (reading), `upkeep` (running it), `bound` (directories that others
+write to), `writing` (files), `namespace` (names). They delegate to the other modules::
+
+    keys  items  records  data  leftovers  marker     what is stored in the table, and where
+    tree                                              reading it: paths, and what directories have
+    parts  linking  moving  planning  cycles          what operations write, and on which conditions
+    change  batches  singly                           one transaction; many; many files each for itself
+    content  files  staged                            bytes: objects, open files, uploads of the dead
+    sweeping  collecting  removals                    emptying the trash, and removing garbage
+    adopt                                             making files of objects that were there before
+    binding  outside  joint  levels                   what a bound directory has, beside its rows
+    joining  views  differing  pruning                … brought into the table, shown, compared, removed
+    attempts  filling  jobs  publishing               the output of a job, published by one rename
+    logged  base  compaction                          what the log says of changes, and keeping it short
+    recovery                                          what became of pending changes: found out
+    restore  inference  claims  known                 … inferred, when the table is lost, …
+    takeover  refill                                  … and its records written again
+    problems  readers  snapshot  survey               what can be wrong, and what a check reads
+    check  shape  against  named  confirming          looking for it
+    repair  fixes  fixing                             repairing it
+    recording  counting  requests                     how much all that asks for
+    status                                            what callers are told
 """
 
 from commitlog.namespace.adopt import Adopted
