@@ -56,6 +56,7 @@ class Setting:
     auditor: Auditor
     lake: Namespace
     direct: Namespace
+    wrong: int = 0
 
     def answer(self, code: str, *, status: int = 400, times: int = 1, **rest: Any) -> None:
         """Let the next transactions be answered with an error, and not be done."""
@@ -66,7 +67,9 @@ class Setting:
 
     def disturb(self, action: Any, **rest: Any) -> None:
         """Let something go wrong with the next transactions."""
-        self.proxy.inject(Fault(kind=TRANSACT, action=action, **rest))
+        fault = Fault(kind=TRANSACT, action=action, **rest)
+        self.wrong += fault.times
+        self.proxy.inject(fault)
 
     def transactions(self) -> int:
         """Return how many were sent since the last time."""
@@ -86,7 +89,7 @@ def proxy(ministack: Ministack) -> Iterator[Proxy]:
 
 @pytest.fixture
 def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
-    """A namespace with a few files; after the test, nothing is wrong with it."""
+    """A namespace with a few files; after the test, nothing is wrong with it, nor with what is next."""
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     name = ministack.new_table_name()
@@ -107,7 +110,10 @@ def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
         lake = Namespace(through, store, LAKE, clock=clock, backoff=QUICK)
         lake.check()
         proxy.requests()
-        yield Setting(proxy, store, Auditor(past, LAKE, store), lake, direct)
+        before = proxy.strikes().total()
+        setting = Setting(proxy, store, Auditor(past, LAKE, store), lake, direct)
+        yield setting
+        assert proxy.strikes().total() - before == setting.wrong, "faults are left for the next test"
 
 
 def _expected(operation: str) -> set[str]:
@@ -164,9 +170,10 @@ def test_a_crowd_without_end(
 
 def test_the_same_transaction_under_way(setting: Setting) -> None:
     """The service is still busy with the first request, whose answer was lost: it is asked on."""
-    setting.disturb("drop_response")
+    setting.disturb("drop_request")  # what it does later does not show yet
     setting.answer("TransactionInProgressException", times=2)
     setting.lake.rename("d", "e/d")
+    assert setting.transactions() == 4
     assert setting.tree().keys() == _expected("rename")
 
 
