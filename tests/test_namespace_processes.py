@@ -65,10 +65,14 @@ class Worker:
                 if len(self.lines) == self._until:
                     self.process.kill()
 
+    def wait(self) -> int:
+        """Wait for its end, and return its status."""
+        self._thread.join()
+        return self.process.wait()
+
     def calls(self) -> list[Call]:
-        """Wait for its end, and return what it did."""
-        self._thread.join(120)
-        code = self.process.wait(10)
+        """Return what it did, after its end."""
+        code = self.wait()
         assert code == (-9 if len(self.lines) >= self._until else 0)
         whole = [line for line in self.lines if line.endswith("\n")]
         return calls_of(whole)
@@ -76,7 +80,11 @@ class Worker:
 
 def test_processes_that_rename_create_and_delete(place: dict[str, Any]) -> None:
     """Four of them at once, one of which is killed: each change was made at one moment, or never."""
-    workers = [Worker(place, seed, 25, until=31 if seed == 0 else 10_000) for seed in range(4)]
+    # The one that is to be killed never comes to its own end, however late we hear of what it did.
+    workers = [Worker(place, 0, 100_000, until=31)]
+    workers += [Worker(place, seed, 25, until=100_000) for seed in (1, 2, 3)]
+    for worker in workers:
+        worker.wait()
     calls = [call for worker in workers for call in worker.calls()]
     table = open_table(place["table"], NAMESPACE_SCHEMA, **place["options"])
     with Namespace(table, open_store(place["store"]), LAKE, grace=0) as lake:

@@ -173,7 +173,7 @@ def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
     """Its last words are in the report, and the report is not in order."""
     with Fleet([task("s3://no-region-and-no-credentials")], tmp_path) as fleet:
         fleet.begin(hours(0.1))
-        fleet.join(time.monotonic() + 20)
+        fleet.join(time.monotonic() + 60)
     assert len(fleet.failures) == 1
     assert "ConfigurationError" in fleet.failures[0]
 
@@ -210,7 +210,7 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
     try:
         assert len(ended) == 2
         for process in ended:
-            assert select.select([process], [], [], 20)[0]
+            assert select.select([process], [], [], 60)[0]
     finally:
         for process in ended:
             os.close(process)

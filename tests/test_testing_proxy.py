@@ -323,7 +323,7 @@ def test_a_proxy_dies_with_a_test_run_that_is_killed() -> None:
         ended = os.pidfd_open(int(runner.stdout.readline()))
         runner.send_signal(signal.SIGKILL)
     try:
-        assert select.select([ended], [], [], 20)[0]
+        assert select.select([ended], [], [], 60)[0]
     finally:
         os.close(ended)
 
