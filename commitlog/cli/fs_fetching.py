@@ -12,8 +12,7 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
-from commitlog.cli.fs_listing import urls_argument
-from commitlog.cli.fs_paths import Found, Goals, found
+from commitlog.cli.fs_paths import Found, Goals, found, urls_argument
 from commitlog.cli.fs_trees import Tree, chunks_of, directory_of, remote_tree
 from commitlog.cli.streams import PIECE, arriving
 from commitlog.cli.work import Advance, Job, threads_option, work

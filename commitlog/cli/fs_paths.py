@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TypeVar
 
 import click
 from attrs import frozen
@@ -22,7 +23,19 @@ from commitlog.mount import parse_url
 from commitlog.namespace import Namespace, Status
 from commitlog.paths import join
 
-__all__ = ["LITERAL", "Found", "Goals", "Spot", "braces", "found", "spot", "url_of"]
+__all__ = [
+    "LITERAL",
+    "Found",
+    "Goals",
+    "Spot",
+    "braces",
+    "found",
+    "spot",
+    "url_of",
+    "urls_argument",
+]
+
+R = TypeVar("R")
 
 #: Where the context of a command says whether URLs are taken without patterns.
 LITERAL = f"{__name__}.literal"
@@ -96,6 +109,11 @@ class Goals:
                 " place"
             )
         self._taken[goal] = what
+
+
+def urls_argument(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the URLs that it is about, as its argument `urls`."""
+    return click.argument("urls", metavar="URL...", nargs=-1, required=True)(command)
 
 
 def url_of(namespace: Namespace, path: str) -> str:

@@ -16,8 +16,8 @@ from attrs import field, frozen
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
-from commitlog.cli.fs_listing import status_record
 from commitlog.cli.fs_paths import Goals, Spot, found, spot
+from commitlog.cli.fs_stat import status_record
 from commitlog.cli.fs_trees import Piece, Tree, directory_of, local_tree, remote_tree, standard_input
 from commitlog.cli.fs_whole import Filler, send_whole
 from commitlog.cli.show import json_option, print_json

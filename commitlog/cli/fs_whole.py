@@ -16,8 +16,8 @@ import click
 from attrs import field, frozen
 
 from commitlog.cli.exits import Interrupted, Trials
-from commitlog.cli.fs_listing import status_record
 from commitlog.cli.fs_paths import Spot
+from commitlog.cli.fs_stat import status_record
 from commitlog.cli.fs_trees import Piece, Tree
 from commitlog.cli.show import print_json, printable
 from commitlog.cli.streams import PIECE
