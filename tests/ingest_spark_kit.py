@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from attrs import asdict, define, evolve, field, frozen
 from ingest_traps_kit import BatchTrap, trapped
 from spark_driver_kit import serve
 from spark_places_kit import Place, new_place
+from spark_status import started
 
 from commitlog.ingest import INGEST_SCHEMA, Operator, Problem, State
 from commitlog.ingest.head import Head
@@ -84,7 +84,8 @@ class Flow:
             for each in formats:
                 spark.dataSource.register(each)
             names = (formats[0].name(), formats[1].name())
-        for patience in (True, True, False):
+
+        def start() -> StreamingQuery:
             with active(spark):
                 reader = spark.readStream.format(names[0]).options(**self.source)
                 if self.columns is not None:
@@ -92,13 +93,9 @@ class Flow:
                 rows = reader.load().selectExpr(*self.select)
                 writer = rows.writeStream.format(names[1]).options(**self.sink)
                 writer = writer.option("checkpointLocation", self.checkpoint)
-                query = writer.trigger(**(trigger or {"availableNow": True})).start(self.out)
-            while query.isActive and query.status["message"] == "Initializing sources":
-                time.sleep(0.02)
-            # On a slow machine, Spark gives up on the process of a source after ten seconds.
-            if not (patience and "failed to connect back" in str(query.exception())):
-                break
-        return query
+                return writer.trigger(**(trigger or {"availableNow": True})).start(self.out)
+
+        return started(start)
 
     def run(self, spark: SparkSession) -> StreamingQuery:
         """Run the query until all there is was taken; return it, or raise what ended it."""

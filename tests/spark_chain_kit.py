@@ -18,6 +18,7 @@ from attrs import asdict, field, frozen
 from pyspark.sql.types import StructType
 from spark_driver_kit import serve
 from spark_kit import Trap, trapped_source
+from spark_status import started
 
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.outputs import Output
@@ -85,7 +86,8 @@ class Chain:
     def _copy(self, rows: DataFrame, name: str, format_name: str) -> None:
         options = {"checkpointLocation": str(self.scratch / f"checkpoint-{name}"), **self.place}
         writer = rows.writeStream.format(format_name).options(**options)
-        query = writer.trigger(availableNow=True).start(f"{self.top}/{name}")
+        writer = writer.trigger(availableNow=True)
+        query = started(lambda: writer.start(f"{self.top}/{name}"))
         try:
             query.awaitTermination()
         finally:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql import SparkSession
+from spark_status import started
 
 import commitlog
 from commitlog.outputs import Output
@@ -66,7 +68,8 @@ def main(where: str) -> dict[str, Any]:
         rows = spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
         rows = rows.option("maxFilesPerTrigger", 2).load(str(landing)).writeStream.format("commitlog")
         rows = rows.option("checkpointLocation", f"{where}/ingest-checkpoint")
-        rows.trigger(availableNow=True).start(ingested).awaitTermination()
+        rows = rows.trigger(availableNow=True)
+        started(partial(rows.start, ingested)).awaitTermination()
     came["ingested"] = ids(load(ingested))
 
     plain = f"{where}/plain"

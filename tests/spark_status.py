@@ -55,15 +55,15 @@ def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """Return the query that `start` starts, once its sources are there, or it has ended.
 
     Spark gives the process of a Python source ten seconds to start, which no setting changes and a busy
-    machine may exceed: then the query is started again, twice at the most.
+    machine may exceed: then the query is started again.
     """
-    for last in (False, False, True):
+    deadline = time.monotonic() + _PATIENCE
+    while True:
         query = start()
         while query.isActive and query.status["message"].startswith("Initializing "):
             time.sleep(0.02)
-        if last or "failed to connect back" not in str(query.exception()):
-            break
-    return query
+        if "failed to connect back" not in str(query.exception()) or time.monotonic() > deadline:
+            return query
 
 
 def _wait(there: Callable[[], bool], otherwise: str) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import field, frozen
 from pyspark.errors import PySparkException, StreamingQueryException
+from spark_status import started
 
 from commitlog.ingest import INGEST_SCHEMA, Counters
 from commitlog.stores.open import open_store
@@ -60,13 +61,13 @@ class Stream:
         reader = spark.readStream.format("commitlog_ingest")
         reader = reader.options(**{"fileFormat": "json", **self.options, **options})
         rows = (reader if schema is None else reader.schema(schema)).load(str(self.input))
-        query = (
+        writer = (
             rows.writeStream.format("commitlog")
             .option("mergeSchema", "true")
             .option("checkpointLocation", str(self.scratch / "checkpoint"))
             .trigger(availableNow=True)
-            .start(str(self.scratch / "out"))
         )
+        query = started(lambda: writer.start(str(self.scratch / "out")))
         query.awaitTermination()
         return query
 
@@ -208,13 +209,13 @@ def test_no_secret_is_written_down(
         place = parse_store_url(store.url)
         options = {"fileFormat": "json", "state": f"dynamodb://{name}", **given}
         rows = spark.readStream.format("commitlog_ingest").options(**options)
-        query = (
+        writer = (
             rows.load(f"s3://{place.name}/{place.prefix}")
             .writeStream.format("commitlog")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start(str(tmp_path / "out"))
         )
+        query = started(lambda: writer.start(str(tmp_path / "out")))
         query.awaitTermination()
         assert sum(batch.numInputRows for batch in query.recentProgress) == 1
         stored = [str(item) for item in table.scan()]

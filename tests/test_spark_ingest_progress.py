@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from spark_status import started
 
 from commitlog.ingest import Counters
 from commitlog.ingest.offset import Offset
@@ -151,8 +152,9 @@ def test_batches_of_a_query_are_told_of(spark: SparkSession, tmp_path: Path) -> 
     def run() -> None:
         source = spark.readStream.format("commitlog_ingest").option("fileFormat", "binaryFile")
         rows = source.options(source="events", maxFilesPerTrigger=2).load(str(tmp_path / "in"))
-        query = rows.writeStream.queryName("landing").foreachBatch(sink).trigger(availableNow=True)
-        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        writer = rows.writeStream.queryName("landing").foreachBatch(sink).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        started(writer.start).awaitTermination()
 
     (tmp_path / "in").mkdir()
     for name in "abcde":
