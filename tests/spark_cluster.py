@@ -35,7 +35,8 @@ __all__ = ["HOSTS", "Cluster", "Gate", "Visitor"]
 #: Spark runs a speculative attempt on another host only.
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
-_SECONDS = 150.0
+#: Seconds to wait for anything before the test fails.
+_SECONDS = 250.0
 _SMALL = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _CONF = {
     "spark.driver.host": "127.0.0.1",
@@ -52,7 +53,7 @@ _CONF = {
     "spark.speculation.multiplier": "1.01",
     "spark.speculation.quantile": "0.5",
     # Losers of a race may live on for as long as a test wants to look at them.
-    "spark.python.task.killTimeout": "60s",
+    "spark.python.task.killTimeout": "250s",
 }
 
 

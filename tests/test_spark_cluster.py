@@ -18,7 +18,11 @@ from commitlog.spark.options import ReadOptions
 if TYPE_CHECKING:
     from commitlog.testing.servers import Ministack
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # Three processes of Java, and two more that these start, begin at once.
+    pytest.mark.timeout(900),
+]
 
 ROWS = 40_000
 
