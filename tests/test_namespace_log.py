@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, frozen
 from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
 
 from commitlog.commit import ConditionalStore
@@ -19,9 +22,11 @@ from commitlog.errors import (
 )
 from commitlog.namespace import Namespace
 from commitlog.namespace.change import LATEST
-from commitlog.oplog import Decision, OperationLog
+from commitlog.namespace.counting import CountingStore, CountingTable
+from commitlog.namespace.recording import Recorder
+from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
-from commitlog.tables.api import Item
+from commitlog.tables.api import Item, Table
 from commitlog.testing import ManualClock
 
 LAKE = "lake"
@@ -37,19 +42,41 @@ class Logged:
     log: OperationLog
     lake: Namespace
 
+    @property
+    def table(self) -> Table:
+        """What the wire leads to."""
+        return self.wire._table
 
-@pytest.fixture
-def logged() -> Iterator[Logged]:
-    """A new namespace with a log; after the test nothing is wrong with it."""
+    def client(self, watch: Callable[[str], object] = lambda request: None) -> Namespace:
+        """Return another client; `watch` is called before each of its requests."""
+        recorder = Watcher(watch=watch)
+        logs = ConditionalStore(CountingStore(self.logs, recorder), clock=self.clock, backoff=QUICK)
+        log = OperationLog(logs, "log", clock=self.clock)
+        table = CountingTable(self.table, recorder)
+        return Namespace(table, self.lake.store, LAKE, clock=self.clock, backoff=QUICK, log=log)
+
+    def audit(self) -> None:
+        """Raise `AssertionError` if anything is wrong with it."""
+        Auditor(self.table, LAKE, log=self.log).audit()
+
+
+def open_logged() -> Logged:
+    """Return a new namespace with a log."""
     clock = ManualClock()
-    table = ServiceTable(clock=clock)
-    wire = Wire(table)
+    wire = Wire(ServiceTable(clock=clock))
     logs = MemoryStore(clock=clock)
     log = OperationLog(ConditionalStore(logs, clock=clock, backoff=QUICK), "log", clock=clock)
     lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK, log=log)
     lake.create()
-    yield Logged(clock, wire, logs, log, lake)
-    Auditor(table, LAKE, log=log).audit()
+    return Logged(clock, wire, logs, log, lake)
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """A new namespace with a log; after the test nothing is wrong with it."""
+    logged = open_logged()
+    yield logged
+    logged.audit()
 
 
 def told(log: OperationLog) -> list[tuple[str, str]]:
@@ -320,6 +347,150 @@ def test_of_two_that_would_have_replaced_the_same_none_is_guessed(logged: Logged
         logged.clock.advance(4000)
         decided = {each.decision for each in lake.recover()}
         assert decided == (set() if gone else {Decision.COMMITTED, Decision.ROLLED_BACK})
+
+
+@frozen(eq=False, kw_only=True)
+class Watcher(Recorder):
+    """Tells of each request of a client, before it is sent."""
+
+    watch: Callable[[str], object]
+
+    def add(self, count: str, number: int = 1) -> None:
+        """Count something; a request of the table or the log is about to be sent."""
+        if count in REQUESTS:
+            self.watch(count)
+        super().add(count, number)
+
+
+#: Requests to a table, and to the store of a log.
+REQUESTS = {"gets", "transactions", "queries", "scans"} | {
+    f"store_{kind}" for kind in ("heads", "gets", "lists", "puts", "deletes")
+}
+
+#: What a dead client was to do, whether it did, and what others do to the same while somebody recovers.
+RACES: dict[str, tuple[Callable[[Namespace], object], bool, Callable[[Namespace], object]]] = {
+    "created in new directories, overwritten": (
+        lambda lake: lake.write("a/b/f", b"2"),
+        True,
+        lambda lake: lake.write("a/b/f", b"3"),
+    ),
+    "created, renamed": (
+        lambda lake: lake.write("g", b"2"),
+        True,
+        lambda lake: lake.rename("g", "h"),
+    ),
+    "not created, created by others": (
+        lambda lake: lake.write("g", b"2"),
+        False,
+        lambda lake: lake.write("g", b"3"),
+    ),
+    "overwritten, deleted": (
+        lambda lake: lake.write("f", b"2"),
+        True,
+        lambda lake: lake.delete("f"),
+    ),
+    "not renamed, overwritten": (
+        lambda lake: lake.rename("f", "g"),
+        False,
+        lambda lake: lake.write("f", b"3"),
+    ),
+    "not deleted, overwritten": (
+        lambda lake: lake.delete("f"),
+        False,
+        lambda lake: lake.write("f", b"3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("by", ["recover", "repair"])
+@pytest.mark.parametrize("race", RACES)
+def test_what_others_do_while_somebody_recovers_misleads_nobody(race: str, by: str) -> None:
+    """A change of theirs begins and ends before any one request of the recovery, to table or log."""
+    left, applied, change = RACES[race]
+    at, more = 0, True
+    while more:
+        logged = open_logged()
+        lake = logged.lake
+        lake.write("f", b"1")
+        logged.wire.step = dying(applied=applied)
+        with pytest.raises(Dies):
+            left(lake)
+        [pending] = logged.log.pending()
+        logged.wire.step = lambda what, perform: perform()
+        logged.clock.advance(4000)
+        requests = count()
+
+        def watch(_: str) -> None:
+            if next(requests) == at:  # noqa: B023
+                change(lake)  # noqa: B023
+
+        upkeep = logged.client(watch)
+        if by == "recover":
+            upkeep.recover()
+        else:
+            list(upkeep.repair(upkeep.audit().findings, dry_run=False))
+        more = next(requests) > at
+        wanted = Decision.COMMITTED if applied else Decision.ROLLED_BACK
+        assert logged.log.decision(pending.id) in (wanted, None), f"before request {at}"
+        lake.recover()
+        assert logged.log.decision(pending.id) is wanted
+        logged.audit()
+        at += 1
+    assert at > 10
+
+
+def test_what_grows_old_while_somebody_recovers_is_not_decided(logged: Logged) -> None:
+    """It may have been done after its records were read."""
+    logged.wire.step = dying(applied=False)
+    with pytest.raises(Dies):
+        logged.lake.write("old", b"1")
+    logged.clock.advance(4000)
+    recovered: list[Operation] = []
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what != "transact":
+            perform()
+            return
+        upkeep = logged.client()
+        log = upkeep._changes.log
+        assert log is not None
+        history = log.history
+
+        def slow(**options: Any) -> Iterator[Operation]:
+            perform()
+            logged.clock.advance(4000)
+            return history(**options)
+
+        log.history = slow  # type: ignore[method-assign]
+        recovered.extend(upkeep.recover())
+        raise Dies
+
+    logged.wire.step = step
+    with pytest.raises(Dies):
+        logged.lake.write("new", b"2")
+    logged.wire.step = lambda what, perform: perform()
+    assert [each.decision for each in recovered] == [Decision.ROLLED_BACK]
+    [decided] = logged.lake.recover()
+    assert decided.decision is Decision.COMMITTED
+
+
+def test_a_log_is_read_once_for_all_that_is_pending(logged: Logged) -> None:
+    """However many changes are to be decided; and if none is, it is not read."""
+    for number in range(20):
+        logged.lake.write(f"f{number}", b"1")
+    requests = Counter[str]()
+    watch = lambda request: requests.update([request])  # noqa: E731
+    assert logged.client(watch).recover() == ()
+    assert requests["store_gets"] == 0
+    logged.wire.step = dying(applied=True)
+    for number in range(10):
+        with pytest.raises(Dies):
+            logged.lake.write(f"f{number}", b"2")
+    logged.wire.step = lambda what, perform: perform()
+    logged.clock.advance(4000)
+    assert len(logged.client(watch).recover()) == 10
+    # What is pending is read three times, and twice is asked whether it was decided.
+    assert requests["store_gets"] == 21 + 5 * 10
 
 
 def test_what_a_recovery_has_rolled_back_is_not_done_later(

@@ -9,11 +9,12 @@ operation log, its siblings, and the `Table` port.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
-from commitlog.errors import CommitError
-from commitlog.namespace.logged import LoggedChange, Version, readable
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
+from commitlog.namespace.logged import LoggedChange, Version, parsed, readable
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Key, Table
 
@@ -33,67 +34,134 @@ class Recovery:
     log: OperationLog
 
     def recover(self, *, older_than: float) -> tuple[Operation, ...]:
-        """See `Namespace.recover`."""
+        """See `Namespace.recover`.
+
+        Others go on working meanwhile. Whatever has changed a record was in the log before that, so the
+        records are read first, and then the log: it knows of all that they show. It is read once, and
+        of it is kept what tells of the pending changes.
+        """
         unreadable: list[CommitError] = []
-        told = readable(self.log.pending(unreadable=unreadable.append), unreadable.append)
-        pending = {operation.id: change for operation, change in told}
-        if not pending and not unreadable:
-            return ()
-        committed: set[Version] = set()
-        seen: set[Version] = set()
-        history = self.log.history(unreadable=unreadable.append)
-        for operation, change in readable(history, unreadable.append):
-            seen |= change.seen
-            if operation.decision is Decision.COMMITTED:
-                committed |= change.seen
-        rivals = Counter(version for change in pending.values() for version in change.seen)
-        seen |= set(rivals)
-        done = {id for id, change in pending.items() if self._bears_witness(change)}
-        committed |= {version for id in done for version in pending[id].seen}
+        traces: dict[str, _Traces] = {}
 
-        def judge(operation: Operation) -> Decision | None:
-            change = pending.get(operation.id)
-            if change is None:
-                return None  # begun since
-            if operation.id in done:
-                return Decision.COMMITTED
-            return self._judge(change, committed, seen, rivals, whole=not unreadable)
+        def look(operation: Operation) -> None:
+            traces[operation.id] = self._traces(parsed(operation))
 
-        decided = self.log.recover(judge, older_than=older_than)
+        decided: tuple[Operation, ...] = ()
+        try:
+            # Nothing is decided here, but by others: this tells which are old enough by now.
+            decided = self.log.recover(look, older_than=older_than)
+        except (CorruptRecord, FormatTooNew) as error:
+            unreadable.append(error)
+        if traces:
+            told = self._told(traces, unreadable)
+            whole = not unreadable
+
+            def judge(operation: Operation) -> Decision | None:
+                found = traces.get(operation.id)  # None: it was not old enough when records were read
+                return None if found is None else _judge(found, told, whole=whole)
+
+            decided = self.log.recover(judge, older_than=older_than)
         if unreadable:
             raise unreadable[0]
         return decided
 
-    def _judge(
-        self,
-        change: LoggedChange,
-        committed: set[Version],
-        seen: set[Version],
-        rivals: Counter[Version],
-        *,
-        whole: bool,
-    ) -> Decision | None:
-        if change.seen & committed or any(self._is_there(*each) for each in change.before):
-            return Decision.ROLLED_BACK
-        if any(rivals[version] > 1 for version in change.seen):
-            return None  # one of several that would have replaced the same, and no record tells which
-        if not whole:
-            # What cannot be read may be what has replaced it, or has seen it.
-            first = {version for version in change.made if version[1] == 1}
-            return Decision.COMMITTED if first & seen else None
-        if change.what.startswith("repair: "):
-            # What it would have replaced may have been lost before that.
-            cleared = change.clears and self.table.get(change.witness) is None
-            return Decision.COMMITTED if cleared or change.made & seen else Decision.ROLLED_BACK
-        # What it would have replaced is gone, by nobody else; or what it would have made was seen.
-        if change.seen or change.made & seen:
-            return Decision.COMMITTED
-        return Decision.ROLLED_BACK
-
-    def _bears_witness(self, change: LoggedChange) -> bool:
-        item = self.table.get(change.witness)
-        return item is not None and item.get("word") == change.word
+    def _traces(self, change: LoggedChange) -> _Traces:
+        witness = self.table.get(change.witness)
+        done = witness is not None and witness.get("word") == change.word
+        return _Traces(
+            made=change.made,
+            seen=change.seen,
+            done=done,
+            undone=not done and any(self._is_there(*each) for each in change.before),
+            repairs=change.what.startswith("repair: "),
+            cleared=change.clears and witness is None,
+        )
 
     def _is_there(self, key: Key, version: Version) -> bool:
         item = self.table.get(key)
         return item is not None and (item.get("id"), item.get("version")) == version
+
+    def _told(self, traces: Mapping[str, _Traces], unreadable: list[CommitError]) -> _Told:
+        """Return what the log tells of the pending changes."""
+        told = _Told(frozenset().union(*(each.made | each.seen for each in traces.values())))
+        for found in traces.values():
+            if found.done:
+                told.committed.update(found.seen)
+        # In this order: what is decided meanwhile is in one of them, or in both.
+        for _, change in readable(self.log.pending(unreadable=unreadable.append), unreadable.append):
+            told.learn(change)
+            told.pending.update(change.seen & told.of)
+        history = self.log.history(unreadable=unreadable.append)
+        for operation, change in readable(history, unreadable.append):
+            told.learn(change)
+            if operation.decision is Decision.COMMITTED:
+                told.committed.update(change.seen & told.of)
+        return told
+
+
+@frozen(kw_only=True)
+class _Traces:
+    """A pending change, and what the table had of it before the log was read.
+
+    Attributes:
+        made, seen: see `LoggedChange`.
+        done: whether the record that tells of its success bears its word.
+        undone: whether anything is there that it would have replaced or removed.
+        repairs: whether it repairs: what it would have replaced may have been lost before that.
+        cleared: whether its success is told by a record that is gone, and it is.
+    """
+
+    made: frozenset[Version]
+    seen: frozenset[Version]
+    done: bool
+    undone: bool
+    repairs: bool
+    cleared: bool
+
+
+@frozen
+class _Told:
+    """What the log tells of some versions.
+
+    Attributes:
+        of: those.
+        seen: which of them anybody has seen who would replace or remove them.
+        committed: which of them were replaced or removed.
+        pending: by how many pending changes each would be.
+    """
+
+    of: frozenset[Version]
+    seen: set[Version] = field(factory=set, init=False)
+    committed: set[Version] = field(factory=set, init=False)
+    pending: Counter[Version] = field(factory=Counter, init=False)
+
+    def learn(self, change: LoggedChange) -> None:
+        """Take in what a change has seen, whether it happened or not."""
+        self.seen.update(change.seen & self.of)
+
+
+def _judge(change: _Traces, told: _Told, *, whole: bool) -> Decision | None:
+    """Tell whether a change happened; None if nothing tells.
+
+    Args:
+        change: what the records say.
+        told: what the log says.
+        whole: whether all of that could be read.
+    """
+    if change.done:
+        return Decision.COMMITTED
+    if change.undone or change.seen & told.committed:
+        return Decision.ROLLED_BACK
+    if any(told.pending[version] > 1 for version in change.seen):
+        return None  # one of several that would have replaced the same, and no record tells which
+    if not whole:
+        # What cannot be read may be what has replaced it, or has seen it.
+        first = {version for version in change.made if version[1] == 1}
+        return Decision.COMMITTED if first & told.seen else None
+    if change.repairs:
+        happened = change.cleared or change.made & told.seen
+        return Decision.COMMITTED if happened else Decision.ROLLED_BACK
+    # What it would have replaced is gone, by nobody else; or what it would have made was seen.
+    if change.seen or change.made & told.seen:
+        return Decision.COMMITTED
+    return Decision.ROLLED_BACK

@@ -317,7 +317,7 @@ NAMING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.recovery",
             (
-                "        if change.seen or change.made & seen:\n            return Decision.COMMITTED\n",
+                "    if change.seen or change.made & told.seen:\n        return Decision.COMMITTED\n",
                 "",
             ),
         ),
