@@ -8,6 +8,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +34,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summary
+from commitlog.namespace.keys import places_of
 from commitlog.stores.api import Body, ObjectStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Table
@@ -554,6 +556,48 @@ def test_a_directory_grows_without_moving_anything(lake: Namespace) -> None:
     lake.write("f", b"")
     with pytest.raises(NotADirectory):
         lake.grow("f", shards=2)
+
+
+def test_what_is_made_again_in_another_shard_is_listed_once(
+    store: ObjectStore, clock: ManualClock
+) -> None:
+    """Also if a listing that goes on has seen it where it was: as it is now, like `stat` tells it."""
+    lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock)
+    lake.create()
+    lake.make_directory("d")
+    files = {f"{number:04}": lake.store_content(b"") for number in range(600)}
+    lake.link_into("d", files)
+    lake.grow("d", shards=2)
+    again = next(name for name in files if places_of(name, 2, 1)[0] == 1)
+    # More names that come before it than a page has, so that the page with the new one is read later.
+    new = (name for name in map("!{:04}".format, range(1300)) if places_of(name, 2, 1)[0] == 1)
+    lake.link_into("d", {name: lake.store_content(b"") for name in islice(new, 501)})
+    listing = lake.list("d")
+    listed = [next(listing)]
+    lake.delete(f"d/{again}")
+    lake.write(f"d/{again}", b"new")
+    listed += listing
+    assert len(listed) == len({each.name for each in listed}) == 1101
+    assert [each.size for each in listed if each.name == again] == [3]
+
+
+def test_a_listing_to_the_end_asks_for_more_with_each_page(
+    store: ObjectStore, clock: ManualClock
+) -> None:
+    """However many shards there are; for a few entries no more is read than these."""
+    wire = Wire(ServiceTable(clock=clock))
+    lake = Namespace(wire, store, LAKE, clock=clock)
+    lake.create()
+    lake.make_directory("d", shards=64)
+    content = evolve(lake.store_content(b""), own=False)
+    lake.link_into("d", {f"{number:05}": content for number in range(6400)})
+    wire.requests.clear()
+    assert len(list(lake.list("d"))) == 6400
+    assert wire.requests["query"] <= 64 * 4  # of 16, 32, 64 and 128
+    wire.requests.clear()
+    page = lake.list_page("d", limit=10)
+    assert [each.name for each in page.entries] == [f"{number:05}" for number in range(10)]
+    assert wire.requests["query"] <= 64 + 10
 
 
 def test_growth_is_noticed_by_who_knew_the_root_before(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import attrgetter
 
 from attrs import define, field, frozen
 
@@ -120,11 +121,17 @@ class Tree:
         return found if found is not None and found.id == entry.id else None
 
     def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
-        """Yield what `directory` has, by name, from behind the name `after` on."""
+        """Yield what `directory` has, by name, from behind the name `after` on; each name once.
+
+        The first requests ask for `page` entries, all shards together; those that follow for more.
+        """
         shards = directory.shards.now
         size = -(-page // shards)
-        each = (self._shard(directory.id, shard, after, size) for shard in range(shards))
-        return heapq.merge(*each, key=lambda entry: entry.name)
+        # What is deleted while this goes on, and made again, may be seen in two shards. As in `find`, the
+        # one counts to which new entries go: no other has so high a number.
+        each = (self._shard(directory.id, shard, after, size) for shard in reversed(range(shards)))
+        by_name = attrgetter("name")
+        return (next(same) for _, same in groupby(heapq.merge(*each, key=by_name), key=by_name))
 
     def gates(self, directory: Entry) -> tuple[Gate, ...] | None:
         """Return the gates of `directory`; None if some are missing, so that it is being removed."""
@@ -154,3 +161,4 @@ class Tree:
             token = page.next_token
             if token is None:
                 return
+            size = max(size, min(2 * size, PAGE))
