@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from attrs import define, evolve
@@ -11,6 +13,7 @@ from namespace_kit import QUICK, Auditor, ServiceTable, Wire
 from commitlog.errors import ConfigurationError
 from commitlog.namespace import Adopted, Namespace
 from commitlog.stores.api import ObjectInfo
+from commitlog.stores.local import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -205,3 +208,24 @@ def test_what_is_deleted_beside_it_is_adopted_anew(place: Place) -> None:
     meanwhile(place, lambda other: other.delete("a"))
     assert evolve(place.lake.adopt(), last="") == Adopted(files=1, bytes=7)
     assert place.lake.read("a") == b"changed"
+
+
+def test_an_object_from_before_1970_is_adopted_as_of_1970(tmp_path: Path) -> None:
+    """Local files can be dated so, by archives for instance; once more, it is known."""
+    store = LocalStore(tmp_path)
+    for name in ("a", "b"):
+        store.put(f"raw/{name}", b"1")
+    os.utime(tmp_path / "raw/a", (-5.5, -5.5))
+    lake = Namespace(ServiceTable(), store, LAKE, backoff=QUICK)
+    lake.create()
+    assert lake.adopt("raw/", "in").files == 2
+    status = lake.stat("in/a")
+    assert status.data is not None
+    assert (status.modified, status.created, status.data.stored) == (0, 0, 0)
+    assert lake.read("in/a") == b"1"
+    assert lake.adopt("raw/", "in").known == 2
+    assert list(lake.differences("in", prefix="raw/")) == []
+    bound = lake.bind("raw/", "bound", max_age=0)
+    assert next(each.modified for each in lake.list("bound")) == lake.stat("bound/a").modified == 0
+    assert lake.sync(bound.path).files == 2
+    assert list(lake.differences()) == []

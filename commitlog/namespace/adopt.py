@@ -15,7 +15,7 @@ from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, Not
 from commitlog.namespace.batches import Batches
 from commitlog.namespace.change import MAX_WRITES
 from commitlog.namespace.content import is_own
-from commitlog.namespace.data import Data
+from commitlog.namespace.data import Data, modified_of
 from commitlog.namespace.keys import split
 from commitlog.namespace.linking import NewFile
 from commitlog.namespace.records import Entry
@@ -152,7 +152,7 @@ class Adopter:
         taken = self.batches.link(
             target,
             {
-                name: NewFile(data=Data.of(info), modified=int(info.last_modified * 1000))
+                name: NewFile(data=Data.of(info), modified=modified_of(info))
                 for name, info in new.items()
             },
         )

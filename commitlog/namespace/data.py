@@ -19,7 +19,7 @@ from commitlog.oplog.fields import (
 )
 from commitlog.stores.api import ObjectInfo, same_etag
 
-__all__ = ["Data", "OddData", "data_of", "is_same"]
+__all__ = ["Data", "OddData", "data_of", "is_same", "modified_of"]
 
 
 @frozen(kw_only=True)
@@ -32,8 +32,9 @@ class Data:
         etag: as the store gave it; whoever reads compares it.
         version: the store's version id, or None.
         own: whether the namespace has written it, and removes it when nothing names it any more.
-        stored: epoch second at which the store got it, by its own clock, rounded down; None if it was
-            not asked. It tells an object from one with the same content that came later.
+        stored: epoch second at which the store got it, by its own clock, rounded down, and not before
+            1970 (see `modified_of`); None if it was not asked. It tells an object from one with the same
+            content that came later.
     """
 
     path: str = field(converter=path)
@@ -52,7 +53,7 @@ class Data:
             etag=info.etag,
             version=info.version,
             own=False,
-            stored=int(info.last_modified),
+            stored=_stored_of(info),
         )
 
     def is_still(self, info: ObjectInfo) -> bool:
@@ -82,4 +83,17 @@ def is_same(etag: str, stored: int | None, info: ObjectInfo) -> bool:
     """Tell whether what the store has is the object of that etag, and was not stored anew."""
     if not same_etag(etag, info.etag):
         return False
-    return stored is None or int(info.last_modified) <= stored
+    return stored is None or _stored_of(info) <= stored
+
+
+def modified_of(info: ObjectInfo) -> int:
+    """Return the epoch millisecond at which an object was modified, and 0 if that was before 1970.
+
+    Such dates are those of files from archives or devices without a clock, in local stores. They tell
+    nothing, and no time that is stored here is negative.
+    """
+    return max(0, int(info.last_modified * 1000))
+
+
+def _stored_of(info: ObjectInfo) -> int:
+    return max(0, int(info.last_modified))

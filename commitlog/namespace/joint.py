@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.namespace.binding import Binding
-from commitlog.namespace.data import Data, OddData
+from commitlog.namespace.data import Data, OddData, modified_of
 from commitlog.namespace.keys import Keys, places_of
 from commitlog.namespace.leftovers import Tombstone
 from commitlog.namespace.outside import Outside
@@ -165,7 +165,7 @@ class Joint:
         return self._unstored(directory, name, self.now(), binding=binding)
 
     def _file_of(self, directory: Entry, name: str, info: ObjectInfo, data: Data) -> Entry:
-        return self._unstored(directory, name, int(info.last_modified * 1000), data=data)
+        return self._unstored(directory, name, modified_of(info), data=data)
 
     def _unstored(
         self,
@@ -200,4 +200,4 @@ def renewed(row: Entry, info: ObjectInfo) -> Entry:
     assert row.data is not None
     if row.data.is_still(info):
         return row
-    return evolve(row, data=Data.of(info), modified=int(info.last_modified * 1000))
+    return evolve(row, data=Data.of(info), modified=modified_of(info))

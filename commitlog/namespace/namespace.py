@@ -208,7 +208,7 @@ class Namespace(Writing):
 
         Args:
             path: which.
-            modified: epoch millisecond; None leaves it as it is.
+            modified: epoch millisecond; a time before 1970 becomes 0. None leaves it as it is.
             attributes: new values; None removes one, and those that are not named stay. All together
                 take at most 400,000 bytes as JSON.
             expected: what has to be at `path`, that version of it; by default anything.

@@ -157,7 +157,7 @@ class Planner(Moving):
             entry,
             version=entry.version + 1,
             word=change.word,
-            modified=entry.modified if modified is None else count(modified),
+            modified=entry.modified if modified is None else count(max(0, modified)),
             updated=self._now(),
             attributes=attributes_of(
                 {name: value for name, value in merged.items() if value is not None}

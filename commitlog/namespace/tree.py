@@ -127,8 +127,8 @@ class Tree:
         """
         shards = directory.shards.now
         size = -(-page // shards)
-        # What is deleted while this goes on, and made again, may be seen in two shards. As in `find`, the
-        # one counts to which new entries go: no other has so high a number.
+        # What is deleted while this goes on, and made again, may be seen in two shards. As in `find`,
+        # the one counts to which new entries go: no other has so high a number.
         each = (self._shard(directory.id, shard, after, size) for shard in reversed(range(shards)))
         by_name = attrgetter("name")
         return (next(same) for _, same in groupby(heapq.merge(*each, key=by_name), key=by_name))
