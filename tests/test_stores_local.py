@@ -913,11 +913,16 @@ def test_who_may_only_read_is_told_the_etags_or_why_not() -> None:
         command = [sys.executable, "-c", textwrap.dedent(program), directory]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
-    with tempfile.TemporaryDirectory() as directory:
+    # Where everybody may go: TMPDIR may be in a directory of root's own.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         os.chmod(directory, 0o755)
         own = Path(directory, ".commitlog")
-        store = LocalStore(directory, durable=False)
-        etag = store.put("a", b"1").etag
+        mask = os.umask(0o022)  # else nobody may read it on some machines
+        try:
+            store = LocalStore(directory, durable=False)
+            etag = store.put("a", b"1").etag
+        finally:
+            os.umask(mask)
         assert seen() == [etag] * 3, "while a writer has the index open"
         store.close()
         try:

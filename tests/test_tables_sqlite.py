@@ -406,7 +406,8 @@ def test_read_only_file() -> None:
             except AccessDenied as error:
                 print(error)
         """
-    with tempfile.TemporaryDirectory() as directory:
+    # Where everybody may go: TMPDIR may be in a directory of root's own.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         table = _open(Path(directory, "table.db"))
         table.create()
         lines = _run(table.url, program).splitlines()
