@@ -41,6 +41,9 @@ from commitlog.spark.writer import PUBLISHERS
 
 __all__ = ["CommitlogTail"]
 
+#: In the offset that ends a query's first batch: where that begins.
+_BEGIN = "begin"
+
 
 @frozen
 class Work:
@@ -58,7 +61,8 @@ class Work:
 class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows an output. Lists no data, and keeps no state but the query's own checkpoint.
 
-    An offset is a `Position`; what lies between two of them never changes.
+    An offset is a `Position`; what lies between two of them never changes. That which ends the first
+    batch also tells where it begins, for a process that runs the batch again.
 
     Args:
         open_output: opens the output.
@@ -117,7 +121,10 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_bytes=options.max_bytes if limited else None,
             until=self._until,
         )
-        return start if end == position else end.to_json()
+        if end == position:
+            return start
+        # What Spark keeps of a first batch is where it ends; one who runs it again begins elsewhere.
+        return {**end.to_json(), _BEGIN: start} if start == self._initial else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the last version that is known of, for the query's progress."""
@@ -129,6 +136,8 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `UnknownColumns` if a commit has columns that the query cannot read, and `StateMismatch`
         if the offsets are of another output.
         """
+        if start == self._initial and isinstance(end.get(_BEGIN), dict):
+            start = end[_BEGIN]
         found = self._tail.added(Position.from_json(start), Position.from_json(end))
         partitions = []
         for schema, group in groupby(found, key=lambda added: added.schema):
