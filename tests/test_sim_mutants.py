@@ -55,6 +55,8 @@ def test_something_else_stands_in_for_a_spare_rule(mutant: Mutant) -> None:
     assert not found.violations
 
 
+# As long as all the searches above together, where other processes have made those.
+@pytest.mark.timeout(3000)
 def test_the_page_is_up_to_date() -> None:
     """docs/mutants.md says what the code does: names, changes and shortest counter-examples."""
     assert page() == PAGE.read_text(), "run: PYTHONPATH=tests python -m mutants.page"
