@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "Stopwatch", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -48,3 +48,26 @@ class SystemClock:
         """Block this thread for `seconds` seconds."""
         if seconds > 0:
             time.sleep(seconds)
+
+
+class Stopwatch:
+    """How long ago something began, for what must not happen too late. Thread-safe.
+
+    `Clock.monotonic` may stand still while a machine is suspended, and `Clock.epoch` may be set back:
+    what counts is the one that says more.
+
+    >>> from commitlog.testing import ManualClock
+    >>> clock = ManualClock()
+    >>> watch = Stopwatch(clock)
+    >>> clock.advance(3)
+    >>> watch.elapsed()
+    3.0
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._monotonic, self._epoch = clock.monotonic(), clock.epoch()
+
+    def elapsed(self) -> float:
+        """Seconds since this was made."""
+        return max(self._clock.monotonic() - self._monotonic, self._clock.epoch() - self._epoch)

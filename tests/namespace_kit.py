@@ -7,6 +7,7 @@ as in docs/namespace.md.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -62,12 +63,17 @@ def stored(store: ObjectStore, path: str, body: bytes = b"1") -> Data:
     return Data(path=path, size=info.size, etag=info.etag)
 
 
+#: Seconds for which DynamoDB keeps the token of a transaction.
+TOKENS_KEPT = 600.0
+
 #: No pause to speak of, on a clock that does not wait.
 QUICK = Backoff(base=1e-6, cap=1e-6)
 
 
 class ServiceTable(MemoryTable):
     """A table in memory that does a transaction with the same token once, as DynamoDB does.
+
+    It forgets tokens after ten minutes, as DynamoDB may.
 
     Attributes:
         applied: the tokens of the transactions that were done, in order.
@@ -76,13 +82,16 @@ class ServiceTable(MemoryTable):
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=clock or ManualClock())
         self.applied: list[str] = []
+        self._kept: dict[str | None, float] = {}
         self.create()
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
         """Do it, unless it was done under that token."""
-        if token not in self.applied:
+        now = self._clock.epoch()
+        if now - self._kept.get(token, -math.inf) > TOKENS_KEPT:
             super().transact(writes, token=token)
             self.applied.append(token or "")
+            self._kept[token] = now
 
 
 class Wire(Table):

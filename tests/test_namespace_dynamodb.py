@@ -15,6 +15,7 @@ from attrs import define
 from namespace_kit import QUICK, Auditor
 
 from commitlog.backoff import Backoff
+from commitlog.commit import ConditionalStore
 from commitlog.errors import (
     AccessDenied,
     CommitError,
@@ -24,6 +25,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
+from commitlog.oplog import Decision, OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.dynamodb import DynamoTable
 from commitlog.testing import ManualClock
@@ -36,6 +38,8 @@ pytestmark = pytest.mark.servers
 LAKE = "lake"
 TRANSACT = "TransactWriteItems"
 CANCELED = "TransactionCanceledException"
+
+THROTTLED = json.dumps({"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException"})
 
 CHANGES: Mapping[str, Callable[[Namespace], object]] = {
     "create": lambda lake: lake.write("d/new", b"2", overwrite=False),
@@ -222,3 +226,45 @@ def test_a_refusal_that_no_condition_explains(
     assert setting.transactions() == 1 + lost
     assert setting.tree() == before
     assert len(list(setting.store.list())) == 2 + lost
+
+
+@pytest.mark.parametrize("passes", ["advance", "suspend"])
+def test_what_was_throttled_is_not_sent_after_it_was_ruled_out(
+    ministack: Ministack, proxy: Proxy, passes: str
+) -> None:
+    """A machine that slept between two attempts plans anew: a recovery may have taken it for dead."""
+    asleep: list[Callable[[], object]] = []
+
+    class Slept(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            if asleep:
+                getattr(self, passes)(7200.0)
+                asleep.pop()()
+            super().sleep(seconds)
+
+    clock = Slept()
+    store = MemoryStore(clock=clock)
+    url = parse_table_url(f"dynamodb://{ministack.new_table_name()}")
+
+    def client(endpoint: str) -> Namespace:
+        way = url.with_options({**ministack.options, "endpoint_url": endpoint})
+        table = DynamoTable(way, NAMESPACE_SCHEMA, clock=clock, backoff=Backoff(tries=4))
+        table.create()
+        log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock)
+        return Namespace(table, store, LAKE, clock=clock, backoff=QUICK, log=log)
+
+    with closing(client(ministack.endpoint_url)) as other, closing(client(proxy.endpoint_url)) as lake:
+        other.create()
+        clock.advance(1)  # the log has it after that
+        proxy.inject(Fault(kind=TRANSACT, action="answer", status=400, body=THROTTLED))
+        proxy.requests()
+        asleep.append(other.recover)
+        lake.make_directory("d")
+        sent = [request.split()[0] for request in proxy.requests()]
+        assert sent.count(TRANSACT) == 2
+        assert other.exists("d")
+        log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock)
+        assert [each.decision for each in log.history()][1:] == [
+            Decision.ROLLED_BACK,
+            Decision.COMMITTED,
+        ]

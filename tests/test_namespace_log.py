@@ -11,8 +11,10 @@ import pytest
 from attrs import define, frozen
 from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
 
+from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     ConfigurationError,
     Conflict,
@@ -21,12 +23,12 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import Namespace
-from commitlog.namespace.change import LATEST
+from commitlog.namespace.change import AGAIN, LATEST
 from commitlog.namespace.counting import CountingStore, CountingTable
 from commitlog.namespace.recording import Recorder
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
-from commitlog.tables.api import Item, Table
+from commitlog.tables.api import TRANSACT_WITHIN, Item, Table
 from commitlog.testing import ManualClock
 
 LAKE = "lake"
@@ -530,6 +532,81 @@ def test_of_what_may_have_been_done_nothing_is_sent_again_when_it_is_late(logged
     assert logged.wire.requests["transact"] == 2
     logged.wire.step = lambda what, perform: perform()
     assert len(list(logged.log.pending())) == 1
+
+
+@pytest.mark.parametrize("passes", ["advance", "suspend"])
+@pytest.mark.parametrize(("minutes", "logs"), [(5, False), (5, True), (11, False), (14, True)])
+@pytest.mark.parametrize("deleted", [True, False])
+def test_what_others_have_deleted_does_not_come_back(
+    deleted: bool, minutes: int, logs: bool, passes: str
+) -> None:
+    """A machine that slept after it lost an answer does not send it again once tokens are forgotten."""
+    logged = open_logged()
+    clock, store = logged.clock, logged.lake.store
+
+    def client(table: Table) -> Namespace:
+        name, log = (LAKE, logged.log) if logs else ("plain", None)
+        return Namespace(table, store, name, clock=clock, backoff=QUICK, log=log, grace=0)
+
+    wire = Wire(logged.table)
+    lake, other = client(wire), client(logged.table)
+    other.create()
+    other.make_directory("d")
+    asleep: list[float] = []
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and not asleep:
+            perform()
+            asleep.append(60.0 * minutes)
+            raise OutcomeUnknown("no answer")
+        if asleep and asleep[0]:
+            getattr(clock, passes)(asleep.pop())
+            asleep.append(0)
+            if deleted:
+                other.delete("d/f")
+                other.collect()
+            raise Unavailable("no network")
+        perform()
+
+    wire.step = step
+    found = outcome(lambda: lake.write("d/f", b"1"))
+    assert found is (OutcomeUnknown if deleted and minutes > 10 else None)
+    assert other.exists("d/f") is not deleted
+    assert not other.audit(objects=True, pending=7200).findings
+    if logs:
+        clock.advance(4000)
+        other.recover()
+        assert ("create a file", "committed") in told(logged.log)
+        assert not list(logged.log.pending())
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_the_last_moment_at_which_anything_is_sent(logged: Logged, lost: bool) -> None:
+    """Even if the table takes all the time that it may for each call."""
+    backoff = Backoff(base=1, cap=1, tries=100)
+    lake = Namespace(
+        logged.wire, logged.lake.store, LAKE, clock=logged.clock, backoff=backoff, log=logged.log
+    )
+    sent: list[float] = []
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what != "transact":
+            perform()
+            return
+        [pending] = logged.log.pending()
+        logged.clock.advance(TRANSACT_WITHIN)
+        after = logged.clock.epoch() - pending.time
+        if sent and after < sent[-1]:
+            raise AccessDenied("planned anew")
+        sent.append(after)
+        raise OutcomeUnknown("no answer") if lost else Unavailable("throttled")
+
+    logged.wire.step = step
+    with pytest.raises(OutcomeUnknown if lost else AccessDenied):
+        lake.make_directory("d")
+    logged.wire.step = lambda what, perform: perform()
+    limit = AGAIN if lost else LATEST
+    assert limit - 2 * TRANSACT_WITHIN < sent[-1] <= limit
 
 
 def test_an_entry_that_cannot_be_read_stops_no_recovery_of_others(logged: Logged) -> None:

@@ -27,6 +27,7 @@ from commitlog.errors import (
     WrongTableSchema,
 )
 from commitlog.tables import Absent, Check, ConditionFailed, Delete, Equals, Key, Put, TableSchema
+from commitlog.tables.api import TRANSACT_WITHIN
 from commitlog.tables.dynamodb import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
@@ -311,6 +312,27 @@ def test_conflicting_transactions(
     table.transact([Put(ITEM, Absent()), Check(Key("b", "*"), Absent())])
     assert setting.requests() == ["TransactWriteItems"] * 2
     assert table.get(KEY) == ITEM
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "TransactionInProgressException"])
+@pytest.mark.parametrize("passes", ["advance", "suspend"])
+def test_transaction_is_not_repeated_late(setting: Setting, passes: str, code: str) -> None:
+    """A machine that slept in a pause sends nothing after it, whichever clock tells; a put it does."""
+
+    class Slept(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            getattr(self, passes)(TRANSACT_WITHIN + 1)
+
+    setting.clock = Slept()
+    table = setting.open()
+    table.create()
+    setting.fail("TransactWriteItems", code)
+    with pytest.raises(Unavailable if code.startswith("Throttling") else OutcomeUnknown, match=code):
+        table.transact([Put(ITEM, Absent())], token="late")
+    assert setting.requests() == ["TransactWriteItems"]
+    setting.fail("PutItem", "ThrottlingException")
+    table.put(ITEM, condition=Absent())
+    assert setting.requests() == ["PutItem"] * 2
 
 
 def test_condition_beside_a_conflict(setting: Setting, table: DynamoTable) -> None:

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -25,7 +27,8 @@ from commitlog.errors import (
     Unavailable,
     WrongTableSchema,
 )
-from commitlog.tables import Absent, Equals, Key, TableSchema
+from commitlog.tables import Absent, Equals, Key, Put, TableSchema
+from commitlog.tables.api import TRANSACT_WITHIN
 from commitlog.tables.open import open_table
 from commitlog.tables.sqlite import SqliteTable
 from commitlog.tables.sqlite_connection import open_file, translated
@@ -226,6 +229,29 @@ def test_busy_file(path: Path, other_writer: sqlite3.Connection) -> None:
         other_writer.execute("ROLLBACK")
         assert table.get(Key("b", "*")) is None
         table.put({"path": "b", "etag": "*"})
+
+
+def test_transaction_whose_turn_comes_late(path: Path, other_writer: sqlite3.Connection) -> None:
+    """After half a minute, by whichever clock, it is not done any more, though it could."""
+    asked = threading.Event()
+
+    class Asked(ManualClock):
+        def epoch(self) -> float:
+            asked.set()
+            return super().epoch()
+
+    clock = Asked()
+    opened = closing(_open(path, busy_timeout=600.0, clock=clock))
+    with opened as table, ThreadPoolExecutor() as threads:
+        asked.clear()
+        late = threads.submit(table.transact, [Put({"path": "late", "etag": "*"})])
+        assert asked.wait(60)
+        clock.suspend(TRANSACT_WITHIN + 1)
+        other_writer.rollback()
+        with pytest.raises(Unavailable, match="too late; nothing was changed"):
+            late.result()
+        assert table.get(Key("late", "*")) is None
+        table.transact([Put({"path": "late", "etag": "*"})])
 
 
 def test_reading_beside_a_writer(table: SqliteTable, other_writer: sqlite3.Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from commitlog.backoff import Backoff
-from commitlog.clock import Clock
+from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import (
     CommitError,
     Conflict,
@@ -30,6 +30,7 @@ from commitlog.namespace.recording import Recorder
 from commitlog.namespace.records import Directory, Entry, Gate
 from commitlog.oplog import OperationLog
 from commitlog.tables.api import (
+    TRANSACT_WITHIN,
     Check,
     ConditionFailed,
     Delete,
@@ -43,11 +44,16 @@ from commitlog.tables.api import (
     parts_of,
 )
 
-__all__ = ["LATEST", "MAX_WRITES", "Change", "Changes", "Stale"]
+__all__ = ["AGAIN", "LATEST", "MAX_WRITES", "Change", "Changes", "Stale"]
 
 #: Seconds after which a change is not sent any more that is pending in a log: who finds it there later
 #: can count on that, but for a request that is on its way.
 LATEST = 900.0
+
+#: Seconds after its first sending after which a change is not sent again whose answer was lost. Its
+#: token is kept for ten minutes (DynamoDB API reference, TransactWriteItems, ClientRequestToken); after
+#: that it would be done once more, if others have removed what it made.
+AGAIN = 540.0
 
 #: Writes that one transaction takes; a limit of TransactWriteItems.
 MAX_WRITES = 100
@@ -166,16 +172,17 @@ class Changes:
 
         A lost answer is followed by the same request with the same token, which a service that keeps
         tokens does once. What is refused then was done before if the witness bears the change's word.
+        Nothing is sent again later than `AGAIN` after the first time; by then the witness alone tells.
 
-        With a log, nothing is sent later than `LATEST` after the change was about to be logged, by the
-        monotonic clock or, since that may stand still while a machine sleeps, by the other.
+        With a log, nothing is sent later than `LATEST` after the change was about to be logged. Both by
+        the monotonic clock or, since that may stand still while a machine sleeps, by the other.
 
         Raises:
             Stale: a condition did not hold, or it is too late; nothing happened.
             TransactionTooLarge: it has too many writes, or too large ones; nothing was written.
             Conflict, Unavailable: nothing happened, after several attempts.
             OutcomeUnknown: it happened, and somebody changed the same since; or it did not; or it still
-                may.
+                may; or an answer was lost, and it is too late to ask again.
             NotSupported: the table has no transactions.
         """
         if len(change.writes) > MAX_WRITES:
@@ -186,22 +193,24 @@ class Changes:
         if self.log is None:
             self._settle(change)
             return
-        began = self._now()
+        began = Stopwatch(self.clock)
         with self.log.run(change.to_log()):
             self._settle(change, began)
 
-    def _now(self) -> tuple[float, float]:
-        return self.clock.monotonic(), self.clock.epoch()
-
-    def _settle(self, change: Change, began: tuple[float, float] | None = None) -> None:
+    def _settle(self, change: Change, began: Stopwatch | None = None) -> None:
+        sent = Stopwatch(self.clock)
         unknown: OutcomeUnknown | None = None
         last: CommitError | None = None
         for attempt in self.backoff.attempts(self.clock):
             if attempt:
                 self.recorder.add("retries")
-            if began and max(now - then for now, then in zip(self._now(), began, strict=True)) > LATEST:
-                if unknown is not None:
-                    raise unknown
+            # `transact` may send it that much later.
+            late = began is not None and began.elapsed() > LATEST - TRANSACT_WITHIN
+            if unknown is not None and (late or sent.elapsed() > AGAIN - TRANSACT_WITHIN):
+                if self._is_known_to_be_done(change):
+                    return
+                raise unknown
+            if late:
                 raise Stale(f"{change.what}: it was not sent within {LATEST:.0f} s")
             try:
                 self.table.transact(change.writes, token=change.word)
@@ -216,10 +225,8 @@ class Changes:
                 raise Stale(str(error)) from error
             except OutcomeUnknown as error:
                 unknown = error
-                with contextlib.suppress(CommitError):
-                    if self._is_done(change):
-                        self.recorder.add("recognised")
-                        return
+                if self._is_known_to_be_done(change):
+                    return
             except (Conflict, Unavailable) as error:
                 last = error
             except NotSupported as error:
@@ -258,6 +265,13 @@ class Changes:
                 f"to {change.what} was refused, and whether that was its own doing could not be read"
                 f" ({unreadable})"
             ) from unreadable
+
+    def _is_known_to_be_done(self, change: Change) -> bool:
+        with contextlib.suppress(CommitError):
+            if self._is_done(change):
+                self.recorder.add("recognised")
+                return True
+        return False
 
     def _is_done(self, change: Change) -> bool:
         found = self.table.get(change.witness)

@@ -8,7 +8,8 @@ The rules that all implementations keep:
 * Reads are consistent: they see every write that returned before they began.
 * A write returns, or raises an error that proves that nothing happened, or raises `OutcomeUnknown`.
   Throttling and conflicts between transactions are retried inside with jittered backoff, for they
-  prove that nothing happened; a lost response is not retried.
+  prove that nothing happened; a lost response is not retried. A transaction is not sent later than
+  `TRANSACT_WITHIN` seconds after it was asked for.
 * All methods are thread-safe. Instances are not picklable; pickle the URL.
 """
 
@@ -25,6 +26,7 @@ from commitlog.errors import PreconditionFailed
 
 __all__ = [
     "TABLE_FORMAT",
+    "TRANSACT_WITHIN",
     "Absent",
     "All",
     "Check",
@@ -54,6 +56,9 @@ Item: TypeAlias = Mapping[str, Value]
 
 #: Format of the tables that this library creates; a table of a higher one is refused.
 TABLE_FORMAT = 1
+
+#: Seconds after a call of `Table.transact` after which it sends nothing any more, nor does anything.
+TRANSACT_WITHIN = 30.0
 
 #: Puts under way at a time.
 _UNDER_WAY = 32
@@ -394,10 +399,14 @@ class Table(abc.ABC):
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
         """Do all of `writes`, at one moment, or none.
 
+        However often it is sent again inside, that is not later than `TRANSACT_WITHIN` seconds after
+        the call, by the monotonic clock or by the other one, which goes on while a machine sleeps. So
+        callers can tell until when something may happen; but a request may be on its way longer.
+
         Args:
             writes: at most 100, each on another key (the limits of TransactWriteItems).
             token: a random word of at most 36 characters; the same call repeated with it within ten
-                minutes is done once, where the service keeps such tokens.
+                minutes is done once, where the service keeps such tokens. After that it is a new one.
 
         Raises:
             TransactionCanceled: some condition did not hold; its `reasons` say which.

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from commitlog.aws import Caller, Response, common_fault, first_line
 from commitlog.aws.faults import SHED
 from commitlog.backoff import Backoff
-from commitlog.clock import Clock
+from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
 from commitlog.repeats import repeated
-from commitlog.tables.api import Pending, TableSchema
+from commitlog.tables.api import TRANSACT_WITHIN, Pending, TableSchema
 from commitlog.tables.marshal import to_json
 from commitlog.tables.rules import table_not_found, wrong_schema
 
@@ -36,6 +36,7 @@ _READS = frozenset(
         "Scan",
     }
 )
+_TRANSACT = "TransactWriteItems"
 #: An earlier request with the same token is being done, by now or for good.
 _IN_PROGRESS = "TransactionInProgressException"
 #: Codes, of a request or of one operation in a transaction, after which the same may well succeed.
@@ -76,7 +77,8 @@ class Calls:
         schema: the keys that are wanted, for messages.
         clock: what retries wait on.
         backoff: how they wait. Retried are throttled requests and transactions in each other's way,
-            for nothing happened then, and reads that got no answer.
+            for nothing happened then, and reads that got no answer. Transactions only for
+            `TRANSACT_WITHIN` seconds.
     """
 
     def __init__(
@@ -108,12 +110,16 @@ class Calls:
         def send() -> Pending[Response]:
             return self._caller.begin("POST", "/", headers=headers, body=body)
 
+        began = Stopwatch(self._clock)
         first = send()
 
         def finish() -> Mapping[str, Any]:
             last: CommitError | None = None
             for attempt in self._backoff.attempts(self._clock):
                 if last is not None:
+                    # This machine may have been suspended in the pause.
+                    if operation == _TRANSACT and began.elapsed() > TRANSACT_WITHIN:
+                        break
                     repeated(last)
                 pending = send() if attempt else first
                 try:

@@ -17,10 +17,11 @@ from contextlib import closing
 from typing import TypeAlias
 
 from commitlog.backoff import Backoff
-from commitlog.clock import Clock
-from commitlog.errors import ConfigurationError, CorruptRecord
+from commitlog.clock import Clock, Stopwatch
+from commitlog.errors import ConfigurationError, CorruptRecord, Unavailable
 from commitlog.tables.api import (
     TABLE_FORMAT,
+    TRANSACT_WITHIN,
     Delete,
     Item,
     ItemPage,
@@ -89,7 +90,8 @@ class SqliteTable(Table):
         url: ``sqlite:///absolute/path``.
         schema: how its items are keyed.
         clock: what sweeping and the creation time go by.
-        busy_timeout: longest wait for other writers in seconds, after which `Unavailable` is raised.
+        busy_timeout: longest wait for other writers in seconds, after which `Unavailable` is raised;
+            by a transaction not later than `TRANSACT_WITHIN` seconds after its call.
 
     Transaction tokens are not kept: no response can be lost on the way to a file.
     """
@@ -223,7 +225,10 @@ class SqliteTable(Table):
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
         keys = check_writes(self.schema, writes, token)
         pairs = list(zip(keys, writes, strict=True))
+        began = Stopwatch(self._clock)
         with self._writer.transaction() as connection:
+            if began.elapsed() > TRANSACT_WITHIN:  # it has waited for others, or stood still
+                raise Unavailable(f"{self.url}: its turn came too late; nothing was changed, try again")
             judge([(key, write, self._find(connection, key)) for key, write in pairs])
             for key, write in pairs:
                 self._apply(connection, key, write)

@@ -8,7 +8,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A `commitlog.clock.Clock` whose time passes through `advance` and `sleep` alone. Thread-safe.
+    """A `commitlog.clock.Clock` whose time passes only when told to. Thread-safe.
 
     Args:
         epoch: what `epoch` says at the start, in epoch seconds.
@@ -34,7 +34,8 @@ class ManualClock:
 
     def epoch(self) -> float:
         """The epoch second given at the start, plus what has passed."""
-        return self._start + self.monotonic()
+        with self._lock:
+            return self._start + self._now
 
     def sleep(self, seconds: float) -> None:
         """Move the clock by `seconds` and return."""
@@ -46,3 +47,10 @@ class ManualClock:
             raise ValueError("a clock does not go back")
         with self._lock:
             self._now += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Move `epoch` forward by `seconds`, and `monotonic` not: as on a machine that sleeps."""
+        if seconds < 0:
+            raise ValueError("a clock does not go back")
+        with self._lock:
+            self._start += seconds
