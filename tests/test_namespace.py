@@ -33,7 +33,7 @@ from commitlog.errors import (
     TransactionTooLarge,
     Unavailable,
 )
-from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summary
+from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summary, keys
 from commitlog.namespace.keys import places_of
 from commitlog.stores.api import Body, ObjectStore
 from commitlog.stores.memory import MemoryStore
@@ -854,6 +854,59 @@ def test_paths_that_are_none(lake: Namespace, path: str) -> None:
     for call in (lake.stat, lake.make_directory, lake.delete):
         with pytest.raises(InvalidPath):
             call(path)
+
+
+def test_nothing_but_jobs_can_be_made_where_jobs_are(lake: Namespace) -> None:
+    """No listing would show it; only the name in the root is taken so."""
+    data = lake.write("f", b"1").data
+    assert data is not None
+    foreign = evolve(data, own=False)
+    lake.make_directory("d")
+    for there in (".staging", ".staging/x", ".staging/x/y"):
+        refused: list[Callable[[], object]] = [
+            lambda: lake.write(there, b""),  # noqa: B023
+            lambda: lake.begin_write(there),  # noqa: B023
+            lambda: lake.link(there, foreign),  # noqa: B023
+            lambda: lake.link_all({"g": foreign, there: foreign}),  # noqa: B023
+            lambda: lake.make_directory(there),  # noqa: B023
+            lambda: lake.rename("f", there),  # noqa: B023
+            lambda: lake.rename("d", there, overwrite=True),  # noqa: B023
+            lambda: lake.replace("d", there),  # noqa: B023
+            lambda: lake.bind("raw/", there),  # noqa: B023
+        ]
+        for make in refused:
+            with pytest.raises(InvalidPath, match=r"'\.staging' in the root is where jobs are"):
+                make()
+    with pytest.raises(InvalidPath, match="jobs"):
+        lake.link_into("", {"g": foreign, ".staging": foreign})
+    assert names(lake) == ["d/", "f"] and not lake.exists(".staging")
+    lake.write("d/.staging/x", b"")
+    lake.write(".staging-2", b"")
+    attempt = f".staging/{'0' * 32}"
+    lake.write(f"{attempt}/x", b"1")
+    lake.rename(f"{attempt}/x", f"{attempt}/y")
+    lake.rename(attempt, "published")
+    assert names(lake, "published") == ["published/y"]
+
+
+def test_what_came_to_be_where_jobs_are_can_be_taken_from_there(
+    lake: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not refused at all times; whoever knows of it reads, renames and deletes it as all else."""
+    for _ in range(2):
+        with monkeypatch.context() as before:
+            before.setattr(keys, "STAGING", "")
+            lake.write(".staging", b"1")
+        assert names(lake) == [] and lake.read(".staging") == b"1"
+        lake.delete(".staging")
+    with monkeypatch.context() as before:
+        before.setattr(keys, "STAGING", "")
+        lake.write(".staging/data/f", b"1")
+    assert names(lake, ".staging") == [".staging/data/", ".staging/data/f"]
+    lake.set_attributes(".staging/data", attributes={"a": "1"})
+    lake.rename(".staging/data", "data")
+    lake.delete(".staging")
+    assert names(lake) == ["data/", "data/f"]
 
 
 def test_names_that_look_alike_are_different(lake: Namespace) -> None:

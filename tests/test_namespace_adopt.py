@@ -10,7 +10,7 @@ import pytest
 from attrs import define, evolve
 from namespace_kit import QUICK, Auditor, ServiceTable, Wire
 
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, Conflict
 from commitlog.namespace import Adopted, Namespace
 from commitlog.stores.api import ObjectInfo
 from commitlog.stores.local import LocalStore
@@ -229,3 +229,84 @@ def test_an_object_from_before_1970_is_adopted_as_of_1970(tmp_path: Path) -> Non
     assert next(each.modified for each in lake.list("bound")) == lake.stat("bound/a").modified == 0
     assert lake.sync(bound.path).files == 2
     assert list(lake.differences()) == []
+
+
+def test_two_at_once_tell_of_each_file_once(place: Place) -> None:
+    """What the other was faster to make was known, as if it had been there before."""
+    place.put(*(f"d/{number:03}" for number in range(150)))
+    others: list[Adopted] = []
+    meanwhile(place, lambda other: others.append(other.adopt()))
+    done = place.lake.adopt()
+    assert evolve(others[0], last="") == Adopted(files=150, bytes=750)
+    assert evolve(done, last="") == Adopted(known=150)
+    place.put("d/200")
+    meanwhile(place, lambda other: others.append(other.adopt()))
+    done = place.lake.adopt()
+    assert (others[1].files, done.files, done.known, done.bytes) == (1, 0, 151, 0)
+    assert len(place.paths()) == 151
+
+
+def test_an_object_however_deep_keeps_no_other_from_being_adopted(place: Place) -> None:
+    """Its directories are made in as many steps as it takes; where none is small enough, it is told."""
+    deep = "d/" * 120
+    place.put("raw/a/x", f"raw/{deep}y", "raw/z")
+    done = place.lake.adopt("raw/", "in")
+    assert (done.files, done.refused) == (3, ())
+    assert place.lake.read(f"in/{deep}y") == f"raw/{deep}y".encode()
+    assert place.lake.adopt("raw/", "in").known == 3
+    stable = Namespace(place.table, place.store, LAKE, clock=place.clock, stable_paths=True)
+    done = stable.adopt("raw/", "out")
+    assert (done.files, [path for path, _ in done.refused]) == (2, [f"raw/{deep}y"])
+    assert "takes" in done.refused[0][1]
+
+
+@pytest.mark.parametrize("into", ["in", "up/in"])
+def test_what_was_begun_in_one_directory_is_not_gone_on_with_in_another(place: Place, into: str) -> None:
+    """It is told how far it came; the path leads elsewhere by now, and nothing is made there."""
+    place.put("raw/a/1", "raw/a/2", "raw/b/1")
+
+    def move(_: Adopted) -> None:
+        place.lake.rename(into.partition("/")[0], "old")
+
+    with pytest.raises(Conflict, match=f"'{into}' was renamed.* 2 objects became .* after 'raw/a/2'"):
+        place.lake.adopt("raw/", into, progress=move)
+    below = into.replace("up", "old") if "/" in into else "old"
+    assert place.paths() == [f"{below}/a/1", f"{below}/a/2"]
+    assert not place.lake.exists(into)
+
+
+def test_the_files_of_one_directory_come_into_one_directory(place: Place) -> None:
+    """Also if another gets its path between two transactions, or before the first."""
+    place.put(*(f"raw/a/{number:03}" for number in range(120)))
+
+    def move(_: object) -> None:
+        place.lake.rename("in/a", "old")
+        place.lake.make_directory("in/a")
+
+    with pytest.raises(Conflict, match=r"'in/a' was renamed.* 99 objects became .* after 'raw/a/098'"):
+        place.lake.adopt("raw/", "in", progress=move)
+    assert len(place.paths()) == 99 and list(place.lake.list("in/a")) == []
+    place.lake.delete("old", recursive=True)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        perform()
+        if what == "query":  # it looks what there is, and then goes there again
+            place.wire.step = lambda what, perform: perform()
+            move(None)
+
+    place.wire.step = step
+    with pytest.raises(Conflict, match=r"another directory at 'in/a' now: nothing .* 0 objects became"):
+        place.lake.adopt("raw/", "in")
+    assert place.paths() == []
+
+
+def test_nothing_is_adopted_where_jobs_are(place: Place) -> None:
+    """It would be in no listing."""
+    place.put(".staging/x", "d/.staging/x", "x")
+    done = place.lake.adopt()
+    assert (done.files, [path for path, _ in done.refused]) == (2, [".staging/x"])
+    assert "jobs" in done.refused[0][1]
+    place.store.put("raw/.staging", b"")
+    assert [path for path, _ in place.lake.adopt("raw/").refused] == ["raw/.staging"]
+    assert place.lake.adopt("raw/", ".staging").files == 0
+    assert place.paths() == ["d/.staging/x", "x"]

@@ -925,6 +925,32 @@ def test_adopting_brings_back_what_was_deleted(quick: Place) -> None:
     assert quick.see() == ["a"]
 
 
+@every_age
+def test_what_is_adopted_into_a_bound_directory_stays_after_that(
+    place: Place, max_age: float | None
+) -> None:
+    """All of it is in the table, in few transactions, though it was to be seen there before."""
+    place.put("raw/a", *(f"raw/d/{number:03}" for number in range(250)))
+    place.lake.bind("raw/", "b", max_age=max_age)
+    place.forget()
+    done = place.lake.adopt("raw/", "b")
+    assert (done.files, done.known, done.refused) == (251, 0, ())
+    assert place.wire.requests["transact"] == 5  # of a; the directory; 99, 99 and 52 in it
+    assert place.lake.adopt("raw/", "b").known == 251
+    assert len(place.rows()) == 1 + 1 + 251
+    place.lake.unbind("b")
+    assert len(place.see()) == 252 and place.lake.read("b/d/249") == b"raw/d/249"
+
+
+def test_what_a_bound_directory_shows_is_in_the_way_of_what_is_adopted(quick: Place) -> None:
+    """Whether it has a row or not: of an object from elsewhere, of a prefix of that name."""
+    quick.put("raw/a", "raw/n/x", "other/a", "other/n", "other/o")
+    quick.lake.bind("raw/", "b")
+    done = quick.lake.adopt("other/", "b")
+    assert (done.files, [path for path, _ in done.refused]) == (1, ["other/a", "other/n"])
+    assert quick.see() == ["a", "n/", "n/x", "o"] and quick.lake.read("b/a") == b"raw/a"
+
+
 # -- clients that may only read ----------------------------------------------------------------------
 
 

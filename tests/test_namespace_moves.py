@@ -322,8 +322,21 @@ def test_attributes_that_are_too_large(lake: Namespace) -> None:
             too_large()
     assert {info.path for info in lake.store.list()} == before
     with pytest.raises(TransactionTooLarge, match="fewer files"):
-        lake.link_into("d", many(lake, 99), attributes={"a": "x" * 45_000})
+        lake.link_all(many(lake, 98), attributes={"a": "x" * 45_000})
     assert sorted(audit(lake)) == ["d"]
+
+
+def test_files_with_much_in_attributes_come_in_more_transactions(lake: Namespace) -> None:
+    """However many: what is too large for one transaction goes into two."""
+    wire = Wire(lake.table)
+    other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
+    other.make_directory("d")
+    wire.requests.clear()
+    other.link_into("d", many(lake, 150), attributes={"a": "x" * 45_000})
+    assert wire.requests["transact"] == 3 + 1  # of 99, refused before it is sent, 49 and 50; of 51
+    assert len(audit(lake)) == 151
+    with pytest.raises(TransactionTooLarge, match="Keep less in attributes"):
+        other.set_attributes("d", attributes={"a": "x" * 410_000})
 
 
 def test_a_directory_with_as_much_in_attributes_as_it_takes(lake: Namespace) -> None:
@@ -418,9 +431,41 @@ def test_a_directory_that_goes_while_files_come() -> None:
             (lambda: second.delete("d", recursive=True)) if gone else (lambda: second.rename("d", "e")),  # noqa: B023
             at=2,
         )
-        with pytest.raises(NotFound, match="no directory 'd'"):
+        with pytest.raises(NotFound, match=r"no directory 'd' any more: 98 of 150 .* and 52 were not"):
             first.link_into("d", files)
         assert len(audit(second)) == (0 if gone else 99)
+
+
+@pytest.mark.parametrize("stable_paths", [False, True])
+def test_all_files_of_a_call_come_into_one_directory(stable_paths: bool) -> None:
+    """If another has got its path when they have to be sent again, that is told, and what came where."""
+    first, wire, second = wired(stable_paths=stable_paths)
+    second.make_directory("d")
+
+    def replace() -> None:
+        second.grow("d", shards=2)  # a reason to send it again
+        second.rename("d", "e")
+        second.make_directory("d")
+
+    once(wire, replace, at=2)
+    with pytest.raises(Conflict, match=r"another directory at 'd' now: \d+ of 198 files were linked"):
+        first.link_into("d", many(second, 198))
+    assert list(second.list("d")) == []
+    assert len(list(second.list("e"))) == (98 if stable_paths else 99)
+
+
+def test_a_file_takes_the_path_of_a_directory_while_files_come() -> None:
+    """That is told, with what came before it."""
+    first, wire, second = wired(stable_paths=True)
+    second.make_directory("d")
+
+    def replace() -> None:
+        second.rename("d", "e")
+        second.write("d", b"")
+
+    once(wire, replace, at=2)
+    with pytest.raises(NotADirectory, match=r"'d' is a file, and was a directory: 98 of 150"):
+        first.link_into("d", many(second, 150))
 
 
 def test_a_directory_that_never_stays_the_same() -> None:
@@ -431,12 +476,15 @@ def test_a_directory_that_never_stays_the_same() -> None:
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact":
             second.rename("d", "e")
-            second.make_directory("d")
-            second.delete("e", recursive=True)
-        perform()
+            try:
+                perform()
+            finally:
+                second.rename("e", "d")
+        else:
+            perform()
 
     wire.step = step
-    with pytest.raises(Conflict, match=r"2 of 2 files were not linked; repeat it"):
+    with pytest.raises(Conflict, match=r"0 of 2 files were linked, and 2 were not; repeat it"):
         first.link_into("d", many(second, 2))
     audit(second)
 

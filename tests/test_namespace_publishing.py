@@ -6,6 +6,7 @@ What the tests call a *job* is begun, stores a file for each of its names, and i
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -30,7 +31,7 @@ from commitlog.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
+from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, keys
 from commitlog.namespace.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.jobs import JOB, REPLACED_JOBS
 from commitlog.namespace.keys import STAGING
@@ -947,10 +948,14 @@ def test_an_attempt_that_is_too_old() -> None:
     assert site.rows() == []
 
 
-def test_what_others_keep_beside_the_attempts_stays() -> None:
-    """It is not swept, however old it is."""
+def test_what_others_keep_beside_the_attempts_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is from a time at which that was allowed, and is not swept, however old it is."""
     site = Site()
-    site.lake.write(f"{STAGING}/models/m", b"precious")
+    with monkeypatch.context() as before:
+        before.setattr(keys, "ATTEMPT", re.compile(".+"))
+        site.lake.write(f"{STAGING}/models/m", b"precious")
+    with pytest.raises(InvalidPath, match="jobs"):
+        site.lake.write(f"{STAGING}/models/n", b"")
     site.clock.advance(2 * STAGING_AGE)
     site.driver().begin("x")
     assert site.lake.read(f"{STAGING}/models/m") == b"precious"

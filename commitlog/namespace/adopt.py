@@ -6,17 +6,24 @@ the ground floor, its siblings and the ports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
 from attrs import evolve, frozen
 
-from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, NotADirectory
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    Conflict,
+    InvalidPath,
+    NotADirectory,
+    TransactionTooLarge,
+)
 from commitlog.namespace.batches import Batches
 from commitlog.namespace.change import MAX_WRITES
 from commitlog.namespace.content import is_own
 from commitlog.namespace.data import Data, modified_of
-from commitlog.namespace.keys import split
+from commitlog.namespace.keys import split, split_new
 from commitlog.namespace.linking import NewFile
 from commitlog.namespace.records import Entry
 from commitlog.namespace.tree import Tree
@@ -58,7 +65,7 @@ class Adopter:
         tree: that of the namespace.
         batches: link new files.
         store: has the objects.
-        make_directory: makes a directory at a path, and returns its entry.
+        make_below: makes directories all along a path, as `Planner.make_below` plans it.
         renew: makes a file that is this object as the object is now, and returns it; None if there is
             nothing at the path. Raises `AlreadyExists` if there is something else.
     """
@@ -66,7 +73,7 @@ class Adopter:
     tree: Tree
     batches: Batches
     store: ObjectStore
-    make_directory: Callable[[str], Entry]
+    make_below: Callable[[str, Sequence[Entry]], tuple[Entry, ...]]
     renew: Callable[[str, ObjectInfo], Entry | None]
 
     def adopt(
@@ -80,35 +87,47 @@ class Adopter:
         """See `Namespace.adopt`."""
         if prefix and not prefix.endswith("/"):
             raise ConfigurationError(f"prefix {prefix!r} names no directory: end it in a slash")
-        split(into)
+        depth = 1 + len(split(into))
         done = Adopted(last=start_after)
+        top: Sequence[Entry] = ()
         listed = self.store.list(prefix, start_after=start_after)
         for directory, infos in groupby(listed, lambda info: info.path.rpartition("/")[0]):
             below = directory[len(prefix) :]
             target = join(into, below) if below else into
+            known = top
             for batch in _batches(infos):
-                done = self._adopt(target, batch, done)
+                try:
+                    known, done = self._adopt(target, known, batch, done)
+                except Conflict as error:
+                    raise Conflict(
+                        f"{error}. {done.files} objects became files before that; to go on, start after"
+                        f" {done.last!r}"
+                    ) from error
                 if progress is not None:
                     progress(done)
+            top = known[:depth]
         return done
 
-    def _adopt(self, target: str, infos: list[ObjectInfo], done: Adopted) -> Adopted:
+    def _adopt(
+        self, target: str, known: Sequence[Entry], infos: list[ObjectInfo], done: Adopted
+    ) -> tuple[Sequence[Entry], Adopted]:
+        """Adopt objects of one directory; return the directories that lead there, and what was done."""
         done = evolve(done, last=infos[-1].path)
         infos = [info for info in infos if not is_own(info.path)]
         if not infos:
-            return done
+            return known, done
         try:
-            directory = self.make_directory(target)
-        except (InvalidPath, NotADirectory, AlreadyExists) as error:
-            told = tuple((info.path, str(error)) for info in infos)
-            return evolve(done, refused=done.refused + told)
+            known = self._make(split(target), known)
+        except (InvalidPath, NotADirectory, AlreadyExists, TransactionTooLarge) as error:
+            return known, _refused(done, infos, error)
+        directory = known[-1]
         fit: dict[str, ObjectInfo] = {}
         refused: list[tuple[str, str]] = []
         for info in infos:
             name = info.path.rpartition("/")[2]
             try:
                 Data.of(info)
-                split(name)
+                split_new(join(target, name))
             except InvalidPath as error:
                 refused.append((info.path, str(error)))
             else:
@@ -124,10 +143,21 @@ class Adopter:
                     new[name] = info
                 else:
                     done = evolve(done, updated=done.updated + 1, bytes=done.bytes + info.size)
-            except (InvalidPath, AlreadyExists) as error:
+            except (InvalidPath, AlreadyExists, TransactionTooLarge) as error:
                 refused.append((info.path, str(error)))
         done = evolve(done, refused=done.refused + tuple(refused))
-        return self._link(target, new, done) if new else done
+        return known, self._link(target, directory, new, done) if new else done
+
+    def _make(self, names: tuple[str, ...], known: Sequence[Entry], there: int = 0) -> tuple[Entry, ...]:
+        """Make directories, at once or in steps that are small enough; the first are `there`."""
+        try:
+            return self.make_below("/".join(names), known[: 1 + len(names)])
+        except TransactionTooLarge:
+            half = (there + len(names)) // 2
+            if half == there:
+                raise
+        upper = self._make(names[:half], known, there)
+        return self._make(names, max(known, upper, key=len), half)
 
     def _present(self, directory: Entry, names: list[str]) -> dict[str, Entry]:
         """Return what a directory has of sorted names, which follow each other in a listing.
@@ -148,23 +178,27 @@ class Adopter:
         beyond = {name: self.tree.find(directory, name) for name in names if name > max(found)}
         return found | {name: entry for name, entry in beyond.items() if entry is not None}
 
-    def _link(self, target: str, new: dict[str, ObjectInfo], done: Adopted) -> Adopted:
-        taken = self.batches.link(
-            target,
-            {
-                name: NewFile(data=Data.of(info), modified=modified_of(info))
-                for name, info in new.items()
-            },
-        )
-        refused = tuple((new[name].path, str(error)) for name, error in taken.items())
-        linked = [info for name, info in new.items() if name not in taken]
-        size = sum(info.size for info in linked)
+    def _link(self, target: str, directory: Entry, new: dict[str, ObjectInfo], done: Adopted) -> Adopted:
+        files = {
+            name: NewFile(data=Data.of(info), modified=modified_of(info)) for name, info in new.items()
+        }
+        try:
+            linked = self.batches.link(target, files, within=directory.id)
+        except TransactionTooLarge as error:  # of one file: the path to it is too deep for all of them
+            return _refused(done, new.values(), error)
+        refused = tuple((new[name].path, str(error)) for name, error in linked.taken.items())
         return evolve(
             done,
-            files=done.files + len(linked),
-            bytes=done.bytes + size,
+            files=done.files + len(linked.made),
+            known=done.known + len(linked.known),
+            bytes=done.bytes + sum(new[name].size for name in linked.made),
             refused=done.refused + refused,
         )
+
+
+def _refused(done: Adopted, infos: Iterable[ObjectInfo], error: Exception) -> Adopted:
+    told = tuple((info.path, str(error)) for info in infos)
+    return evolve(done, refused=done.refused + told)
 
 
 def _is_known(entry: Entry, info: ObjectInfo) -> bool:

@@ -6,14 +6,13 @@ Imports the ground floor, and its siblings.
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import Literal, TypeAlias
 
 from attrs import frozen
 
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import NotFound, PreconditionFailed
-from commitlog.namespace.keys import STAGING
+from commitlog.namespace.keys import ATTEMPT, STAGING
 from commitlog.namespace.namespace import Namespace
 
 __all__ = ["STAGING_AGE", "Attempt", "Mode", "sweep_staging"]
@@ -23,9 +22,6 @@ Mode: TypeAlias = Literal["append", "error", "overwrite"]
 
 #: Seconds after which a job that was begun, and neither published nor aborted, is taken for dead.
 STAGING_AGE = 7 * 86400.0
-
-#: What the directory of an attempt is called. Others are left alone, whoever made them there.
-_WORD = re.compile("[0-9a-f]{32}")
 
 
 @frozen(kw_only=True)
@@ -58,11 +54,12 @@ def sweep_staging(
     now = (SystemClock() if clock is None else clock).epoch()
     aborted = 0
     try:
-        found = [each for each in lake.list(STAGING) if each.is_directory and _WORD.fullmatch(each.name)]
+        staged = [each for each in lake.list(STAGING) if each.is_directory]
     except NotFound:
         return 0
-    for each in found:
-        if each.updated <= (now - older_than) * 1000:
+    for each in staged:
+        # What else an earlier release has let come to be there is left alone.
+        if ATTEMPT.fullmatch(each.name) and each.updated <= (now - older_than) * 1000:
             with contextlib.suppress(NotFound, PreconditionFailed):  # somebody is about it meanwhile
                 lake.delete(each.path, recursive=True, expected=each)
                 aborted += 1

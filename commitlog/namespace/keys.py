@@ -27,6 +27,7 @@ from commitlog.errors import ConfigurationError, InvalidPath
 from commitlog.tables.api import Key, TableSchema
 
 __all__ = [
+    "ATTEMPT",
     "GARBAGE_SLOTS",
     "MARKERS",
     "MAX_NAME_BYTES",
@@ -44,6 +45,7 @@ __all__ = [
     "places_of_number",
     "read_place",
     "split",
+    "split_new",
 ]
 
 #: How a table of namespaces is keyed. Any number of namespaces share it.
@@ -63,6 +65,9 @@ ROOT, TRASH, TOP = "root", "trash", "top"
 #: The directory, in the root, of jobs that are under way. It is found by its name; listings of the root
 #: leave it out, for what is in it has not happened yet.
 STAGING = ".staging"
+
+#: What the directory of an attempt at a job is called in it.
+ATTEMPT = re.compile("[0-9a-f]{32}")
 
 #: Most shards of a directory: with all its gates it still has to fit into one transaction.
 MAX_SHARDS = 64
@@ -214,6 +219,21 @@ def split(path: str) -> tuple[str, ...]:
     names = tuple(path.split("/"))
     for name in names:
         _check_name(path, name)
+    return names
+
+
+def split_new(path: str) -> tuple[str, ...]:
+    """Return the names of a path at which something is to be, as `split` does.
+
+    Raises `InvalidPath` for one in `STAGING` that is none of an attempt's, and for `STAGING` itself:
+    whatever came to be there, no listing of the root would show it.
+    """
+    names = split(path)
+    if names[:1] == (STAGING,) and not ATTEMPT.fullmatch("".join(names[1:2])):
+        raise InvalidPath(
+            f"nothing can be made at {path!r}: {STAGING!r} in the root is where jobs are that are under"
+            " way, and is in no listing. Give it another name"
+        )
     return names
 
 

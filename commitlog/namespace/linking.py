@@ -21,7 +21,7 @@ from commitlog.errors import (
 from commitlog.namespace.change import MAX_WRITES, Change
 from commitlog.namespace.data import Data
 from commitlog.namespace.joint import renewed
-from commitlog.namespace.keys import split
+from commitlog.namespace.keys import split, split_new
 from commitlog.namespace.parts import Parts
 from commitlog.namespace.records import Entry, Shards
 from commitlog.namespace.tree import Walk
@@ -150,7 +150,7 @@ class Linking(Parts):
 
     def check_creatable(self, path: str, *, overwrite: bool, parents: bool) -> None:
         """Raise what `link_all` would raise of a path, before there is any data."""
-        _check_creatable(path, self.tree.walk(split(path)), overwrite=overwrite, parents=parents)
+        _check_creatable(path, self.tree.walk(split_new(path)), overwrite=overwrite, parents=parents)
 
     def remove_files(self, files: Sequence[Entry]) -> Change:
         """Plan that files are gone, and their data is garbage."""
@@ -166,7 +166,7 @@ class Linking(Parts):
         walks: dict[str, Walk] = {}
         last: Walk | None = None
         for path in sorted(paths, key=split):
-            last = walks[path] = self.tree.walk(split(path), beside=last)
+            last = walks[path] = self.tree.walk(split_new(path), beside=last)
         for path in paths:
             _check_creatable(path, walks[path], overwrite=overwrite, parents=parents)
         return {path: walks[path] for path in paths}

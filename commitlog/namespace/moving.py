@@ -13,7 +13,7 @@ from commitlog.errors import AlreadyExists, InvalidPath, IsADirectory, NotADirec
 from commitlog.namespace.change import Change, Stale
 from commitlog.namespace.cycles import links_to_check
 from commitlog.namespace.items import attributes_of
-from commitlog.namespace.keys import ROOT, split
+from commitlog.namespace.keys import ROOT, split, split_new
 from commitlog.namespace.linking import Linking
 from commitlog.namespace.parts import check_expected
 from commitlog.namespace.records import Entry, Gate
@@ -51,7 +51,7 @@ class Moving(Linking):
         Given `inherit`, with the attributes that it returns for the one there, and only if nothing was
         added to that since.
         """
-        from_names, to_names = split(source), split(target)
+        from_names, to_names = split(source), split_new(target)
         if not to_names:
             raise InvalidPath("the root cannot be replaced")
         if from_names[: len(to_names)] == to_names != from_names:
@@ -72,7 +72,7 @@ class Moving(Linking):
         into: Entry | None = None,
         inherit: Callable[[Entry], Mapping[str, str]] | None = None,
     ) -> tuple[Change | None, Entry]:
-        from_names, to_names = split(source), split(target)
+        from_names, to_names = split(source), split_new(target)
         if not from_names:
             raise InvalidPath("the root cannot be renamed")
         here = self.tree.walk(from_names)

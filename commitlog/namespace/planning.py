@@ -17,20 +17,21 @@ Imports the ground floor, its siblings and the `Table` port.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
+    Conflict,
     InvalidPath,
     NotADirectory,
     NotFound,
 )
 from commitlog.namespace.change import Change
 from commitlog.namespace.items import attributes_of
-from commitlog.namespace.keys import ROOT, TRASH, split
+from commitlog.namespace.keys import ROOT, TRASH, split, split_new
 from commitlog.namespace.moving import Moving
 from commitlog.namespace.parts import check_expected
 from commitlog.namespace.records import Directory, Entry, Shards
@@ -52,8 +53,32 @@ class Planner(Moving):
         self, path: str, *, shards: int, exist_ok: bool = True, parents: bool = True
     ) -> tuple[Change | None, Entry]:
         """Plan that `path` is a directory, and all above it are; None if they are already."""
-        wanted = _shards(shards)
-        walk = self.tree.walk(split(path))
+        change, found = self._directories(path, _shards(shards), exist_ok=exist_ok, parents=parents)
+        return change, found[-1]
+
+    def make_below(self, path: str, known: Sequence[Entry]) -> tuple[Change | None, tuple[Entry, ...]]:
+        """Plan the same; return all directories that the path leads through, the root first.
+
+        Args:
+            path: where.
+            known: the first of them. Raises `Conflict` if the path does not lead through the last of
+                these any more.
+        """
+        return self._directories(path, Shards(), known=known)
+
+    def _directories(
+        self,
+        path: str,
+        wanted: Shards,
+        *,
+        exist_ok: bool = True,
+        parents: bool = True,
+        known: Sequence[Entry] = (),
+    ) -> tuple[Change | None, tuple[Entry, ...]]:
+        walk = self.tree.walk(split_new(path))
+        at = len(known) - 1
+        if known and (at >= len(walk.found) or walk.found[at].id != known[at].id):
+            raise Conflict(f"{'/'.join(entry.name for entry in known[1:])!r} was renamed, or deleted")
         if not walk.last.is_directory:
             if walk.missing:
                 raise NotADirectory(f"{path!r} leads through a file; nothing was made")
@@ -61,7 +86,7 @@ class Planner(Moving):
         if not walk.missing:
             if not exist_ok:
                 raise AlreadyExists(f"there is a directory at {path!r} already; nothing was made")
-            return None, walk.last
+            return None, walk.found
         if len(walk.missing) > 1 and not parents:
             raise NotFound(f"the directory of {path!r} does not exist; nothing was made")
         word = self.words()
@@ -69,7 +94,7 @@ class Planner(Moving):
         change = Change("make directories", word, made[-1].key, _MAKE_UPPER)
         self._make_directories(change, walk.last, made)
         self._pin(change, walk.found)
-        return change, made[-1]
+        return change, (*walk.found, *made)
 
     def grow(self, path: str, *, shards: int) -> tuple[Change | None, Entry]:
         """Plan that the directory spreads over that many shards; None if it has as many already."""

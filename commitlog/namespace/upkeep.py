@@ -6,7 +6,7 @@ Imports the ground floor, the operation log, its siblings and the ports.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew
 from commitlog.namespace.adopt import Adopted, Adopter
@@ -53,12 +53,15 @@ class Upkeep(Looking):
 
         Returns what was done, and which objects cannot be files there: two objects of which one has the
         name of the other's directory, names that no file can have, files that are there and something
-        else.
+        else. Several can do it at once: each tells of the files that it has made.
+
+        Files come into the directory at which the path led when it began: if that is renamed, deleted or
+        replaced meanwhile, it is a `Conflict` that says how far it came, and the rest was not done.
         """
         self.check()
 
-        def make(path: str) -> Entry:
-            return self._run(lambda: self._planner.make_directory(path, shards=1))
+        def make(path: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
+            return self._run(lambda: self._planner.make_below(path, known))
 
         def renew(path: str, info: ObjectInfo) -> Entry | None:
             return self._run(lambda: self._planner.renew(path, info))
@@ -67,7 +70,7 @@ class Upkeep(Looking):
             tree=self._tree,
             batches=self._batches(),
             store=self._store,
-            make_directory=make,
+            make_below=make,
             renew=renew,
         )
         return adopter.adopt(prefix, into, start_after=start_after, progress=progress)

@@ -14,7 +14,7 @@ from commitlog.namespace.bound import Bound
 from commitlog.namespace.data import Data
 from commitlog.namespace.files import FileWriter
 from commitlog.namespace.items import attributes_of
-from commitlog.namespace.keys import split
+from commitlog.namespace.keys import split_new
 from commitlog.namespace.linking import NewFile
 from commitlog.namespace.status import Status
 from commitlog.stores.api import Body
@@ -56,7 +56,7 @@ class Writing(Bound):
             NotFound: a directory above is missing, and is not to be made.
         """
         kept = attributes_of(attributes)
-        split(path)
+        split_new(path)
         self.check()
         if not overwrite:  # else it is rarely refused, and looking first would cost more
             self._check_creatable(path, overwrite=False, parents=parents)
@@ -164,12 +164,13 @@ class Writing(Bound):
 
         Raises `NotFound` and `NotADirectory` of the directory, `ConfigurationError` as `link_all` does,
         and `AlreadyExists` if something else has a name: then all others are there. After any other
-        error some may be there.
+        error some may be there. All come into one directory: if the path leads to another one in the
+        middle, or to none, a `Conflict` or `NotFound` says how many files came into the first one.
         """
         new = _new_files(files, attributes)
         self.check()
-        taken = self._batches(mapper).link(directory, new)
-        for error in taken.values():
+        linked = self._batches(mapper).link(directory, new)
+        for error in linked.taken.values():
             raise error
 
     def _check_creatable(self, path: str, *, overwrite: bool, parents: bool) -> None:
