@@ -45,7 +45,7 @@ class Namespace(Writing):
     Paths are relative to the root, which is "". Every mutation is one transaction: it has happened,
     whole, when the call returns; nothing has happened if it raises anything but `OutcomeUnknown`. It is
     done once, however often its request or answer is lost, as far as the table keeps the tokens of
-    transactions (DynamoDB does, for ten minutes).
+    transactions (DynamoDB does, for ten minutes, and nothing is sent again after nine).
 
     A path is looked up name by name before that. If somebody renames a directory above in the meantime,
     the change is made to what was found, wherever that is now; as in POSIX. With `stable_paths` it is
