@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -862,6 +863,21 @@ def test_a_copy_is_a_file_of_its_own(
     assert len(named(lake)) == 2
     with pytest.raises(FileNotFoundError):
         fs.cp_file("lake/no", "lake/x")
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+def test_trees_of_any_depth_are_put_and_copied(
+    fs: CommitlogFileSystem, lake: Namespace, tmp_path: Path, transaction: bool
+) -> None:
+    """Deeper than the directories that one transaction makes with a file."""
+    deep = tmp_path.joinpath("a", *["d"] * 50)
+    deep.mkdir(parents=True)
+    (deep / "file").write_bytes(b"1")
+    with fs.transaction if transaction else nullcontext():
+        fs.put(str(tmp_path / "a"), "lake/a", recursive=True)
+    fs.copy("lake/a", "lake/b", recursive=True)
+    for top in ("a", "b"):
+        assert lake.read(f"{top}/{'d/' * 50}file") == b"1"
 
 
 # -- transactions ------------------------------------------------------------------------------------

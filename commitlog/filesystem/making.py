@@ -27,6 +27,10 @@ __all__ = ["Making"]
 
 S = TypeVar("S")
 
+#: Of directories in each other, every so many is made by itself: with a file come no more than some
+#: thirty that are missing above it.
+_LEVELS = 15
+
 #: Content, and the path that it is for.
 _Stored: TypeAlias = tuple[Place, Data]
 
@@ -247,7 +251,8 @@ class Making(Reading):
         Args:
             wanted: what each path is to be made of.
             what: see `Batch`.
-            directories: paths that are to be directories. What has something in it comes with that.
+            directories: paths that are to be directories. What has something in it comes with that, and
+                others are made several at a time.
             one: makes one of them, or gives it to the transaction that is under way.
             store: stores what one of them is to be made of; None if it has made a directory.
             overwrite: as of `Namespace.write`.
@@ -278,6 +283,9 @@ class Making(Reading):
             data = store(source, place, batch, told)
             return None if data is None else (place, data)
 
+        for path in sorted(full.intersection(directories)):
+            if path.count("/") % _LEVELS == 0:
+                self.makedirs(path, exist_ok=True)
         if self._intrans or len(wanted) < 2:
             batch.run(made)
         else:
