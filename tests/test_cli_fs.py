@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from attrs import evolve
 from cli_namespace_kit import URL, Desk
 
 from commitlog.cli import fs_trees
 from commitlog.cli.streams import PIECE
 from commitlog.errors import Conflict, NotFound, OutcomeUnknown
-from commitlog.namespace import FileWriter, Namespace, OpenFile, Publication
+from commitlog.namespace import FileWriter, Namespace, OpenFile, Publication, Status
 
 # But for what terminals act on, which nothing prints.
 BINARY = bytes(range(256)).replace(b"\x1b", b"") + b"\r\n\xff\xfe\x00"
@@ -102,6 +106,91 @@ def test_json_keys_are_stable(desk: Desk) -> None:
     assert desk.lines("fs", "stat", f"{URL}/a/x") == [file]
     [used] = desk.lines("fs", "du", URL)
     assert used == {"url": f"{URL}/a", "bytes": 2, "files": 1, "directories": 1}
+
+
+@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["tree", "-d"]])
+def test_listings_are_printed_as_they_come(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """A listing of any length is not held in memory: hardly more is taken of it than is printed."""
+    with desk.open() as lake:
+        for number in range(20):
+            lake.make_directory(f"d/{number:02}/e")
+    taken = printed = 0
+    entries, echo = Namespace._entries, click.echo
+
+    def counted(self: Namespace, *how: Any, **more: Any) -> Iterator[Any]:
+        nonlocal taken
+        for entry in entries(self, *how, **more):
+            taken += 1
+            assert taken - printed <= 4  # one on each level, to know which is the last
+            yield entry
+
+    def told(*what: Any, **how: Any) -> None:
+        nonlocal printed
+        printed += 1
+        echo(*what, **how)
+
+    monkeypatch.setattr(Namespace, "_entries", counted)
+    monkeypatch.setattr(click, "echo", told)
+    desk.ok("fs", *command, URL)
+    assert taken == 41
+
+
+@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["du"]])
+def test_a_reader_that_goes_away_ends_a_listing(desk: Desk, command: list[str]) -> None:
+    """As ``| head`` does: with status 141, without a word, and without the rest of it."""
+    with desk.open() as lake:
+        for number in range(3000):  # more than a pipe holds
+            lake.make_directory(f"{number:04}-{'x' * 200}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "commitlog", "fs", *command, URL],
+        env={**os.environ, "COMMITLOG_NAMES": desk.names},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(120) == 141
+        assert process.stderr.read() == b""
+
+
+def on_terminal(desk: Desk, *words: str) -> tuple[str, str]:
+    """Run a command whose messages go to a terminal; return what it prints there, and as data."""
+    terminal, end = pty.openpty()
+    with (
+        open(terminal, "rb", buffering=0) as shown,
+        subprocess.Popen(
+            [sys.executable, "-m", "commitlog", *words],
+            env={**os.environ, "COMMITLOG_NAMES": desk.names, "TERM": "xterm"},
+            stdout=subprocess.PIPE,
+            stderr=end,
+        ) as process,
+    ):
+        os.close(end)
+        told = b""
+        with suppress(OSError):  # Linux tells so that nobody has the other end any more
+            while some := shown.read(4096):
+                told += some
+        assert process.stdout is not None
+        printed = process.stdout.read()
+        assert process.wait(120) == 0
+    return told.decode(), printed.decode()
+
+
+def test_du_tells_on_a_terminal_how_far_it_is(desk: Desk) -> None:
+    """How many it has counted, of what takes more than a page; what it prints is the same."""
+    with desk.open() as lake:
+        lake.make_directory("few/a")
+        lake.make_directory("many")
+        data = lake.store_content(b"1")
+        lake.link_into("many", {f"{n}": evolve(data, own=False) for n in range(2500)})
+    told, printed = on_terminal(desk, "fs", "du", URL)
+    assert re.findall(r"counted: (\d+)", told)[-2:] == ["1000", "2000"]
+    assert printed == desk.ok("fs", "du", URL)
+    assert [line.split()[:2] for line in printed.splitlines()] == [["0", "0"], ["2500", "2500"]]
+    assert on_terminal(desk, "fs", "du", f"{URL}/few")[0] == ""
 
 
 def test_stat_formats(desk: Desk) -> None:
@@ -581,6 +670,104 @@ def test_names_that_cannot_be_are_told(desk: Desk, here: Path) -> None:
     said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
     assert said.count("rename it") == 2
     assert desk.tree() == {"a": None, "a/d": b""}
+
+
+def watch_directories(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], object]) -> None:
+    """Have `before` called with the path of each directory that is about to be made."""
+    make = Namespace.make_directory
+
+    def made(self: Namespace, path: str, **how: Any) -> Status:
+        before(path)
+        return make(self, path, **how)
+
+    monkeypatch.setattr(Namespace, "make_directory", made)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_directories_are_made_several_at_a_time(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, there: bool, force: list[str]
+) -> None:
+    """Whether they are new or not; what is in one comes after it."""
+    for number in range(8):
+        (here / "a" / f"{number}").mkdir(parents=True)
+        (here / "a" / f"{number}" / "file").write_bytes(b"1")
+    if there:
+        desk.ok("fs", "mkdir", "-p", *(f"{URL}/a/{number}" for number in range(8)))
+    together = threading.Barrier(3, timeout=30)
+    first = threading.Lock()
+    seen: set[str] = set()
+
+    def before(path: str) -> None:
+        with first:
+            again = path in seen
+            seen.add(path)
+        if not again and re.fullmatch("a/[0-5]", path):
+            together.wait()
+
+    watch_directories(monkeypatch, before)
+    desk.ok("fs", "put", *force, "a", f"{URL}/" if there else f"{URL}/a")
+    assert desk.tree("a") == {f"a/{path}": body for path, body in local(here / "a").items()}
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "8"])
+def test_deep_trees_are_sent_by_any_number_of_threads(desk: Desk, here: Path, threads: str) -> None:
+    """Nobody waits for what waits for a thread; as deep as a path may be."""
+    deep = here.joinpath("a", *(["d"] * 50))
+    deep.mkdir(parents=True)
+    (deep / "file").write_bytes(b"1")
+    desk.ok("fs", "put", "-t", threads, "a", f"{URL}/a")
+    assert desk.tree("a") == {f"a/{path}": body for path, body in local(here / "a").items()}
+
+
+def test_what_keeps_a_directory_from_being_made_is_told(desk: Desk, here: Path) -> None:
+    """Of it, and of all that goes into it; the rest comes."""
+    for name in ("in/the/way", "free/file"):
+        (here / "a" / name).parent.mkdir(parents=True)
+        (here / "a" / name).write_bytes(b"1")
+    desk.fill(a__in=b"a file")
+    said = desk.refused(3, "fs", "put", "a", f"{URL}/")
+    told = sorted(line.split(": ")[1] for line in said.splitlines())
+    assert told == ["a/in", "a/in/the", "a/in/the/way"]
+    assert desk.tree() == {"a": None, "a/in": b"a file", "a/free": None, "a/free/file": b"1"}
+
+
+def test_a_directory_of_unknown_outcome_is_told(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With status 4; what goes into it is tried, and says whether it was made."""
+    (here / "a" / "sub").mkdir(parents=True)
+    (here / "a" / "sub" / "file").write_bytes(b"1")
+    make = Namespace.make_directory
+
+    def lost(self: Namespace, path: str, **how: Any) -> Status:
+        made = make(self, path, **how)
+        if path == "a/sub":
+            raise OutcomeUnknown("no answer")
+        return made
+
+    monkeypatch.setattr(Namespace, "make_directory", lost)
+    assert desk.refused(4, "fs", "put", "a", f"{URL}/a") == "commitlog: a/sub: no answer\n"
+    assert desk.tree() == {"a": None, "a/sub": None, "a/sub/file": b"1"}
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_an_interrupt_ends_those_who_wait_for_a_directory(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    """It is never made then, and they end all the same, with status 130."""
+    for number in range(20):
+        (here / "a" / f"{number:02}" / "below").mkdir(parents=True)
+        (here / "a" / f"{number:02}" / "below" / "file").write_bytes(b"1")
+
+    def before(path: str) -> None:
+        if path == "a/03":
+            raise KeyboardInterrupt
+
+    watch_directories(monkeypatch, before)
+    desk.refused(130, "fs", "put", "-t", threads, "a", f"{URL}/a")
+    assert "a/03" not in desk.tree()
+    assert unnamed(desk) == set()
 
 
 def test_an_interrupted_upload_leaves_whole_files(

@@ -14,10 +14,11 @@ import click
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
 from commitlog.cli.fs_fetching import cat, get
-from commitlog.cli.fs_listing import du, ls, test, tree
+from commitlog.cli.fs_listing import ls, test, tree
 from commitlog.cli.fs_paths import LITERAL, Found, Goals, Spot, found, spot, urls_argument
 from commitlog.cli.fs_sending import cp, put, target_of
 from commitlog.cli.fs_stat import stat, status_record
+from commitlog.cli.fs_usage import du
 from commitlog.cli.show import json_option, print_json, printable
 from commitlog.cli.upkeep import grace_option
 from commitlog.cli.work import Advance, Job, threads_option, work

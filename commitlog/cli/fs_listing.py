@@ -1,4 +1,4 @@
-"""The commands ``fs ls``, ``fs test``, ``fs du`` and ``fs tree``: what is in namespaces."""
+"""The commands ``fs ls``, ``fs test`` and ``fs tree``: what is in namespaces."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from commitlog.cli.show import json_option, moment, print_json, printable, reada
 from commitlog.errors import NotFound
 from commitlog.namespace import Namespace, Status
 
-__all__ = ["du", "ls", "test", "tree"]
+__all__ = ["human_option", "ls", "size_of", "test", "tree"]
 
 R = TypeVar("R")
 
 
-def _human_option(command: Callable[..., R]) -> Callable[..., R]:
+def human_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the flag that has sizes shown for people, as its argument `human`."""
     return click.option("-H", "--human", is_flag=True, help="Show sizes in KiB, MiB, GiB.")(command)
 
 
@@ -82,7 +83,7 @@ def test(connection: Connection, url: str, wanted: str) -> None:
 @click.option("-t", "by_time", is_flag=True, help="Youngest modification first.")
 @click.option("-S", "by_size", is_flag=True, help="Largest first.")
 @click.option("-r", "--reverse", is_flag=True, help="The other way round.")
-@_human_option
+@human_option
 @json_option
 @namespace_options
 def ls(
@@ -133,51 +134,23 @@ def _listed(at: Found, order: _Order, *, recursive: bool, directory: bool) -> It
 
 
 def _line(namespace: Namespace, status: Status, *, human: bool) -> str:
-    size = "-" if status.is_directory else _size(status.size, human=human)
+    size = "-" if status.is_directory else size_of(status.size, human=human)
     kind = "d" if status.is_directory else "-"
     return f"{kind}  {size:>14}  {moment(status.modified / 1000)}  " + printable(
         url_of(namespace, status.path)
     )
 
 
-def _size(size: int, *, human: bool) -> str:
+def size_of(size: int, *, human: bool) -> str:
+    """Return a number of bytes as it is printed."""
     return readable(size) if human else f"{size}"
-
-
-@click.command(short_help="Show how much directories hold.")
-@urls_argument
-@click.option("-s", "--summarize", is_flag=True, help="One line for each URL, not for what it has.")
-@_human_option
-@json_option
-@namespace_options
-def du(connection: Connection, urls: tuple[str, ...], summarize: bool, human: bool, json: bool) -> None:
-    """Show bytes and number of files at and below each thing that directories have.
-
-    With --summarize, of the directories themselves. What was deleted, and waits for "namespace clean",
-    is not in it.
-    """
-    trials = Trials()
-    for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
-                inside = each.is_directory and not summarize
-                for status in each.namespace.list(each.path) if inside else [each.known]:
-                    there = each.namespace.summary(status.path)
-                    at = url_of(each.namespace, status.path)
-                    if json:
-                        counts = {"files": there.files, "directories": there.directories}
-                        print_json({"url": at, "bytes": there.bytes, **counts})
-                    else:
-                        size = _size(there.bytes, human=human)
-                        click.echo(f"{size:>14}  {there.files:>10}  {printable(at)}")
-    trials.end()
 
 
 @click.command(short_help="Draw directories as trees.")
 @urls_argument
 @click.option("-L", "--level", type=click.IntRange(min=1), help="Go so many levels down.")
 @click.option("-d", "--directories", is_flag=True, help="Directories alone.")
-@_human_option
+@human_option
 @namespace_options
 def tree(
     connection: Connection, urls: tuple[str, ...], level: int | None, directories: bool, human: bool

@@ -16,9 +16,10 @@ from attrs import field, frozen
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
+from commitlog.cli.fs_directories import NewDirectory
 from commitlog.cli.fs_paths import Goals, Spot, found, spot
 from commitlog.cli.fs_stat import status_record
-from commitlog.cli.fs_trees import Piece, Tree, directory_of, local_tree, remote_tree, standard_input
+from commitlog.cli.fs_trees import Piece, Tree, local_tree, remote_tree, standard_input
 from commitlog.cli.fs_whole import Filler, send_whole
 from commitlog.cli.show import json_option, print_json
 from commitlog.cli.work import Advance, Job, Together, threads_option, work
@@ -203,8 +204,9 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
                 )
         return
 
-    def tell(status: Status) -> None:
-        print_json(status_record(goal.namespace, status))
+    def tell(status: Status | None) -> None:
+        if how.json and status is not None:
+            print_json(status_record(goal.namespace, status))
 
     work(
         chain.from_iterable(_sent(tree, at, trials, how) for tree, at in goals),
@@ -213,28 +215,35 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
         length=lambda: sum(tree.effort() for tree in trees),
         threads=how.threads,
         together=_making(goal.namespace, how),
-        done=tell if how.json else lambda status: None,
+        done=tell,
     )
 
 
 def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:
-    new: set[str] = set()
+    above: list[NewDirectory] = []
     with trials.of(tree.shown):
         for piece in tree.pieces():
             at = goal.below(piece.path) if piece.path else goal
+            while above and not above[-1].has(piece.path):
+                above.pop()
+            upper = above[-1] if above else None
             if piece.chunks is not None:
-                look = not how.force and at.path.rpartition("/")[0] not in new
-                do = partial(_store, at, piece, piece.chunks, how, look)
+                do = partial(_store, at, piece, piece.chunks, how, upper)
                 yield Job(what=piece.shown, do=do, part=bool(piece.path))
                 continue
-            with directory_of(piece, trials):
-                try:
-                    at.namespace.make_directory(at.path, exist_ok=False, parents=False)
-                    new.add(at.path)
-                except AlreadyExists:
-                    at.namespace.make_directory(at.path, parents=False)
-                except InvalidPath as error:
-                    raise how.told(error) from None
+            above.append(directory := NewDirectory(at, piece.path, upper))
+            make = partial(_make, directory, how)
+            if upper is None:
+                make(lambda step: None)  # without it, what it has is not tried
+            else:
+                yield Job(what=piece.shown, do=make, part=True, effort=0)
+
+
+def _make(directory: NewDirectory, how: _How, advance: Advance) -> None:
+    try:
+        directory.make(advance)
+    except InvalidPath as error:
+        raise how.told(error) from None
 
 
 def _store(
@@ -242,10 +251,12 @@ def _store(
     piece: Piece,
     chunks: Callable[[], Iterator[bytes]],
     how: _How,
-    look: bool,
+    directory: NewDirectory | None,
     advance: Advance,
 ) -> _Stored:
+    is_new = directory is not None and directory.wait(advance)
     store = how.filler.store
+    look = not (how.force or is_new)
     with _explained(how):
         data = store(at, piece, chunks, advance, overwrite=how.force, parents=False, look=look)
     return at.path, data
@@ -260,14 +271,18 @@ def _explained(how: _How) -> Iterator[None]:
 
 
 def _making(lake: Namespace, how: _How) -> Together:
-    """Return what makes files of what was stored."""
+    """Return what makes files of what was stored; of a directory there is nothing more to make."""
 
-    def make(stored: Sequence[_Stored]) -> list[Status | CommitError]:
-        made = link_each(lake, dict(stored), overwrite=how.force, parents=False).values()
-        return [how.told(each) if isinstance(each, CommitError) else each for each in made]
+    def make(stored: Sequence[_Stored | None]) -> list[Status | CommitError | None]:
+        files = dict(filter(None, stored))
+        made = link_each(lake, files, overwrite=how.force, parents=False)
+        return [None if each is None else told(made[each[0]]) for each in stored]
 
-    def drop(left: Sequence[_Stored]) -> None:
+    def told(made: Status | CommitError) -> Status | CommitError:
+        return how.told(made) if isinstance(made, CommitError) else made
+
+    def drop(left: Sequence[_Stored | None]) -> None:
         with suppress(CommitError):
-            lake.store.delete_many([data.path for _, data in left])
+            lake.store.delete_many([data.path for _, data in filter(None, left)])
 
     return Together(do=make, drop=drop)

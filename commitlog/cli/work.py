@@ -47,11 +47,13 @@ class Job:
         what: what messages call it.
         do: does it, and tells of its progress.
         part: see `Trials.failed`.
+        effort: what it is, beside what it tells of.
     """
 
     what: str
     do: Callable[[Advance], Any]
     part: bool = False
+    effort: int = _FILE
 
 
 @frozen(kw_only=True)
@@ -116,7 +118,7 @@ def work(
             total = length()
 
     def do(job: Job) -> Any:
-        advance(_FILE)
+        advance(job.effort)
         return job.do(advance)
 
     def advance(step: int) -> None:
