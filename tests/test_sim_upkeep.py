@@ -153,6 +153,18 @@ LARGE = [
         *_LOSSES,
         most=2,
     ),
+    *(
+        case(
+            f"a dead client's {name}, a recovery beside an overwrite of the same",
+            {"A": [left], "B": [19.0, write("d/f", b"1")], "R": [19.0, recover(older_than=9.0)]},
+            Fault.CRASHED,
+            moments=False,
+        )
+        for name, left in {
+            "rename": rename("d/f", "g"),
+            "write": write("d/f", b"2"),
+        }.items()
+    ),
     case(
         "writes, a restore, and work with what was restored, two faults",
         {

@@ -4,7 +4,7 @@ told.
 
 from __future__ import annotations
 
-from sim_namespace_kit import attributes, collect, delete, read, rename, tamper, write
+from sim_namespace_kit import attributes, collect, delete, read, recover, rename, tamper, write
 
 from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
@@ -331,6 +331,37 @@ NAMING: tuple[Mutant, ...] = (
         story=(
             "A has overwritten the file, and died before it could say so in the log. B has overwritten "
             "it since, so the record bears B's word, and A's change is taken for one that never was."
+        ),
+    ),
+    Mutant(
+        name="a recovery that looks at records after the log",
+        where="namespace.md#how-it-works",
+        rule="it reads the records first, and the log after them",
+        edit=Edit(
+            "namespace.recovery",
+            (
+                "_judge(found, told, whole=whole)\n",
+                "_judge(self._traces(parsed(operation)), told, whole=whole)\n",
+            ),
+        ),
+        setting=naming(
+            {
+                "A": [rename("f", "g")],
+                "B": [20.5, write("f", b"1")],
+                "R": [20.0, recover(older_than=9.0)],
+            },
+            forced=(
+                Forced("A table.transact", Fault.CRASHED),
+                Forced("R list log/pending/", Fault.DELAYED, 3, 2),
+            ),
+            files=_F,
+            logged=True,
+        ),
+        caught="I8: .* is logged as committed, and was not done",
+        story=(
+            "A has died before it sent its rename. R has read the log, and not yet decided, when B "
+            "overwrites the file. R finds what A would have moved gone, knows of nobody else who did "
+            "that, and takes it for A's doing."
         ),
     ),
 )
