@@ -258,6 +258,10 @@ def test_an_object_however_deep_keeps_no_other_from_being_adopted(place: Place) 
     done = stable.adopt("raw/", "out")
     assert (done.files, [path for path, _ in done.refused]) == (2, [f"raw/{deep}y"])
     assert "takes" in done.refused[0][1]
+    place.store.put(f"raw/{deep}new", b"")
+    place.store.put(f"raw/{deep}y", b"changed")
+    done = stable.adopt("raw/", "in")
+    assert (done.known, [path[-4:] for path, _ in done.refused]) == (2, ["/d/y", "/new"])
 
 
 @pytest.mark.parametrize("into", ["in", "up/in"])
