@@ -39,6 +39,7 @@ __all__ = [
     "RequestExpired",
     "RowsReplaced",
     "StateMismatch",
+    "StoreEmpty",
     "TableNotFound",
     "TransactionCanceled",
     "TransactionTooLarge",
@@ -179,6 +180,14 @@ class ObjectChanged(PreconditionFailed):
     """The object that holds a file's data is gone, or has other content than the file was given.
 
     Somebody changed the store behind the back of its metadata. Nothing of it was returned.
+    """
+
+
+class StoreEmpty(CommitError):
+    """The store has no object at all, and files would be taken for gone by that. None was removed.
+
+    A store that is not the right one, or is not mounted, looks like that. The message says how to go on
+    if it is really empty.
     """
 
 

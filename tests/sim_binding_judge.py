@@ -127,6 +127,9 @@ class BoundJudge(NamespaceWorld):
             self._others_did(before, after)
         elif call is None:
             self._check_nobody(asked)
+        elif isinstance(call.do, Prune) and self._asked.tree.nodes.items() >= asked.tree.nodes.items():
+            self._took_effect(call)
+            self._check_nobody(asked)
         elif self._token in self._taking and call.do.name not in ("bind", "unbind"):
             self._check_taken(call, before, asked)
         else:
@@ -148,7 +151,7 @@ class BoundJudge(NamespaceWorld):
             self._deleted.stored(path)
 
     def _check_nobody(self, asked: View) -> None:
-        """What belongs to no call is content that nothing names, or a tombstone that is pruned."""
+        """What belongs to no call is content that nothing names; what is pruned are tombstones."""
         pruning = [
             call for call in self.calls if isinstance(call.do, Prune) and call.told in ("", "unknown")
         ]

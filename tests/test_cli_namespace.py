@@ -498,12 +498,27 @@ def test_bound_directories_have_what_others_store(lake: Desk) -> None:
     assert "files made: 0" in lake.ok("namespace", "sync", f"{URL}/raw")
     lake.ok("rm", f"{lake.store}/raw/a", f"{lake.store}/raw/b")
     [pruned] = lake.lines("namespace", "prune", URL)
-    assert set(pruned) == {"directories", "tombstones", "files"}
-    assert (pruned["tombstones"], pruned["files"]) == (1, 1)
+    assert set(pruned) == {"directories", "tombstones", "files", "failed"}
+    assert (pruned["tombstones"], pruned["files"], pruned["failed"]) == (1, 1, [])
     assert "removed: 0 files" in lake.ok("namespace", "prune", f"{URL}/raw")
     lake.ok("namespace", "unbind", f"{URL}/raw")
     put(lake, raw__d=b"4")
     assert lake.ok("fs", "cat", f"{URL}/raw/*") == "3"
+
+
+def test_a_store_that_is_empty_is_believed_only_if_that_is_said(lake: Desk) -> None:
+    """Else nothing is removed, by either command, and the error names the option."""
+    put(lake, raw__a=b"1", old__b=b"2")
+    lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw", "--max-age", "forever")
+    lake.ok("import", f"{lake.store}/old", f"{URL}/old")
+    lake.ok("namespace", "sync", URL)
+    lake.ok("rm", f"{lake.store}/raw/a", f"{lake.store}/old/b")
+    for command in ("sync", "prune"):
+        assert "--empty-store" in lake.refused(1, "namespace", command, URL)
+    assert len(lake.lines("fs", "ls", "-R", URL)) == 4
+    [synced] = lake.lines("namespace", "sync", "--empty-store", URL)
+    [pruned] = lake.lines("namespace", "prune", "--empty-store", URL)
+    assert (synced["removed"], pruned["files"]) == (1, 1)
 
 
 def test_binding_as_json(lake: Desk) -> None:
@@ -519,6 +534,7 @@ def test_binding_as_json(lake: Desk) -> None:
 
 def test_sync_tells_what_cannot_be_a_file(lake: Desk) -> None:
     """Such as an object beside a prefix of its name; the status is 1."""
+    put(lake, raw__b=b"1")
     lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw")
     with lake.open() as namespace:
         namespace.make_directory("raw/a")

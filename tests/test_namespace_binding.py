@@ -14,19 +14,22 @@ from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
+    CommitError,
     ConfigurationError,
+    Conflict,
     DirectoryNotEmpty,
     IsADirectory,
     NotADirectory,
     NotFound,
     ObjectChanged,
     PreconditionFailed,
+    Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Pruned, Swept, Synced
 from commitlog.stores.api import Observation, Page, Pending
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
-from commitlog.tables.api import Table, Write
+from commitlog.tables.api import Delete, Table, Write
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
 from commitlog.testing.servers import Ministack
@@ -743,7 +746,8 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
     done = place.lake.prune(progress=steps.append)
     # a, b, d/ and g hide nothing; of f, gg and p the objects are gone.
     assert done == Pruned(directories=3, tombstones=4, files=3) == steps[-1]
-    assert place.store.asked == {"list": 1, "head": 3}
+    # The store is listed, and proves that it is there: for f, gg and p.
+    assert place.store.asked == {"list": 1 + 3, "head": 3}
     assert place.tombstones() == ["c", "e/"]
     assert place.lake.prune() == Pruned(directories=3)
     assert place.see() == ["kept"]
@@ -766,6 +770,60 @@ def test_prune_by_age_brings_back_what_is_in_the_store(quick: Place) -> None:
     assert quick.see() == ["a", "d/", "d/x"]
     with pytest.raises(ConfigurationError):
         quick.lake.prune(older_than=-1)
+
+
+@pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("busy")])
+def test_what_could_not_be_pruned_is_told(quick: Place, error: CommitError) -> None:
+    """What is refused once is tried again; what fails keeps nothing else, and goes the next time."""
+    quick.put("raw/a", "raw/b", "plain/p", "plain/q", "kept")
+    quick.lake.bind("raw/", "b", max_age=None)
+    quick.lake.adopt("plain/", "plain")
+    quick.lake.sync()
+    quick.lake.delete("b/b")
+    ids = {path: quick.lake.stat(path).entry.id for path in ("b", "plain/p")}
+    for path in ("raw/a", "raw/b", "plain/p", "plain/q"):
+        quick.store.delete(path)
+    right = quick.table.transact
+
+    def transact(writes: Sequence[Write], *, token: str | None = None) -> None:
+        keys = [write.key for write in writes if isinstance(write, Delete)]
+        if once:
+            once.pop()
+            raise error
+        if refusing and any("/t/" in str(key.hash) or key.range == "p" for key in keys):
+            raise error
+        right(writes, token=token)
+
+    once, refusing = [True], True
+    quick.table.transact = transact  # type: ignore[method-assign]
+    done = quick.lake.prune()
+    assert (done.directories, done.tombstones, done.files) == (3, 0, 2)
+    assert dict(done.failed) == {ids["b"]: str(error), ids["plain/p"]: str(error)}
+    assert quick.tombstones() == ["b"] and quick.see("plain") == ["p"]
+    refusing = False
+    assert quick.lake.prune() == Pruned(directories=3, tombstones=1, files=1)
+
+
+def test_a_directory_that_others_keep_changing_is_told(quick: Place) -> None:
+    """And what is below it waits for the next time."""
+    quick.put("raw/a", "raw/d/x")
+    quick.lake.bind("raw/", "b", max_age=None)
+    quick.lake.sync()
+    quick.store.delete("raw/a")
+    other = quick.client(quick.table)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            other.set_attributes("b", attributes={"n": str(quick.wire.requests["transact"])})
+        perform()
+
+    id = quick.lake.stat("b").entry.id
+    quick.wire.step = step
+    done = quick.lake.prune()
+    assert (done.directories, done.files, [failed for failed, _ in done.failed]) == (2, 0, [id])
+    assert "kept changing" in done.failed[0][1]
+    quick.wire.step = lambda what, perform: perform()
+    assert quick.lake.prune() == Pruned(directories=3, files=1)
 
 
 # -- differences -------------------------------------------------------------------------------------

@@ -422,6 +422,45 @@ def test_pruning_beside_a_deletion_keeps_its_tombstone() -> None:
         assert found.see() == []
 
 
+def test_pruning_keeps_the_tombstones_of_a_directory_that_is_bound_meanwhile() -> None:
+    """They hid nothing as long as it was not, and all went; by now they hide what was deleted."""
+
+    def prepare() -> World:
+        found = world()
+        found.second.delete("b/c")
+        found.second.delete("b/d", recursive=True)
+        found.second.unbind("b")
+        return found
+
+    seen = set()
+    for found, told in at_each_request(
+        prepare, lambda all: all.first.prune(), lambda all: all.second.bind("raw/", "b")
+    ):
+        assert told is None
+        seen.add(tuple(found.see()))
+    assert seen == {("a",), ("a", "c", "d", "d/x")}  # it was bound before they went, or after that
+
+
+def test_what_is_hidden_stays_so_while_somebody_prunes() -> None:
+    """Once somebody has seen it so, in a directory that is bound."""
+    shown: list[list[str]] = []
+
+    def prepare() -> World:
+        found = world()
+        found.second.delete("b/c")
+        found.second.unbind("b")
+        return found
+
+    def bind(all: World) -> None:
+        all.second.bind("raw/", "b")
+        shown.append(all.see())
+
+    for found, told in at_each_request(prepare, lambda all: all.first.prune(), bind):
+        assert told is None
+        assert found.see() == shown[-1]
+    assert ["a", "d", "d/x"] in shown
+
+
 def test_pruning_keeps_what_hides_something_behind_a_file() -> None:
     """Own content that is deleted meanwhile does not uncover what it has replaced."""
 

@@ -79,11 +79,19 @@ def unbind(connection: Connection, url: str, json: bool) -> None:
         click.echo(f"{printable(at.url)} is not bound")
 
 
+_empty_store = click.option(
+    "--empty-store",
+    is_flag=True,
+    help="Remove files though the store has no object at all; else it is taken for the wrong one.",
+)
+
+
 @click.command(short_help="Take over what others have stored.")
 @click.argument("url")
+@_empty_store
 @json_option
 @namespace_options
-def sync(connection: Connection, url: str, json: bool) -> None:
+def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> None:
     """Make all bound directories at and below URL agree with the store.
 
     What cannot be a file or directory there is told, with status 1. It can be broken off and repeated.
@@ -94,7 +102,7 @@ def sync(connection: Connection, url: str, json: bool) -> None:
         def progress(so_far: Synced) -> None:
             count(so_far.directories)
 
-        done = at.namespace.sync(at.path, progress=progress)
+        done = at.namespace.sync(at.path, empty_store=empty_store, progress=progress)
     for path in done.unfit:
         click.echo(f"commitlog: {printable(path)}: cannot be a file or directory there", err=True)
     if json:
@@ -122,13 +130,17 @@ def sync(connection: Connection, url: str, json: bool) -> None:
     type=Seconds(),
     help="Also what hides objects for so long; those that are still there show again.",
 )
+@_empty_store
 @json_option
 @namespace_options
-def prune(connection: Connection, url: str, older_than: float | None, json: bool) -> None:
+def prune(
+    connection: Connection, url: str, older_than: float | None, empty_store: bool, json: bool
+) -> None:
     """Remove what is of no use any more from the directories at and below URL.
 
     That is files whose objects others have removed, which nobody can read; and records that hide
-    objects which are not there any more. Run it now and then. It can be broken off and repeated.
+    objects which are not there any more. Run it now and then. It can be broken off and repeated. What
+    could not be removed is told, with status 1.
     """
     at = spot(connection, url)
     with counted("directories") as count:
@@ -136,10 +148,22 @@ def prune(connection: Connection, url: str, older_than: float | None, json: bool
         def progress(so_far: Pruned) -> None:
             count(so_far.directories)
 
-        done = at.namespace.prune(at.path, older_than=older_than, progress=progress)
+        done = at.namespace.prune(
+            at.path, older_than=older_than, empty_store=empty_store, progress=progress
+        )
+    for id, error in done.failed:
+        click.echo(f"commitlog: {printable(id)}: {printable(error)}", err=True)
     if json:
-        print_json({"directories": done.directories, "tombstones": done.tombstones, "files": done.files})
+        print_json(
+            {
+                "directories": done.directories,
+                "tombstones": done.tombstones,
+                "files": done.files,
+                "failed": [{"what": id, "error": error} for id, error in done.failed],
+            }
+        )
     else:
         click.echo(
             f"directories: {done.directories}; removed: {done.files} files, {done.tombstones} tombstones"
         )
+    click.get_current_context().exit(Exit.FAILED if done.failed else Exit.DONE)

@@ -101,7 +101,13 @@ class Bound(Upkeep):
                 done.add(directory.id)
         return Status(path=path, entry=self._directory(path))
 
-    def sync(self, path: str = "", *, progress: Callable[[Synced], object] | None = None) -> Synced:
+    def sync(
+        self,
+        path: str = "",
+        *,
+        empty_store: bool = False,
+        progress: Callable[[Synced], object] | None = None,
+    ) -> Synced:
         """Make all bound directories at and below a path agree with the store; return what that took.
 
         It can be broken off and repeated, and done by several at once. A directory costs one listing of
@@ -109,9 +115,12 @@ class Bound(Upkeep):
 
         Args:
             path: a directory.
+            empty_store: go on though the store has no object at all, so that all files are removed that
+                are objects of others; else that is refused, as the store may be the wrong one.
             progress: told after each directory what was done so far.
 
-        Raises `NotFound`, `NotADirectory`, and `Conflict` if others kept changing a directory.
+        Raises `NotFound`, `NotADirectory`, `Conflict` if others kept changing a directory; and
+        `BucketNotFound`, `StoreEmpty` before anything is removed for that.
         """
         done = Synced()
         pending = [self._directory(path)]
@@ -120,7 +129,7 @@ class Bound(Upkeep):
             if directory.binding is None:
                 pending += self._directories(directory)
                 continue
-            below, done = self._sync(directory, done)
+            below, done = self._sync(directory, done, may_be_empty=empty_store)
             pending += below
             if progress is not None:
                 progress(done)
@@ -131,6 +140,7 @@ class Bound(Upkeep):
         path: str = "",
         *,
         older_than: float | None = None,
+        empty_store: bool = False,
         progress: Callable[[Pruned], object] | None = None,
     ) -> Pruned:
         """Remove what is of no use any more from the directories at and below a path; return how much.
@@ -138,15 +148,19 @@ class Bound(Upkeep):
         That is: files whose objects others have removed, which nobody can read; and tombstones whose
         objects are gone, or replaced by newer ones, or that hide nothing since the directory is not
         bound: bound again, it shows what they hid. It can be broken off and repeated. A bound directory
-        costs one listing of its prefix; elsewhere, each file that was adopted costs a HEAD.
+        costs one listing of its prefix; elsewhere, each file that was adopted costs a HEAD. Before files
+        are removed, a hundred at a time, the store is listed for one object: it has to be there.
 
         Args:
             path: a directory.
             older_than: also tombstones that were left so many seconds ago, or longer. What they hide is
                 there again, if it is still in the store: an age by which somebody has surely removed it.
+            empty_store: as of `sync`.
             progress: told after each directory what was done so far.
 
-        Raises `NotFound`, `NotADirectory`, and `Conflict` if others kept changing a directory.
+        What could not be removed for others, or as the table or the store was not to be reached, is told
+        in the result. Raises `NotFound`, `NotADirectory`; and `BucketNotFound`, `StoreEmpty` before any
+        file is removed for that.
         """
         if older_than is not None and not older_than >= 0:
             raise ConfigurationError(f"older_than is {older_than!r} seconds; it must be 0 or more")
@@ -156,8 +170,10 @@ class Bound(Upkeep):
             planner=self._planner,
             clock=self._clock,
             backoff=self._backoff,
+            older_than=older_than,
+            may_be_empty=empty_store,
         )
-        return pruner.prune(self._directory(path), older_than=older_than, progress=progress)
+        return pruner.prune(self._directory(path), progress=progress)
 
     def differences(
         self,
@@ -191,14 +207,14 @@ class Bound(Upkeep):
         differ = Differ(joint=self._joint, content=self._content)
         yield from differ.differences(path, top, prefix, progress or (lambda looked: None))
 
-    def _sync(self, directory: Entry, done: Synced) -> tuple[list[Entry], Synced]:
+    def _sync(self, directory: Entry, done: Synced, *, may_be_empty: bool) -> tuple[list[Entry], Synced]:
         """Synchronise one directory; return the directories in it."""
         for _ in self._backoff.attempts(self._clock):
             now = self._tree.again(directory)
             if now is None or now.binding is None:  # renamed, deleted or unbound meanwhile
                 return [], done
             level = level_of(self._joint, now)
-            settled = self._joining.settle(now, level)
+            settled = self._joining.settle(now, level, may_be_empty=may_be_empty)
             new = [entry for entry in settled.made.values() if entry.data is not None]
             done = evolve(
                 done,

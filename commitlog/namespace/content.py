@@ -128,6 +128,7 @@ class Content:
             except BucketNotFound:
                 raise
             except NotFound as error:
+                self.store.check()
                 raise ObjectChanged(_gone(data)) from error
             except _AGAIN as error:
                 last = error
@@ -174,19 +175,21 @@ class Content:
         """Tell what is wrong with an object, without reading it; None if it is what it should be."""
         info = self.store.begin_head(data.path)().info
         if info is None:
+            self.store.check()
             return "missing"
         return None if same_etag(info.etag, data.etag) else "changed"
 
     def read(self, data: Data, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes ``[start, end)`` of a file's content; all of them by default.
 
-        Raises `ObjectChanged` if the object is gone, or another.
+        Raises `ObjectChanged` if the object is gone, or another; `BucketNotFound` if the store is.
         """
         try:
             found = self.store.get(data.path, start=start, end=end)
         except BucketNotFound:
             raise
         except NotFound as error:
+            self.store.check()
             raise ObjectChanged(_gone(data)) from error
         if not same_etag(found.etag, data.etag):
             raise ObjectChanged(_replaced(data, found.etag))

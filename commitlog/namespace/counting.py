@@ -121,6 +121,10 @@ class CountingStore(ObjectStore):
         """See `ObjectStore.key`; no request."""
         return self._store.key(path)
 
+    def check(self) -> None:
+        """See `ObjectStore.check`; no request."""
+        self._store.check()
+
     def begin_head(self, path: str) -> Pending[Observation]:
         """See `ObjectStore.begin_head`."""
         pending = self._recorder.watched("store_heads", lambda: self._store.begin_head(path))

@@ -2,7 +2,8 @@
 
 A batch is one transaction, on condition that the directory is bound as it was when it was compared with
 the store, that the rows are as they were then, and that no tombstone was left since. One that takes
-something away writes the directory's entry: of two clients that do so at once, one starts again.
+something away writes the directory's entry: of two clients that do so at once, one starts again. The
+store has to prove first that it is there, after it was listed.
 
 Imports the ground floor, its siblings and the `Table` port.
 """
@@ -17,6 +18,7 @@ from commitlog.namespace.binding import Binding
 from commitlog.namespace.change import MAX_WRITES, Change, Changes, Stale
 from commitlog.namespace.joint import News
 from commitlog.namespace.levels import Level
+from commitlog.namespace.outside import Outside
 from commitlog.namespace.parts import Parts
 from commitlog.namespace.records import Entry
 from commitlog.tables.api import Absent, Equals
@@ -48,31 +50,43 @@ class Joining(Parts):
 
     Args:
         changes: applies what is planned.
+        outside: the store.
     """
 
     changes: Changes
+    outside: Outside
 
     def take(self, directory: Entry, news: Sequence[News]) -> tuple[Entry, dict[str, Entry]]:
         """Do one batch; return the directory's entry and the entries that were put, as they are now.
 
-        Raises what `Changes.apply` raises: `Stale` if the batch is no news any more.
+        Raises what `Changes.apply` raises: `Stale` if the batch is no news any more; and, if something
+        goes, what `Outside.prove` raises.
         """
+        if any(each.seen is None for each in news):
+            self.outside.prove()
+        return self._take(directory, news)
+
+    def _take(self, directory: Entry, news: Sequence[News]) -> tuple[Entry, dict[str, Entry]]:
         change, directory, made = self.plan(directory, news)
         self.changes.apply(change)
         return directory, made
 
-    def settle(self, directory: Entry, level: Level, *, mark: bool = True) -> Settled:
+    def settle(
+        self, directory: Entry, level: Level, *, mark: bool = True, may_be_empty: bool = False
+    ) -> Settled:
         """Take all news of a level; `mark` when the directory was seen to agree with the store.
 
         What others change at the same time is left to them. It stops if the directory itself was changed
-        meanwhile: it may not be bound any more.
+        meanwhile: it may not be bound any more. If something goes, raises what `Outside.prove` raises.
         """
+        if any(each.seen is None for each in level.news):
+            self.outside.prove(may_be_empty=may_be_empty)
         made: dict[str, Entry] = {}
         removed = 0
         whole = True
         for batch in _batches(level.news, MAX_WRITES - 1 - directory.shards.now):
             try:
-                directory, new = self.take(directory, batch)
+                directory, new = self._take(directory, batch)
             except Stale:
                 whole = False
                 if self.tree.again(directory) != directory:

@@ -80,7 +80,8 @@ class Opened:
         self._content = Content(
             store=store, clock=clock, backoff=backoff, words=words, recorder=recorder
         )
-        joint = Joint(rows=self._tree, outside=Outside(store), clock=clock)
+        outside = Outside(store)
+        joint = Joint(rows=self._tree, outside=outside, clock=clock)
         joining = Joining(
             tree=self._tree,
             keys=keys,
@@ -89,6 +90,7 @@ class Opened:
             grace=grace,
             stable_paths=False,
             changes=self._changes,
+            outside=outside,
         )
         self._joint = joint
         self._joining = joining

@@ -1,7 +1,8 @@
 """What the store has in the place of a bound directory, whoever has stored it.
 
 Content of the namespace itself is passed over: it has names that tell nothing, and rows of its own.
-Imports the ground floor, its siblings and the `ObjectStore` port.
+That the store does not have something counts only if it is there: one that is not mounted, or not the
+right one, has nothing. Imports the ground floor, its siblings and the `ObjectStore` port.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from itertools import takewhile
 
 from attrs import frozen
 
-from commitlog.errors import InvalidPath
+from commitlog.errors import InvalidPath, StoreEmpty
+from commitlog.namespace.binding import RESERVED
 from commitlog.namespace.content import is_own
 from commitlog.stores.api import ObjectInfo, ObjectStore
 
 __all__ = ["Outside"]
+
+#: What comes right after all that begins with `RESERVED`.
+_BEHIND_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
 
 
 @frozen
@@ -23,6 +28,24 @@ class Outside:
     """Asks one store. Thread-safe."""
 
     store: ObjectStore
+
+    def prove(self, *, may_be_empty: bool = False) -> None:
+        """Make sure that what the store does not have is gone. A listing of one object, or two.
+
+        An operation log proves nothing: it is made anew wherever it is missing.
+
+        Raises `BucketNotFound`, and, unless it `may_be_empty`, `StoreEmpty`.
+        """
+        self.store.check()
+        found = self._first("")
+        if found is not None and found.path.startswith(RESERVED):
+            found = self._first("", start_after=_BEHIND_RESERVED)
+        if found is None and not may_be_empty:
+            raise StoreEmpty(
+                f"{self.store.url} has no object at all, so it may not be the store that it was, and"
+                " nothing is removed for that. If all objects were removed, synchronise or prune with"
+                " empty_store=True (--empty-store)"
+            )
 
     def at(self, path: str) -> ObjectInfo | None:
         """Return the object under a path, or None if there is none, or there can be none. One HEAD."""
@@ -42,10 +65,18 @@ class Outside:
 
         An empty one with the name of the prefix, as consoles make them for directories, is none.
         """
-        page = self.store.list_page(prefix, limit=1)
-        while not page.objects and page.next_token is not None:
-            page = self.store.list_page(prefix, limit=1, token=page.next_token)
-        return bool(page.objects)
+        found = self._first(prefix) is not None
+        if not found:
+            self.store.check()
+        return found
+
+    def _first(self, prefix: str, *, start_after: str = "") -> ObjectInfo | None:
+        token: str | None = None
+        while True:
+            page = self.store.list_page(prefix, start_after=start_after, limit=1, token=token)
+            if page.objects or page.next_token is None:
+                return next(iter(page.objects), None)
+            token = page.next_token
 
     def level(self, prefix: str, *, after: str = "") -> Iterator[tuple[str, ObjectInfo | None]]:
         """Yield the names behind `after` that there are directly under a prefix, in no particular order.
@@ -53,9 +84,11 @@ class Outside:
         With each comes the object, or None if it is a prefix itself. One request for each thousand.
         """
         token: str | None = None
+        found = False
         start_after = prefix + after if after else ""
         while True:
             page = self.store.list_page(prefix, start_after=start_after, delimiter="/", token=token)
+            found = found or bool(page.objects or page.prefixes)
             for info in page.objects:
                 if not is_own(info.path):
                     yield info.path[len(prefix) :], info
@@ -66,7 +99,9 @@ class Outside:
                     yield name, None
             token = page.next_token
             if token is None:
-                return
+                break
+        if not found:
+            self.store.check()
 
     def below(self, prefix: str, *, within: str) -> Iterator[ObjectInfo]:
         """Yield all objects under a prefix, however deep.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import define, evolve, field
 
-from commitlog.errors import AccessDenied, CommitError
+from commitlog.errors import AccessDenied, BucketNotFound, CommitError
 from commitlog.namespace.change import Stale
 from commitlog.namespace.joining import Joining
 from commitlog.namespace.joint import Joint, News
@@ -81,6 +81,8 @@ class Seen(_View):
                 level = evolve(level, seen={**level.seen, **made})
             except AccessDenied:
                 self._denied = True
+            except BucketNotFound:
+                raise
             except CommitError:
                 pass  # what was seen is right all the same
         yield from level.in_order()
@@ -116,8 +118,14 @@ class Brought(_View):
         raise Stale(f"{name!r} kept changing in the store")
 
     def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
-        """Yield what a directory has, by name; what is in the store alone is not taken."""
+        """Yield what a directory has, by name; what is in the store alone is not taken.
+
+        Raises what `Outside.prove` raises if it has less than its rows say.
+        """
         if not self.joint.asks(directory):
             yield from Tree.entries(self, directory, after=after, page=page)
             return
-        yield from level_of(self.joint, directory, after=after).in_order()
+        level = level_of(self.joint, directory, after=after)
+        if any(news.seen is None for news in level.news):
+            self.joint.outside.prove()
+        yield from level.in_order()

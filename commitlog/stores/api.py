@@ -326,6 +326,13 @@ class ObjectStore(abc.ABC):
 
     # reads
 
+    def check(self) -> None:  # noqa: B027
+        """Raise `BucketNotFound` if what was opened is not there, and reads would not say so.
+
+        A local store's directory is made with the first write, so reads of one that is missing find no
+        objects. Of a bucket, a listing tells. No request.
+        """
+
     @abc.abstractmethod
     def begin_head(self, path: str) -> Pending[Observation]:
         """Send a HEAD and return at once; the pending call waits for what it saw."""

@@ -22,6 +22,7 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
+    BucketNotFound,
     CommitError,
     ConfigurationError,
     InvalidPath,
@@ -164,6 +165,13 @@ class LocalStore(ObjectStore):
         return os.path.join(self._root, *_split(path))
 
     # reads
+
+    def check(self) -> None:
+        """See `ObjectStore.check`."""
+        if not os.path.isdir(self._root):
+            raise BucketNotFound(
+                f"{self._root} is not there: mount it, correct the URL, or store something in it"
+            )
 
     def begin_head(self, path: str) -> Pending[Observation]:
         """Check the path; the pending call looks."""
