@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from namespace_kit import QUICK, Auditor, ServiceTable, Wire, stored
 from test_namespace_restore import World, fill, leave_pending, world
 
+from commitlog.errors import CorruptRecord
 from commitlog.namespace import PROBLEMS, Finding, Namespace, Outcome
 from commitlog.namespace.against import against_log
 from commitlog.namespace.check import Checker
@@ -24,6 +25,7 @@ from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, places_of
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Directory, Entry, Gate
+from commitlog.namespace.refill import Refill
 from commitlog.namespace.shape import Shape
 from commitlog.namespace.snapshot import Snapshot
 from commitlog.oplog import Decision
@@ -144,6 +146,18 @@ def _cycle(at: World) -> None:
     at.table.delete(upper.key)
     put(at, evolve(upper, key=key, version=upper.version + 1))
     put(at, Directory(key=KEYS.directory(upper.id), parent=below.id, name="empty"))
+
+
+def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
+    """Whoever asks for it is told, and so is a restore that has lost a file in it."""
+    id, file = entry(at, "empty/below").id, entry(at, "over")
+    _cycle(at)
+    with pytest.raises(CorruptRecord, match="in itself"):
+        at.lake.path_of(id)
+    assert at.lake.path_of(entry(at, "d2").id) == "d2"
+    lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
+    told = Refill(table=at.table, store=at.store, keys=KEYS).describe(lost)
+    assert told.path == "empty/below/lost"
 
 
 def _twice(at: World, path: str, *, more: int) -> None:
@@ -474,6 +488,45 @@ def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
     at.clock.advance(1)
     assert lake.collect().objects > 0
     assert not list(at.store.list("abc/"))
+
+
+@pytest.mark.parametrize("when", ["while it is repaired", "after that", "in another namespace"])
+def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
+    """However late: it is looked for once more before its time comes, and is no garbage any more."""
+    lake, other = at.client()[1], Namespace(at.table, at.store, "other", clock=at.clock)
+    other.create()
+    datas = [lake.store_content(bytes([number])) for number in range(3)]
+    at.clock.advance(9 * 86_400)
+    found = lake.audit(unnamed=True).findings
+    repairs = lake.repair(found, dry_run=False, only=["unnamed-object"])
+    next(repairs)
+    late = next(data for data in datas if data.path == found[-1].object)
+    if when == "while it is repaired":
+        lake.link("late", late)
+    assert all(done.outcome is Outcome.DONE for done in repairs)
+    if when == "after that":
+        lake.link("late", late)
+    if when == "in another namespace":
+        other.link("late", late)
+    at.clock.advance(86_400)
+    assert {path for path, _ in lake.collect().failed} == set()
+    assert {info.path for info in at.store.list()} & {data.path for data in datas} == {late.path}
+    assert (other if "other" in when else lake).read("late") == at.store.get(late.path).data
+    assert lake.audit(objects=True, unnamed=True).is_clean
+
+
+def test_what_may_have_become_a_file_waits(at: World) -> None:
+    """As long as a record cannot be read that may be of that file; it is told."""
+    _unnamed(at)
+    lake = at.client()[1]
+    found = lake.audit(unnamed=True).findings
+    list(lake.repair(found, dry_run=False, only=["unnamed-object"]))
+    row = entry(at, "over")
+    _corrupt(at, row.key)
+    at.clock.advance(86_400)
+    assert {found[0].object} == {path for path, _ in lake.collect().failed}
+    put(at, row)
+    assert lake.collect().objects == 1
 
 
 @pytest.mark.parametrize("unreadable", ["corrupt", "newer", "garbage", "unknown"])

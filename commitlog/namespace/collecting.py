@@ -6,36 +6,28 @@ repeated. Imports the ground floor, its siblings and the ports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import (
-    CommitError,
-    Conflict,
-    CorruptRecord,
-    FormatTooNew,
-    OutcomeUnknown,
-    TransactionCanceled,
-    Unavailable,
-)
-from commitlog.namespace.change import MAX_WRITES
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.namespace.items import place_of
 from commitlog.namespace.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.removals import AGAIN, Removals
 from commitlog.stores.api import ObjectStore
-from commitlog.tables.api import ConditionFailed, Delete, Equals, Table
+from commitlog.tables.api import Delete, Equals, Table
 
 __all__ = ["Collected", "Collector"]
 
 #: Objects that one request of the store removes.
 _OBJECTS = 1000
 
-#: What says that a removal can be tried again.
-_AGAIN = (Conflict, OutcomeUnknown, Unavailable)
+#: Objects that no file ever had for which all records are read once.
+_NAMELESS = 10_000
 
 
 @frozen(kw_only=True)
@@ -45,8 +37,8 @@ class Collected:
     Attributes:
         objects: number of objects removed.
         bytes: their size.
-        failed: paths of objects that may still be there, with the errors, and keys of records that
-            cannot be read; they stay listed.
+        failed: paths of objects that may still be there, or listed, with the errors; keys of records
+            that cannot be read, and of parts of the list. All of that stays listed.
     """
 
     objects: int = 0
@@ -64,6 +56,8 @@ class Collector:
         backoff: how often a removal is tried that did nothing, or got no answer. Nobody ever stores
             anything else under the name of an object of a namespace's own, so it can be repeated.
         words: makes tokens.
+        named: tells which of some objects files have by now, of any namespace of the table; raises
+            `CorruptRecord` or `FormatTooNew` if that cannot be told.
     """
 
     table: Table
@@ -72,69 +66,100 @@ class Collector:
     clock: Clock
     backoff: Backoff
     words: Callable[[], str]
+    named: Callable[[Collection[str]], Collection[str]]
 
     def collect(self, progress: Callable[[Collected], object] | None = None) -> Collected:
         """See `Namespace.collect`."""
-        objects = size = 0
-        failed: list[tuple[str, str]] = []
-        due = chain.from_iterable(self._due(slot, failed) for slot in range(GARBAGE_SLOTS))
+        done = _Done()
+        nameless: list[Garbage] = []
+        due = chain.from_iterable(self._due(slot, done) for slot in range(GARBAGE_SLOTS))
         while batch := list(islice(due, _OBJECTS)):
-            errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])
-            failed += ((path, str(error)) for path, error in errors.items())
-            gone = [garbage for garbage in batch if garbage.data.path not in errors]
-            for start in range(0, len(gone), MAX_WRITES):
-                for garbage in self._forget(gone[start : start + MAX_WRITES]):
-                    objects += garbage.data.own
-                    size += garbage.data.size if garbage.data.own else 0
+            nameless += (garbage for garbage in batch if garbage.is_nameless)
+            self._collect([garbage for garbage in batch if not garbage.is_nameless], done)
+            if len(nameless) >= _NAMELESS:
+                self._look_again(nameless, done)
+                nameless = []
             if progress is not None:
-                progress(Collected(objects=objects, bytes=size, failed=tuple(failed)))
-        return Collected(objects=objects, bytes=size, failed=tuple(failed))
+                progress(done.collected())
+        self._look_again(nameless, done)
+        if nameless and progress is not None:
+            progress(done.collected())
+        return done.collected()
 
-    def _due(self, slot: int, failed: list[tuple[str, str]]) -> Iterator[Garbage]:
+    def _due(self, slot: int, done: _Done) -> Iterator[Garbage]:
         now = int(self.clock.epoch() * 1000)
-        for item in self.table.query(self.keys.garbage_slot(slot)):
-            try:
-                garbage = Garbage.from_item(item)
-            except (CorruptRecord, FormatTooNew) as error:
-                failed.append((place_of(item), str(error)))
-                continue
-            if garbage.not_before > now:
-                return
-            yield garbage
+        place = self.keys.garbage_slot(slot)
+        try:
+            for item in self.table.query(place):
+                try:
+                    garbage = Garbage.from_item(item)
+                except (CorruptRecord, FormatTooNew) as error:
+                    done.failed.append((place_of(item), str(error)))
+                    continue
+                if garbage.not_before > now:
+                    return
+                yield garbage
+        except Unavailable as error:
+            done.failed.append((place, str(error)))
+
+    def _look_again(self, nameless: list[Garbage], done: _Done) -> None:
+        """Collect what no file had when it was listed, but what is a file by now."""
+        if not nameless:
+            return
+        try:
+            named = self.named([garbage.data.path for garbage in nameless])
+        except (CorruptRecord, FormatTooNew, Unavailable) as error:
+            done.failed += ((garbage.data.path, str(error)) for garbage in nameless)
+            return
+        self._forget([garbage for garbage in nameless if garbage.data.path in named], done)
+        rest = (garbage for garbage in nameless if garbage.data.path not in named)
+        while batch := list(islice(rest, _OBJECTS)):
+            self._collect(batch, done)
+
+    def _collect(self, batch: list[Garbage], done: _Done) -> None:
+        errors = self._remove([garbage.data.path for garbage in batch if garbage.data.own])
+        done.failed += ((path, str(error)) for path, error in errors.items())
+        gone = [garbage for garbage in batch if garbage.data.path not in errors]
+        for garbage in self._forget(gone, done):
+            if garbage.data.own:
+                done.objects += 1
+                done.bytes += garbage.data.size
 
     def _remove(self, paths: list[str]) -> dict[str, CommitError]:
         """Remove objects; return the errors of those that may still be there."""
         left: Mapping[str, CommitError] = {}
         final: dict[str, CommitError] = {}
         for _ in self.backoff.attempts(self.clock):
-            left = self.store.delete_many(paths)
-            final |= {path: error for path, error in left.items() if not isinstance(error, _AGAIN)}
-            paths = [path for path in left if path not in final]
             if not paths:
                 break
+            try:
+                left = self.store.delete_many(paths)
+            except AGAIN as error:
+                left = dict.fromkeys(paths, error)
+            final |= {path: error for path, error in left.items() if not isinstance(error, AGAIN)}
+            paths = [path for path in left if path not in final]
         return {**final, **left}
 
-    def _forget(self, garbage: list[Garbage]) -> list[Garbage]:
-        """Remove the records of objects that are gone; return those that nobody else removed first."""
-        writes = [Delete(each.key, Equals("word", each.word)) for each in garbage]
-        token = self.words()
-        unknown: OutcomeUnknown | None = None
-        for _ in self.backoff.attempts(self.clock):
-            try:
-                self.table.transact(writes, token=token)
-            except OutcomeUnknown as error:
-                unknown = error
-            except (TransactionCanceled, Conflict):
-                # Another collector is here; or this one, with a request whose answer was lost.
-                return [each for each in garbage if self._forget_one(each) or unknown is not None]
-            else:
-                return garbage
-        assert unknown is not None
-        raise unknown
+    def _forget(self, listed: list[Garbage], done: _Done) -> list[Garbage]:
+        """Remove records; return those that nobody else removed first."""
+        removals = Removals(table=self.table, clock=self.clock, backoff=self.backoff, words=self.words)
+        removed = removals.remove([Delete(each.key, Equals("word", each.word)) for each in listed])
+        done.failed += (
+            (each.data.path, str(removed.failed[each.key]))
+            for each in listed
+            if each.key in removed.failed
+        )
+        return [each for each in listed if each.key in removed.keys]
 
-    def _forget_one(self, garbage: Garbage) -> bool:
-        try:
-            self.table.delete(garbage.key, condition=Equals("word", garbage.word))
-        except ConditionFailed:
-            return False  # another collector was first
-        return True
+
+@define
+class _Done:
+    """What a collection has done so far. See `Collected`."""
+
+    objects: int = 0
+    bytes: int = 0
+    failed: list[tuple[str, str]] = field(factory=list)
+
+    def collected(self) -> Collected:
+        """Return it for callers."""
+        return Collected(objects=self.objects, bytes=self.bytes, failed=tuple(self.failed))

@@ -16,7 +16,7 @@ from commitlog.namespace.data import Data
 from commitlog.namespace.fixing import Fixing, Means, as_is
 from commitlog.namespace.items import key_of
 from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, read_place
-from commitlog.namespace.leftovers import Garbage, Tombstone
+from commitlog.namespace.leftovers import NAMELESS, Garbage, Tombstone
 from commitlog.namespace.marker import Marker
 from commitlog.namespace.problems import Finding
 from commitlog.namespace.readers import logged_as
@@ -213,7 +213,7 @@ class _Fix(Fixing):
         self._change.witness = key
         data = Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
         garbage = Garbage(
-            key=key, file="-", version=0, word=self._change.word, not_before=not_before, data=data
+            key=key, file=NAMELESS, version=0, word=self._change.word, not_before=not_before, data=data
         )
         self._change.put(garbage, Absent())
 

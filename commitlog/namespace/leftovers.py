@@ -20,8 +20,10 @@ from commitlog.oplog.fields import (
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, Key
 
-__all__ = ["Garbage", "Tombstone"]
+__all__ = ["NAMELESS", "Garbage", "Tombstone"]
 
+#: In place of the id of a file.
+NAMELESS = "-"
 
 _GARBAGE, _TOMBSTONE = "namespace-garbage", "namespace-tombstone"
 
@@ -32,7 +34,7 @@ class Garbage:
 
     Attributes:
         key: where it is stored; sorts by the time.
-        file: id of the file.
+        file: id of the file; `NAMELESS` for an object of which no file was found.
         version: the file's last version that had this data.
         word: that of the call after which nothing named the object any more.
         not_before: epoch millisecond before which readers may still be reading.
@@ -45,6 +47,11 @@ class Garbage:
     word: str
     not_before: int
     data: Data
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether no file was found that had it; one may have been made of it since."""
+        return self.file == NAMELESS
 
     def to_item(self) -> Item:
         """Return it as a table item."""

@@ -10,7 +10,13 @@ import binascii
 from collections.abc import Iterator
 from itertools import islice
 
-from commitlog.errors import ConfigurationError, IsADirectory, NotFound, ObjectChanged
+from commitlog.errors import (
+    ConfigurationError,
+    CorruptRecord,
+    IsADirectory,
+    NotFound,
+    ObjectChanged,
+)
 from commitlog.namespace.files import OpenFile
 from commitlog.namespace.keys import ROOT, STAGING, split
 from commitlog.namespace.opened import Opened
@@ -44,10 +50,16 @@ class Looking(Opened):
 
         It is looked up from the directory upwards, one request for each above it: if one of those is
         renamed meanwhile, what is returned may be no path of it. Look whether the directory is there.
+
+        Raises `CorruptRecord` if no path leads to it, since it is in itself: `audit` tells of that.
         """
         self.check(writing=False)
         names: list[str] = []
+        passed: set[str] = set()
         while id != ROOT:
+            if id in passed:
+                raise CorruptRecord(f"directory {id} is in itself: check namespace {self.name!r}")
+            passed.add(id)
             item = self._table.get(self._keys.directory(id))
             if item is None:  # so it is of the trash, too
                 return None
@@ -158,8 +170,8 @@ class Looking(Opened):
     def read(self, path: str, *, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes ``[start, end)`` of a file; all of them by default.
 
-        Raises `NotFound`, `IsADirectory`, and `ObjectChanged` if the object was changed or removed other
-        than through the namespace.
+        Raises `NotFound`, `IsADirectory`, `ObjectChanged` if the object was changed or removed other
+        than through the namespace, and `BucketNotFound` if the store is not there at all.
         """
         opened = self.open(path)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.binding import RESERVED
@@ -25,6 +26,9 @@ __all__ = ["named_among", "unnamed_objects"]
 
 #: Letters of the kinds of records that name no object.
 _NAMELESS = frozenset("dgt")
+
+#: Records that name objects.
+_By: TypeAlias = tuple[type[Entry | Garbage], ...]
 
 
 def unnamed_objects(
@@ -65,13 +69,20 @@ def unnamed_objects(
     return list(left.values())
 
 
-def named_among(paths: Collection[str], table: TableReader, log: LogReader | None) -> frozenset[str]:
+def named_among(
+    paths: Collection[str], table: TableReader, log: LogReader | None, *, by: _By = (Entry, Garbage)
+) -> frozenset[str]:
     """Return which of some objects are named by files or garbage, of all namespaces of the table; or by
     files as the log has them, or will if what is pending has happened.
 
+    Args:
+        paths: those of the objects.
+        table, log: as of `unnamed_objects`.
+        by: which records of the table count.
+
     Raises as `unnamed_objects` does.
     """
-    named = {path for path in _named_objects(table) if path in paths}
+    named = {path for path in _named_objects(table, by) if path in paths}
     if log is not None:
         logged = logged_as(log, lambda item: _object_of(item) in paths)
         states = [
@@ -88,8 +99,8 @@ def _object_of(item: Item) -> str:
     return "" if data is None else data.path
 
 
-def _named_objects(table: TableReader) -> Iterator[str]:
-    """Yield the paths of all objects that files and garbage name, of all namespaces of the table."""
+def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
+    """Yield the paths of all objects that records name, of all namespaces of the table."""
     for item in table.scan():
         _, kind, *of = f"{item['place']!s}/".split("/")
         if not any(of) or kind in _NAMELESS:
@@ -104,7 +115,7 @@ def _named_objects(table: TableReader) -> Iterator[str]:
             raise FormatTooNew(
                 f"{place_of(item)!r} is of a restore that has not ended, or of a newer library"
             )
-        if isinstance(record, (Entry, Garbage)) and record.data is not None:
+        if isinstance(record, by) and record.data is not None:
             yield record.data.path
 
 

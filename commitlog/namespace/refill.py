@@ -86,7 +86,9 @@ class Refill:
         assert entry.data is not None
         info = self.store.begin_head(entry.data.path)().info
         path, above = entry.name, entry.parent
-        while above not in (ROOT, TRASH):
+        passed = {ROOT, TRASH}
+        while above not in passed:  # it may be in itself, as things are in a table that is repaired
+            passed.add(above)
             item = self.table.get(self.keys.directory(above))
             if item is None:
                 break

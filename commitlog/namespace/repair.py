@@ -79,7 +79,8 @@ class Repairer:
         named = cache(lambda: self._named(objects))
         for finding in in_order:
             nameless = finding.problem.name == "unnamed-object"
-            # It may have become a file since it was found, and has no record that would tell.
+            # It may have become a file since it was found, and has no record that would tell. One that
+            # does so from now on is found by who collects garbage.
             if not is_still(self.table, finding) or (nameless and finding.object in (named() or ())):
                 yield Repaired(finding=finding, outcome=Outcome.CHANGED)
                 continue

@@ -7,23 +7,25 @@ Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from attrs import define, field, frozen
 
 from commitlog.errors import (
-    Conflict,
     CorruptRecord,
     FormatTooNew,
     NotFound,
-    OutcomeUnknown,
     TransactionTooLarge,
+    Unavailable,
 )
 from commitlog.namespace.change import MAX_WRITES, Change, Changes, Stale
 from commitlog.namespace.items import place_of
 from commitlog.namespace.keys import TOP, TRASH, Keys
 from commitlog.namespace.planning import Planner
 from commitlog.namespace.records import Entry
+from commitlog.namespace.removals import AGAIN, Removals
 from commitlog.namespace.tree import Tree
+from commitlog.tables.api import Delete
 
 __all__ = ["Sweeper", "Swept"]
 
@@ -39,8 +41,8 @@ class Swept:
         files: number of files removed.
         directories: number of directories removed.
         failed: ids of files and directories that may still be there though it was tried, with the
-            errors; of what cannot be read, its key. What fails each time has records that do not fit:
-            `Namespace.audit` tells which.
+            errors; of what cannot be read, its key; ``trash`` for the trash itself. What fails each time
+            has records that do not fit: `Namespace.audit` tells which.
     """
 
     files: int = 0
@@ -69,20 +71,31 @@ class Sweeper:
         """
         done = _Done(progress)
         stuck: set[str] = set()
-        left = True
-        while left:  # directories come to lie in the trash meanwhile
-            left = False
-            for trashed in self._inside(self._trash(), done):
-                if trashed.id in stuck:
-                    continue
-                left = True
-                failed = len(done.failed)
+        try:
+            while self._sweep(stuck, done):  # directories come to lie in the trash meanwhile
+                pass
+        except Unavailable as error:
+            done.failed[TRASH] = str(error)
+        return done.swept()
+
+    def _sweep(self, stuck: set[str], done: _Done) -> bool:
+        """Remove what is in the trash by now, but for what is stuck; tell whether there was anything."""
+        found = False
+        for trashed in self._inside(self._trash(), done):
+            if trashed.id in stuck:
+                continue
+            found = True
+            done.failed.pop(trashed.id, None)  # it has come here after all
+            failed = len(done.failed)
+            try:
                 self._remove_files(trashed, done)
                 self._forget(trashed, done)
-                if len(done.failed) > failed:
-                    stuck.add(trashed.id)
-                done.tell()
-        return done.swept()
+            except Unavailable as error:
+                done.failed[trashed.id] = str(error)
+            if len(done.failed) > failed:
+                stuck.add(trashed.id)
+            done.tell()
+        return found
 
     def _trash(self) -> Entry:
         item = self.tree.table.get(self.keys.entry(TOP, 0, TRASH))
@@ -130,8 +143,18 @@ class Sweeper:
         for shard in range(trashed.shards.now):
             if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:
                 return
-        for item in table.query(self.keys.tombstones(trashed.id)):  # it gets no more of them
-            table.delete(table.schema.key_of(item))
+        removals = Removals(
+            table=table,
+            clock=self.changes.clock,
+            backoff=self.changes.backoff,
+            words=self.planner.words,
+        )
+        tombstones = iter(table.query(self.keys.tombstones(trashed.id)))  # it gets no more of them
+        while batch := list(islice(tombstones, MAX_WRITES)):
+            removed = removals.remove([Delete(table.schema.key_of(item)) for item in batch])
+            for error in removed.failed.values():
+                done.failed[trashed.id] = str(error)
+                return
         done.directories += self._apply(self.planner.forget(trashed), [trashed], done)
 
     def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
@@ -146,7 +169,7 @@ class Sweeper:
             if len(entries) == 1 and self.tree.again(entries[0]) == entries[0]:
                 done.failed[entries[0].id] = f"its records do not fit, check the namespace: {error}"
             return False
-        except (Conflict, OutcomeUnknown, TransactionTooLarge) as error:
+        except (*AGAIN, TransactionTooLarge) as error:
             done.failed.update((entry.id, str(error)) for entry in entries)
             return False
         return True

@@ -15,6 +15,7 @@ from commitlog.namespace.collecting import Collected, Collector
 from commitlog.namespace.compaction import Compacted, Compactor
 from commitlog.namespace.fixes import Fixes
 from commitlog.namespace.looking import Looking
+from commitlog.namespace.named import named_among
 from commitlog.namespace.problems import Finding, Problem
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Entry
@@ -91,7 +92,9 @@ class Upkeep(Looking):
         """Remove content that nothing names, and whose time has come; return what was removed.
 
         Can be broken off and repeated, and done by several at once. What could not be removed is told,
-        and stays listed for the next time.
+        and stays listed for the next time. Of objects that `repair` has listed, of which no file was
+        known, all records of the table are read once more for each ten thousand: what has become a file
+        since stays.
 
         Args:
             progress: told what was removed so far, after each thousand objects.
@@ -104,8 +107,13 @@ class Upkeep(Looking):
             clock=self._clock,
             backoff=self._backoff,
             words=self._words,
+            named=self._files_among,
         )
         return collector.collect(progress)
+
+    def _files_among(self, paths: Collection[str]) -> Collection[str]:
+        log = None if self._changes.log is None else LogReader.of(self._changes.log)
+        return named_among(set(paths), TableReader.of(self._table), log, by=(Entry,))
 
     def compact_log(
         self,

@@ -194,8 +194,8 @@ BINDING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.pruning",
             (
-                'self.joint.rows.table.delete(each.key, condition=Equals("word", each.word))',
-                "self.joint.rows.table.delete(each.key)",
+                'Delete(each.key, Equals("word", each.word)) for each in tombstones',
+                "Delete(each.key) for each in tombstones",
             ),
         ),
         setting=_binding([prune("in")], [delete("in/a")], prepare=_renew),
@@ -212,9 +212,9 @@ BINDING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.collecting",
             (
-                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "        errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",
-                "            errors = self._remove([garbage.data.path for garbage in batch])\n",
+                "        errors = self._remove([garbage.data.path for garbage in batch])\n",
             ),
         ),
         setting=_binding([delete("in/a"), 1.0, collect()], grace=0.0),

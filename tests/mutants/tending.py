@@ -107,9 +107,9 @@ TENDING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.collecting",
             (
-                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "        errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",
-                "            errors = self._remove([garbage.data.path for garbage in batch])\n",
+                "        errors = self._remove([garbage.data.path for garbage in batch])\n",
             ),
         ),
         setting=naming(
