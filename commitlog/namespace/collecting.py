@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, Unavailable
+from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.namespace.items import place_of
 from commitlog.namespace.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.leftovers import Garbage
@@ -108,7 +108,7 @@ class Collector:
             return
         try:
             named = self.named([garbage.data.path for garbage in nameless])
-        except (CorruptRecord, FormatTooNew, Unavailable) as error:
+        except (AccessDenied, CorruptRecord, FormatTooNew, Unavailable) as error:
             done.failed += ((garbage.data.path, str(error)) for garbage in nameless)
             return
         self._forget([garbage for garbage in nameless if garbage.data.path in named], done)
