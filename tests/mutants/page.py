@@ -26,7 +26,7 @@ from mutants.tending import TENDING
 from mutants.waiting import SPARE, WAITING
 from mutants.writing import WRITING
 
-__all__ = ["MUTANTS", "PAGE", "page", "section"]
+__all__ = ["MUTANTS", "PAGE", "frame", "page", "row", "section", "spare"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
 
@@ -86,23 +86,45 @@ def page() -> str:
     parts = [_HEAD]
     for title, mutants in _GROUPS.items():
         parts += [f"## {title}\n", _table(mutants), *map(section, mutants)]
-    return "\n".join([*parts, _SPARE, *map(_spare, SPARE)])
+    return "\n".join([*parts, _SPARE, *map(spare, SPARE)])
 
 
 def _table(mutants: Sequence[Mutant]) -> str:
-    leased = any(mutant.saved is not None for mutant in mutants)
-    rows = [["mutant", "faults", "steps"], ["---"] * 3]
-    if leased:
-        rows[0].append("wrong even so")
-        rows[1].append("---")
-    for mutant in mutants:
-        found = mutant.counterexample()
-        row = [mutant.name, str(found.faults), str(len(told(found.trace)))]
-        if leased:
-            row.append({None: "it breaks them", True: "no", False: "yes"}[mutant.saved])
-        rows.append(row)
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*([_LEASES] if leased else []), *lines, ""])
+    heads = ["mutant", "faults", "steps"]
+    if _leased(mutants):
+        heads.append("wrong even so")
+    lines = [_line(heads), _line(["---"] * len(heads)), *map(row, mutants)]
+    return "\n".join([*([_LEASES] if _leased(mutants) else []), *lines, ""])
+
+
+def _leased(mutants: Sequence[Mutant]) -> bool:
+    return any(mutant.saved is not None for mutant in mutants)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def row(mutant: Mutant) -> str:
+    """Return the line of one mutant in the table of its group."""
+    found = mutant.counterexample()
+    cells = [mutant.name, str(found.faults), str(len(told(found.trace)))]
+    if any(mutant in group and _leased(group) for group in _GROUPS.values()):
+        cells.append({None: "it breaks them", True: "no", False: "yes"}[mutant.saved])
+    return _line(cells)
+
+
+def frame(text: str | None = None) -> str:
+    """Return a page, or the one that is due, with the mutants' names and without what they come to."""
+    if text is None:
+        parts = [_HEAD]
+        for title, mutants in _GROUPS.items():
+            parts += [f"## {title}\n", *([_LEASES] if _leased(mutants) else [])]
+            parts += [*(f"| {mutant.name} |" for mutant in mutants), *map(_heading, mutants)]
+        text = "\n".join([*parts, _SPARE, *map(_heading, SPARE)])
+    text = re.sub(r"(?ms)^(### [^\n]*\n).*?(?=^##|\Z)", r"\1", text)
+    text = re.sub(r"(?m)^\| (mutant|---) \|.*\n", "", text)
+    return re.sub(r"(?m)^(\| [^|]* \|).*$", r"\1", text).replace("\n\n", "\n")
 
 
 def section(mutant: Mutant) -> str:
@@ -110,16 +132,15 @@ def section(mutant: Mutant) -> str:
     found = mutant.counterexample()
     judged = plain(re.split(r"; | \(|\n", str(found.error))[0])
     lines = (*told(found.trace), f"judged: {judged}")
-    return "\n".join((_spare(mutant), "```", *lines, "```", ""))
+    return "\n".join((spare(mutant), "```", *lines, "```", ""))
 
 
-def _spare(mutant: Mutant) -> str:
+def spare(mutant: Mutant) -> str:
     """Return what there is to say of a mutant without a counter-example."""
     where = mutant.where.partition(".")[0]
     return "\n".join(
         (
-            f"### {mutant.name[0].upper()}{mutant.name[1:]}",
-            "",
+            _heading(mutant),
             _wrapped(f"The rule ([{where}]({mutant.where})): {mutant.rule}."),
             "",
             "```diff",
@@ -131,6 +152,10 @@ def _spare(mutant: Mutant) -> str:
             "",
         )
     )
+
+
+def _heading(mutant: Mutant) -> str:
+    return f"### {mutant.name[0].upper()}{mutant.name[1:]}\n"
 
 
 def _wrapped(text: str) -> str:
