@@ -251,8 +251,8 @@ _KINDS = (
         invariant="I5",
         meaning="nothing names an object that a namespace has stored; its writer died, or another table"
         " has a namespace in the same store",
-        repair="it is listed as garbage, and looked for once more before it is removed; only if asked for"
-        " by name, when no other table has this store",
+        repair="it is listed as garbage, and looked for once more before it is removed; only if asked"
+        " for by name, when no other table has this store",
         asked=True,
     ),
     Problem(
