@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
+    BucketNotFound,
     CommitError,
     ConfigurationError,
     CorruptRecord,
@@ -177,6 +178,20 @@ def test_objects_are_plain_files(store: LocalStore, root: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE((root / "a" / "b").stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_directory_that_is_missing_is_told_if_asked_for(store: LocalStore, root: Path) -> None:
+    """Reads find no objects there, as the first write makes it; `check` tells it from an empty one."""
+    with pytest.raises(BucketNotFound):
+        store.check()
+    assert _paths(store) == []
+    store.put("a", b"")
+    store.delete("a")
+    store.check()
+    shutil.rmtree(root)
+    root.write_bytes(b"")
+    with pytest.raises(BucketNotFound):
+        store.check()
 
 
 def test_reading_makes_nothing(store: LocalStore, root: Path) -> None:

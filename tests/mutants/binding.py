@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim_binding_do import prune, sync
+from sim_binding_do import bind, prune, sync
 from sim_binding_kit import BoundWorld
 from sim_namespace_kit import Program, collect, delete, list_, read, write
 
@@ -44,6 +44,13 @@ def _renew(lake: Namespace) -> None:
     _bind(lake)
     lake.delete("in/a")
     lake.store.put("raw/a", b"new")
+
+
+def _hide(lake: Namespace) -> None:
+    """The one object was deleted from the directory, which is not bound any more."""
+    _bind(lake)
+    lake.delete("in/a")
+    lake.unbind("in")
 
 
 def _binding(*programs: Program, prepare: Any = _bind, **options: Any) -> Setting:
@@ -204,6 +211,21 @@ BINDING: tuple[Mutant, ...] = (
             "The tombstone hides an object that others have replaced. B deletes the new one, and A "
             "removes B's tombstone for the one it has seen."
         ),
+    ),
+    Mutant(
+        name="tombstones pruned of a directory that is bound by now",
+        where=_WHERE,
+        rule="in a directory that is not bound, tombstones hide nothing, and all of them go",
+        edit=Edit(
+            "namespace.pruning",
+            (
+                "            check=Check(directory.key, directory.unchanged()),\n",
+                "            check=None,\n",
+            ),
+        ),
+        setting=_binding([prune("in")], [bind("raw/", "in", max_age=0.0), list_("in")], prepare=_hide),
+        caught="what was deleted is back: .*|pruning has brought back .*",
+        story="B binds the directory again after A has seen that it is not bound.",
     ),
     Mutant(
         name="objects of others removed as garbage",
