@@ -994,6 +994,7 @@ def test_what_is_adopted_into_a_bound_directory_stays_after_that(
     done = place.lake.adopt("raw/", "b")
     assert (done.files, done.known, done.refused) == (251, 0, ())
     assert place.wire.requests["transact"] == 5  # of a; the directory; 99, 99 and 52 in it
+    assert place.wire.requests["get"] < 20 and place.store.asked.total() < 20
     assert place.lake.adopt("raw/", "b").known == 251
     assert len(place.rows()) == 1 + 1 + 251
     place.lake.unbind("b")

@@ -101,10 +101,10 @@ class Batches:
             with contextlib.suppress(Stale):
                 walk = self._walk(path, within, linked.told(len(files)) if attempt else "")
                 within = walk.last.id
-                # One shard, as it was made, tells by itself of each name whether it is new, unless
-                # there are objects that have no rows yet.
+                # One shard, as it was made, tells by itself of each name whether it is new, unless an
+                # object that has no row yet has it.
                 grown = walk.last.shards.now > walk.last.shards.first
-                if attempt or grown or walk.last.binding is not None:
+                if attempt or grown or not _rows_tell(walk.last, left):
                     left = self._new(path, walk.last, left, linked)
                 refused = self._send(walk, left)
                 linked.made.update(left.keys() - refused)
@@ -139,8 +139,7 @@ class Batches:
     ) -> dict[str, NewFile]:
         """Return those of which there is nothing yet. An object that has no row yet is to get it."""
         tree = self.planner.tree
-        if all(_is_at_home(directory, name, file) for name, file in files.items()):
-            # What the store has there are these files themselves. Only rows can be in their way.
+        if _rows_tell(directory, files):
             tree = Tree(tree.table, tree.keys)
         # A directory with no more than that is listed in fewer requests than its names are looked up.
         first = {entry.name: entry for entry in islice(tree.entries(directory), len(files) + 1)}
@@ -188,9 +187,12 @@ class Batches:
         return []
 
 
-def _is_at_home(directory: Entry, name: str, file: NewFile) -> bool:
+def _rows_tell(directory: Entry, files: Mapping[str, NewFile]) -> bool:
+    """Tell whether only rows can be in the way of new files: what the store has are these themselves."""
     binding = directory.binding
-    return binding is not None and not file.data.own and file.data.path == binding.path_of(name)
+    return binding is None or all(
+        not file.data.own and file.data.path == binding.path_of(name) for name, file in files.items()
+    )
 
 
 def _batches(
