@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -83,6 +84,11 @@ def stream(path: str, body: bytes, *, overwrite: bool = True) -> Do:
         lake=bits,
         model=lambda model: model.write(path, body, overwrite=overwrite, parents=False),
     )
+
+
+def attempts(lake: Namespace) -> Callable[[], str]:
+    """Return what makes names of attempts, of the words that the client makes."""
+    return lambda: hashlib.blake2b(lake._words().encode(), digest_size=16).hexdigest()
 
 
 def put_object(lake: Namespace, body: bytes) -> Data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from namespace_kit import Model
-from sim_namespace_do import Do, put_object, silent
+from sim_namespace_do import Do, attempts, put_object, silent
 
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, Namespace
@@ -44,7 +44,8 @@ def publish(job: str, files: Mapping[str, bytes], *, mode: Mode = "append") -> D
     """
 
     def call(lake: Namespace) -> bool:
-        target = Publication(lake, "out", clock=lake._clock, backoff=lake._backoff, words=lake._words)
+        words = attempts(lake)
+        target = Publication(lake, "out", clock=lake._clock, backoff=lake._backoff, words=words)
         attempt = target.begin(job, mode=mode)
         data = {name: put_object(lake, body) for name, body in files.items()}
         try:

@@ -26,6 +26,7 @@ from typing import Any
 import sim_namespace_kit as names
 from attrs import evolve, frozen
 from namespace_kit import Auditor, Model, ServiceTable
+from sim_namespace_do import attempts
 from sim_namespace_kit import LAKE, Call, Do, NamespaceWorld, Program, WatchedTable, publish
 
 from commitlog.commit import ConditionalStore
@@ -128,7 +129,8 @@ def job(files: Mapping[str, bytes], *, seconds: float) -> Do:
     """Publish a job at ``out``, with content of the namespace's own, that takes so many seconds."""
 
     def call(lake: Namespace) -> None:
-        target = Publication(lake, "out", clock=lake._clock, backoff=lake._backoff, words=lake._words)
+        words = attempts(lake)
+        target = Publication(lake, "out", clock=lake._clock, backoff=lake._backoff, words=words)
         attempt = target.begin("job")
         data: dict[str, Data] = {}
         for name, body in files.items():
