@@ -219,8 +219,9 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     get = LocalStore.get
 
     def gated(self: LocalStore, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-        gate.pass_through(path)
-        return get(self, path, start=start, end=end)
+        found = get(self, path, start=start, end=end)
+        gate.pass_through(path)  # whoever asks for one that is not there does not go through the log
+        return found
 
     monkeypatch.setattr(LocalStore, "get", gated)
     return gate
