@@ -88,7 +88,7 @@ class ServiceTable(MemoryTable):
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
         """Do it, unless it was done under that token."""
         now = self._clock.epoch()
-        if now - self._kept.get(token, -math.inf) > TOKENS_KEPT:
+        if token is None or now - self._kept.get(token, -math.inf) > TOKENS_KEPT:
             super().transact(writes, token=token)
             self.applied.append(token or "")
             self._kept[token] = now

@@ -123,6 +123,7 @@ class Together(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.table = ServiceTable(clock=self.clock)
         self.store = MemoryStore(clock=self.clock)
+        self.store.put("kept", b"")  # a store without any object is not believed
         self.clients = [
             Namespace(self.table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
             for _ in range(2)
