@@ -245,10 +245,10 @@ NAMING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.collecting",
             (
-                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "        errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",
-                "            self._forget(batch)\n"
-                "            errors = self._remove([garbage.data.path for garbage in batch "
+                "        self._forget(batch, done)\n"
+                "        errors = self._remove([garbage.data.path for garbage in batch "
                 "if garbage.data.own])\n",
             ),
         ),
