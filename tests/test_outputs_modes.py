@@ -339,6 +339,31 @@ def test_a_heartbeat_keeps_recovery_away() -> None:
     assert len(output.commit(slow, files).files) == 2
 
 
+def test_nobody_grows_old_while_a_recovery_reads() -> None:
+    """However long the log takes to read, an attempt is as old as it was when the recovery began."""
+    clock = ManualClock()
+
+    class Slow(MemoryStore):
+        read = 0
+
+        def get(self, path: str, **options: Any) -> ObjectData:
+            self.read += 1
+            clock.advance(1000)
+            return super().get(path, **options)
+
+    store = Slow(clock=clock)
+    output = open_output(store, clock)
+    earlier = output.begin("earlier")
+    output.commit(earlier, stage_some(output, earlier))
+    job = output.begin("slow")
+    files = stage_some(output, job)
+    clock.advance(100)
+    before, store.read = clock.epoch(), 0
+    assert output.recover(older_than=500).live == (job.attempt,)
+    assert store.read and clock.epoch() > before + 500
+    assert len(output.commit(job, files).files) == 2
+
+
 def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
     """A batch that was committed, or that comes after a later one, is recognised; streams differ."""
     output = open_output(MemoryStore())

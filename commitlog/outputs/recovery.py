@@ -47,6 +47,8 @@ def recover(
         tag: what the attempts of this output, and of no other, begin with.
         clock: what time it is, if the store does not tell.
     """
+    # Before the signs of life are read: however long the rest takes, nobody grows old by it.
+    deadline = pending.now(clock) - older_than
     failures: list[CommitError] = []
     entries: dict[str, float] = {}
     for entry in pending.list():
@@ -81,7 +83,6 @@ def recover(
     settled = {attempt for attempt, committed in earlier.items() if committed}
     found.aborted |= {attempt for attempt, committed in earlier.items() if committed is False}
     found.open -= settled | found.aborted
-    deadline = pending.now(clock) - older_than
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
     # Of what only gave signs of life, nothing is left but the last one, be it committed or not.
     silent = dead - entries.keys() - uploads.keys()
