@@ -865,6 +865,17 @@ def test_a_copy_is_a_file_of_its_own(
         fs.cp_file("lake/no", "lake/x")
 
 
+def test_directories_of_any_depth_are_made(fs: CommitlogFileSystem) -> None:
+    """In as many transactions as that takes; whether the last may be there is as of any other."""
+    deep = "lake/" + "/".join("d" * 200)
+    fs.makedirs(deep)
+    assert len(fs.find("lake/d", withdirs=True)) == 200
+    fs.makedirs(deep, exist_ok=True)
+    with pytest.raises(FileExistsError):
+        fs.makedirs(deep)
+    assert fs.isdir(deep)
+
+
 @pytest.mark.parametrize("transaction", [False, True])
 def test_trees_of_any_depth_are_put_and_copied(
     fs: CommitlogFileSystem, lake: Namespace, tmp_path: Path, transaction: bool

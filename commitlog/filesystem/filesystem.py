@@ -24,6 +24,7 @@ from commitlog.filesystem.layers import layered
 from commitlog.filesystem.making import Making
 from commitlog.filesystem.places import Mounts, info_of
 from commitlog.filesystem.transactions import NamespaceTransaction
+from commitlog.namespace import make_directories
 from commitlog.urls import parse_table_url
 
 __all__ = ["CommitlogFileSystem"]
@@ -189,11 +190,14 @@ class CommitlogFileSystem(Making):
         place.namespace.make_directory(place.path, exist_ok=False, parents=create_parents)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory, and those that are missing above it, in one transaction."""
+        """Make a directory, and those that are missing above it: up to some thirty in one transaction.
+
+        Only the directory itself must be new without `exist_ok` (`AlreadyExists`).
+        """
         if exist_ok and not self._strip_protocol(path):
             return
         place = self._place(path)
-        place.namespace.make_directory(place.path, exist_ok=exist_ok)
+        make_directories(place.namespace, place.path, exist_ok=exist_ok)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory; raises `NotADirectory`, `DirectoryNotEmpty`."""

@@ -33,6 +33,7 @@ from commitlog.namespace.check import Checked
 from commitlog.namespace.collecting import Collected
 from commitlog.namespace.compaction import Compacted
 from commitlog.namespace.data import Data
+from commitlog.namespace.deep import make_directories
 from commitlog.namespace.files import FileWriter, OpenFile
 from commitlog.namespace.fixing import LOST_AND_FOUND
 from commitlog.namespace.keys import NAMESPACE_SCHEMA
@@ -86,5 +87,6 @@ __all__ = [
     "Synced",
     "abort_uploads",
     "link_each",
+    "make_directories",
     "sweep_staging",
 ]
