@@ -69,6 +69,7 @@ def test_ls_lists_what_directories_have(desk: Desk) -> None:
     assert desk.ok("fs", "ls", "-R", "-C", URL).splitlines() == [f"{URL}/{path}" for path in below]
     assert urls(desk.ok("fs", "ls", "-d", f"{URL}/a")) == [f"{URL}/a"]
     line = desk.ok("fs", "ls", f"{URL}/a/x")
+    assert desk.ok("fs", "ls", "-l", f"{URL}/a/x") == line  # a habit from elsewhere
     assert re.fullmatch(rf"- +2  \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ  {URL}/a/x\n", line)
 
 
@@ -280,7 +281,7 @@ def test_urls_may_be_taken_without_patterns(desk: Desk) -> None:
 
 def test_test_tells_by_its_status(desk: Desk) -> None:
     """0 if it is so, 1 if not, 2 if nobody knows."""
-    desk.fill(d__f=b"")
+    desk.fill(d__f=b"", d__g=b"1")
     for wanted, url, status in (
         ("-e", "d", 0),
         ("-e", "d/f", 0),
@@ -291,6 +292,14 @@ def test_test_tells_by_its_status(desk: Desk) -> None:
         ("-d", "d/f", 1),
         ("-f", "d/f", 0),
         ("-f", "d", 1),
+        ("-s", "d/f", 1),
+        ("-s", "d/g", 0),
+        ("-s", "d/g/", 1),
+        ("-s", "d", 1),
+        ("-z", "d/f", 0),
+        ("-z", "d/g", 1),
+        ("-z", "d", 1),
+        ("-z", "x", 1),
     ):
         done = desk.run("fs", "test", wanted, f"{URL}/{url}")
         assert (done.exit_code, done.output) == (status, ""), (wanted, url)
@@ -417,7 +426,7 @@ def test_directories_go_there_and_back(desk: Desk, here: Path) -> None:
     made = make_tree(here / "a")
     desk.ok("fs", "put", "a", f"{URL}/new")
     assert {path.removeprefix("new/"): body for path, body in desk.tree("new").items()} == made
-    desk.ok("fs", "put", "a/.", f"{URL}/new")
+    desk.ok("fs", "put", "a", f"{URL}/new")
     assert desk.tree("new/a").keys() == {f"new/a/{path}" for path in made}
     desk.ok("fs", "rm", "-r", f"{URL}/new/a")
     desk.ok("fs", "get", f"{URL}/new", "back")
@@ -747,7 +756,7 @@ def test_a_directory_of_unknown_outcome_is_told(
         return made
 
     monkeypatch.setattr(Namespace, "make_directory", lost)
-    assert desk.refused(4, "fs", "put", "a", f"{URL}/a") == "commitlog: a/sub: no answer\n"
+    assert desk.refused(4, "fs", "put", "a", f"{URL}/a").startswith("commitlog: a/sub: no answer\n")
     assert desk.tree() == {"a": None, "a/sub": None, "a/sub/file": b"1"}
 
 
@@ -793,8 +802,9 @@ def test_an_outcome_that_nobody_knows_is_told(
         raise OutcomeUnknown("no answer")
 
     monkeypatch.setattr(Namespace, "link_all", lost)
-    said = desk.refused(4, "fs", "put", "a", f"{URL}/a")
-    assert sorted(line.split(": ")[1] for line in said.splitlines()) == [f"a/{n}" for n in range(5)]
+    *said, last = desk.refused(4, "fs", "put", "a", f"{URL}/a").splitlines()
+    assert sorted(line.split(": ")[1] for line in said) == [f"a/{n}" for n in range(5)]
+    assert "0 of 5 files" in last and "of 5 more nobody knows" in last
     assert len(unnamed(desk)) == 5
 
 
@@ -979,6 +989,17 @@ def test_rm_with_force_may_be_second(desk: Desk, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Namespace, "delete", gone)
     assert desk.ok("fs", "rm", "-f", f"{URL}/a") == ""
     assert "nothing at 'a'" in desk.refused(1, "fs", "rm", f"{URL}/a")
+
+
+def test_mkdir_with_p_goes_to_any_depth(desk: Desk) -> None:
+    """In as many transactions as that takes; what is there already is no error."""
+    deep = "/".join("d" * 200)
+    for _ in range(2):
+        desk.ok("fs", "mkdir", "-p", f"{URL}/{deep}")
+    with desk.open() as lake:
+        assert sum(status.is_directory for status in lake.walk()) == 200
+    desk.fill(f=b"a file")
+    desk.refused(1, "fs", "mkdir", "-p", f"{URL}/f/{deep}")
 
 
 def test_mkdir_is_exclusive_without_p(desk: Desk) -> None:

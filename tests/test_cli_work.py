@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pytest
 
-from commitlog.cli.exits import Exit, Trials
-from commitlog.cli.work import THREADS, Advance, Job, effort, work
-from commitlog.errors import NotFound
+from commitlog.cli.exits import Exit, GaveUp, Trials
+from commitlog.cli.headway import PATIENCE
+from commitlog.cli.work import THREADS, Advance, Job, Together, effort, work
+from commitlog.errors import InvalidPath, NotFound, Unavailable
 
 
 def do(jobs: Iterator[Job], trials: Trials, *, all_or_none: bool = False) -> None:
@@ -107,3 +109,68 @@ def test_files_count_beside_their_bytes() -> None:
     """Many small files are work, too, and worth showing."""
     assert effort(files=2, bytes=10) == 2 * effort(files=1, bytes=0) + 10
     assert effort(files=0, bytes=10) == 10
+
+
+def failing(*errors: BaseException | None) -> Iterator[Job]:
+    """Yield jobs that fail with these errors, each anew, or do not."""
+
+    def job(error: BaseException | None, advance: Advance) -> None:
+        if error is not None:
+            raise type(error)(*error.args)
+
+    for number, error in enumerate(errors):
+        yield Job(what=f"{number}", do=partial(job, error))
+
+
+def test_what_is_of_the_service_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """After some failures in a row; the rest is not tried, and the status is that of the errors."""
+    trials = Trials()
+    with pytest.raises(GaveUp, match="8 failures in a row"):
+        do(failing(*[Unavailable("gone")] * 10_000), trials)
+    assert 1 <= trials.failures <= PATIENCE
+    assert trials.worst == Exit.FAILED
+    full = OSError(errno.ENOSPC, "No space left on device", "target")
+    with pytest.raises(GaveUp):
+        do(failing(*[full] * 10_000), Trials())
+
+
+def test_a_success_in_between_lets_it_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """However often the service fails, if it does not do so for long."""
+    trials = Trials()
+    work(
+        failing(*[*[Unavailable("gone")] * (PATIENCE - 1), None] * 20),
+        trials,
+        label="working",
+        length=lambda: 0,
+        threads=1,
+    )
+    assert trials.failures == 20 * (PATIENCE - 1)
+
+
+@pytest.mark.parametrize(
+    "error", [NotFound("x"), PermissionError(errno.EACCES, "denied", "x"), InvalidPath("x")]
+)
+def test_what_is_of_a_file_does_not_end_it(error: Exception) -> None:
+    """However many there are."""
+    trials = Trials()
+    do(failing(*[error] * 100), trials)
+    assert trials.failures == 100
+
+
+def test_one_error_of_many_files_counts_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A transaction that fails is one failure, however many files it had."""
+    lost = [Unavailable("gone") for _ in range(PATIENCE - 1)]
+    left = list(lost)
+
+    def together(group: Sequence[object]) -> list[Exception]:
+        return [left.pop() if left else lost[0]] * len(group)
+
+    trials = Trials()
+    work(
+        failing(*[None] * 50),
+        trials,
+        label="working",
+        length=lambda: 0,
+        together=Together(do=together, drop=lambda group: None),
+    )
+    assert trials.failures == 50

@@ -22,7 +22,16 @@ from commitlog.errors import (
     PreconditionFailed,
 )
 
-__all__ = ["CouldNotRun", "Exit", "Interrupted", "Question", "Trials", "message_of", "status_of"]
+__all__ = [
+    "CouldNotRun",
+    "Exit",
+    "GaveUp",
+    "Interrupted",
+    "Question",
+    "Trials",
+    "message_of",
+    "status_of",
+]
 
 
 class Exit(enum.IntEnum):
@@ -48,6 +57,18 @@ class Exit(enum.IntEnum):
 
 class Interrupted(KeyboardInterrupt):
     """The command was interrupted; the message says what is so now."""
+
+
+class GaveUp(Exception):
+    """Most of many things were not tried, since the same would have become of them.
+
+    Attributes:
+        status: how the command ends.
+    """
+
+    def __init__(self, message: str, status: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class CouldNotRun(click.ClickException):
@@ -123,6 +144,8 @@ def status_of(error: BaseException) -> Exit:
     ('PRECONDITION', 'UNKNOWN')
     """
     match error:
+        case GaveUp():
+            return error.status
         case OutcomeUnknown():
             return Exit.UNKNOWN
         case ObjectChanged():  # nobody stated that as a precondition
@@ -151,6 +174,8 @@ def message_of(error: BaseException) -> str:
             text = str(error) or type(error).__name__
         case click.ClickException():
             text = error.format_message()
+        case GaveUp():
+            text = str(error)
         case Interrupted():
             text = f"interrupted: {error}"
         case KeyboardInterrupt() | click.Abort():

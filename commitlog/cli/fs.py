@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+from collections.abc import Iterator
 from functools import partial
 
 import click
@@ -19,12 +20,13 @@ from commitlog.cli.fs_paths import LITERAL, Found, Goals, Spot, found, spot, url
 from commitlog.cli.fs_sending import cp, put, target_of
 from commitlog.cli.fs_stat import stat, status_record
 from commitlog.cli.fs_usage import du
+from commitlog.cli.headway import Headway
 from commitlog.cli.show import json_option, print_json, printable
 from commitlog.cli.upkeep import grace_option
 from commitlog.cli.work import Advance, Job, threads_option, work
 from commitlog.clock import SystemClock
 from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, IsADirectory, NotFound
-from commitlog.namespace import Status
+from commitlog.namespace import Status, make_directories
 
 __all__ = ["fs"]
 
@@ -123,6 +125,10 @@ def rm(
     reading it: "namespace clean" frees the space.
     """
     trials = Trials()
+    headway = Headway(
+        "files and directories were removed",
+        go_on="the same command" if force else "the same command with --force",
+    )
     missing = contextlib.suppress(NotFound) if force else contextlib.nullcontext()
 
     def remove(each: Found, _: Advance) -> str | None:
@@ -134,18 +140,25 @@ def rm(
         if line is not None:
             click.echo(line)
 
-    for url in urls:
-        with trials.of(url):
-            spot(connection, url)  # a namespace that is not there is an error all the same
-            with missing:
-                work(
-                    (Job(what=each.url, do=partial(remove, each)) for each in found(connection, url)),
-                    trials,
-                    label="removing",
-                    length=lambda: 0,
-                    threads=threads,
-                    done=tell,
-                )
+    def jobs(url: str) -> Iterator[Job]:
+        for each in found(connection, url):
+            yield Job(what=each.url, do=partial(remove, each))
+
+    with headway.told(trials):
+        for url in urls:
+            headway.check()
+            with trials.of(url), headway.of(url):
+                spot(connection, url)  # a namespace that is not there is an error all the same
+                with missing:
+                    work(
+                        jobs(url),
+                        trials,
+                        label="removing",
+                        length=lambda: 0,
+                        threads=threads,
+                        done=tell,
+                        headway=headway,
+                    )
     trials.end()
 
 
@@ -172,12 +185,18 @@ def _remove(at: Found, *, recursive: bool) -> str:
 @click.option("-p", "--parents", is_flag=True, help="Those above, too; one that is there is no error.")
 @namespace_options
 def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool) -> None:
-    """Make directories. Without --parents, of those who make the same one only one succeeds."""
+    """Make directories. Without --parents, of those who make the same one only one succeeds.
+
+    With it, some thirty levels that are missing are made at once, and more of them one after the other.
+    """
     trials = Trials()
     for url in urls:
         with trials.of(url):
             at = spot(connection, url)
-            at.namespace.make_directory(at.path, exist_ok=parents, parents=parents)
+            if parents:
+                make_directories(at.namespace, at.path)
+            else:
+                at.namespace.make_directory(at.path, exist_ok=False, parents=False)
     trials.end()
 
 

@@ -12,8 +12,10 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
+from commitlog.cli.fs_onward import exact_option, say_how_to_go_on
 from commitlog.cli.fs_paths import Found, Goals, found, urls_argument
 from commitlog.cli.fs_trees import Tree, chunks_of, directory_of, remote_tree
+from commitlog.cli.headway import Headway
 from commitlog.cli.streams import PIECE, arriving
 from commitlog.cli.work import Advance, Job, threads_option, work
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
@@ -58,49 +60,86 @@ def _print(at: Found) -> None:
 @click.command(short_help="Download files and directories.")
 @click.argument("urls", metavar="URL... LOCAL", nargs=-1, required=True)
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
+@exact_option
 @threads_option
 @namespace_options
-def get(connection: Connection, urls: tuple[str, ...], force: bool, threads: int) -> None:
+def get(connection: Connection, urls: tuple[str, ...], force: bool, exact: bool, threads: int) -> None:
     """Download files, and directories with all that is in them, to LOCAL.
 
-    If LOCAL is a directory, they go into it; "-" is standard output. With one URL alone, that is to the
-    working directory. A file appears once it is complete, and none is replaced without --force; several
-    go at a time (--threads). What cannot be downloaded is told, and keeps nothing else from it.
+    If LOCAL is a directory, they go into it; with --no-target-directory goes what they have. "-" is
+    standard output. With one URL alone, that is to the working directory. A file appears once it is
+    complete, and none is replaced without --force; several go at a time (--threads).
+
+    What cannot be downloaded is told, and keeps nothing else from it; but if 8 in a row fail, and not
+    for what they are, the rest is not tried. What ends early says what to run for the rest.
     """
     *sources, local = urls if len(urls) > 1 else (*urls, ".")
     if local.startswith("commitlog://"):
         raise click.UsageError(f"{local} is not on this machine: the last argument is where to")
     trials = Trials()
-    trees: list[Tree] = []
-    for url in sources:
-        with trials.of(url):
-            for each in found(connection, url):
-                if local == "-":
-                    _print(each)
-                else:
-                    trees.append(remote_tree(each))
+    headway = Headway()
+    with headway.told(trials):
+        trees: list[Tree] = []
+        for url in sources:
+            with trials.of(url):
+                for each in found(connection, url):
+                    if local == "-":
+                        _print(each)
+                    else:
+                        trees.append(remote_tree(each))
+        if trees:
+            several = max(len(trees), len(sources)) > 1
+            _fetch(
+                trees, local, trials, headway, force=force, exact=exact, several=several, threads=threads
+            )
+    trials.end()
+
+
+def _fetch(
+    trees: list[Tree],
+    local: str,
+    trials: Trials,
+    headway: Headway,
+    *,
+    force: bool,
+    exact: bool,
+    several: bool,
+    threads: int,
+) -> None:
     into = os.path.isdir(local)
-    if max(len(trees), len(sources)) > 1 and trees and not into:
+    if exact and several:
+        raise click.UsageError("--no-target-directory takes one URL, which goes to LOCAL itself")
+    if several and not into:
         raise NotADirectory(f"several sources go into a directory, and {local!r} is none")
+    if exact and into and not trees[0].is_directory:
+        raise IsADirectory(f"{local!r} is a directory")
     goals: list[tuple[Tree, str]] = []
     taken = Goals()
     for tree in trees:
         with trials.of(tree.shown):
-            at = os.path.join(local, tree.name) if into else local
+            at = os.path.join(local, tree.name) if into and not exact else local
             taken.take(at, tree.shown)
             goals.append((tree, at))
+    say_how_to_go_on(
+        headway,
+        f"downloaded to {goals[0][1] if len(goals) == 1 else local}",
+        [tree for tree, _ in goals],
+        force=force,
+        into=into or exact,
+    )
     work(
-        chain.from_iterable(_fetched(tree, goal, trials, force=force) for tree, goal in goals),
+        chain.from_iterable(_fetched(tree, goal, trials, headway, force=force) for tree, goal in goals),
         trials,
         label="downloading",
         length=lambda: sum(tree.effort() for tree in trees),
         threads=threads,
+        headway=headway,
     )
-    trials.end()
 
 
-def _fetched(tree: Tree, goal: str, trials: Trials, *, force: bool) -> Iterator[Job]:
-    with trials.of(tree.shown):
+def _fetched(tree: Tree, goal: str, trials: Trials, headway: Headway, *, force: bool) -> Iterator[Job]:
+    headway.check()
+    with trials.of(tree.shown), headway.of(tree.shown):
         for piece in tree.pieces():
             at = os.path.join(goal, piece.path) if piece.path else goal
             if piece.chunks is not None:
@@ -108,6 +147,7 @@ def _fetched(tree: Tree, goal: str, trials: Trials, *, force: bool) -> Iterator[
             elif not os.path.isdir(at):
                 with directory_of(piece, trials):
                     os.mkdir(at)
+                    headway.came(files=0)
 
 
 def _save(file: str, chunks: Callable[[], Iterator[bytes]], force: bool, advance: Advance) -> None:

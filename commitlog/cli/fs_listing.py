@@ -59,6 +59,8 @@ def _largest_first(status: Status) -> int:
 @click.option("-e", "wanted", flag_value="any", default="any", help="Anything (default).")
 @click.option("-d", "wanted", flag_value="directory", help="A directory.")
 @click.option("-f", "wanted", flag_value="file", help="A file.")
+@click.option("-s", "wanted", flag_value="full", help="A file that is not empty.")
+@click.option("-z", "wanted", flag_value="empty", help="An empty file.")
 @namespace_options
 def test(connection: Connection, url: str, wanted: str) -> None:
     """Tell whether there is something at URL, which is taken without patterns.
@@ -68,15 +70,18 @@ def test(connection: Connection, url: str, wanted: str) -> None:
     at = spot(connection, url)
     is_so = False
     with suppress(NotFound):
-        if at.namespace.stat(at.path).is_directory:
-            is_so = wanted != "file"
-        else:
-            is_so = wanted != "directory" and not at.inside
+        status = at.namespace.stat(at.path)
+        if status.is_directory:
+            is_so = wanted in ("any", "directory")
+        elif not at.inside:
+            fits = {"directory": False, "full": status.size > 0, "empty": status.size == 0}
+            is_so = fits.get(wanted, True)
     click.get_current_context().exit(Exit.DONE if is_so else Exit.FAILED)
 
 
 @click.command(short_help="List directories.")
 @urls_argument
+@click.option("-l", "long", is_flag=True, expose_value=False, help="Show all of that: is so anyway.")
 @click.option("-R", "--recursive", is_flag=True, help="List everything below, too.")
 @click.option("-d", "--directory", is_flag=True, help="List directories themselves, as if files.")
 @click.option("-C", "--paths", is_flag=True, help="Print the URLs alone.")

@@ -12,15 +12,17 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 import click
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
 from commitlog.cli.fs_directories import NewDirectory
+from commitlog.cli.fs_onward import exact_option, say_how_to_go_on
 from commitlog.cli.fs_paths import Goals, Spot, found, spot
 from commitlog.cli.fs_stat import status_record
 from commitlog.cli.fs_trees import Piece, Tree, local_tree, remote_tree, standard_input
 from commitlog.cli.fs_whole import Filler, send_whole
+from commitlog.cli.headway import Headway
 from commitlog.cli.show import json_option, print_json
 from commitlog.cli.work import Advance, Job, Together, threads_option, work
 from commitlog.errors import (
@@ -44,6 +46,7 @@ _Stored: TypeAlias = tuple[str, Data]
 def _sending_options(command: Callable[..., R]) -> Callable[..., R]:
     options: list[Any] = [
         click.option("-f", "--force", is_flag=True, help="Replace files that are there."),
+        exact_option,
         click.option("--atomic", is_flag=True, help="Let a directory appear whole, in one step."),
         click.option(
             "--replace",
@@ -68,6 +71,7 @@ def put(
     sources: tuple[str, ...],
     url: str,
     force: bool,
+    exact: bool,
     atomic: bool,
     replace: bool,
     threads: int,
@@ -75,10 +79,13 @@ def put(
 ) -> None:
     """Upload files, and directories with all that is in them, to URL; "-" is standard input.
 
-    If URL is a directory, they go into it. The directory above has to be there. A file shows when it is
-    complete, and none is replaced without --force; several go at a time (--threads), and those that were
-    stored meanwhile show in one transaction. What cannot be uploaded is told, and keeps nothing else
-    from it: run it again with --force.
+    If URL is a directory, they go into it; with --no-target-directory, and from "LOCAL/.", goes what
+    they have. The directory above has to be there. A file shows when it is complete, and none is
+    replaced without --force; several go at a time (--threads), and those that were stored meanwhile show
+    in one transaction.
+
+    What cannot be uploaded is told, and keeps nothing else from it; but if 8 in a row fail, and not for
+    what they are, the rest is not tried. What ends early says what to run for the rest.
 
     With --atomic a directory is uploaded to where nobody looks, and renamed if all of it is there; else
     nothing of it stays. With --replace URL is the directory itself, and what was there is removed in the
@@ -86,25 +93,35 @@ def put(
     """
     trials = Trials()
     trees = []
-    for each in sources:
-        with trials.of(each):
-            trees.append(standard_input() if each == "-" else local_tree(each, trials))
     how = _How(
-        label="uploading", force=force, atomic=atomic, replace=replace, threads=threads, json=json
+        label="uploading",
+        done="uploaded",
+        force=force,
+        exact=exact,
+        atomic=atomic,
+        replace=replace,
+        threads=threads,
+        json=json,
     )
-    _send(trees, spot(connection, url), trials, how, several=len(sources) > 1)
+    with how.headway.told(trials):
+        for each in sources:
+            with trials.of(each):
+                trees.append(standard_input() if each == "-" else local_tree(each, trials))
+        _send(trees, spot(connection, url), trials, how, several=len(sources) > 1)
     trials.end()
 
 
 @click.command(short_help="Copy files and directories.")
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.argument("target", metavar="TARGET")
+@click.option("-r", "-R", "--recursive", is_flag=True, expose_value=False, help="Is so anyway.")
 @_sending_options
 def cp(
     connection: Connection,
     urls: tuple[str, ...],
     target: str,
     force: bool,
+    exact: bool,
     atomic: bool,
     replace: bool,
     threads: int,
@@ -116,16 +133,26 @@ def cp(
     machine. All else is as of "put".
     """
     trials = Trials()
-    goal = spot(connection, target)
-    trees = []
-    for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
-                if goal.namespace is each.namespace and _is_below(goal.path, each.path):
-                    raise InvalidPath(f"{goal.url} is what is copied, or in it")
-                trees.append(remote_tree(each))
-    how = _How(label="copying", force=force, atomic=atomic, replace=replace, threads=threads, json=json)
-    _send(trees, goal, trials, how, several=max(len(urls), len(trees)) > 1)
+    how = _How(
+        label="copying",
+        done="copied",
+        force=force,
+        exact=exact,
+        atomic=atomic,
+        replace=replace,
+        threads=threads,
+        json=json,
+    )
+    with how.headway.told(trials):
+        goal = spot(connection, target)
+        trees = []
+        for url in urls:
+            with trials.of(url):
+                for each in found(connection, url):
+                    if goal.namespace is each.namespace and _is_below(goal.path, each.path):
+                        raise InvalidPath(f"{goal.url} is what is copied, or in it")
+                    trees.append(remote_tree(each))
+        _send(trees, goal, trials, how, several=max(len(urls), len(trees)) > 1)
     trials.end()
 
 
@@ -152,15 +179,18 @@ def target_of(goal: Spot, *, several: bool) -> bool:
 
 @frozen(kw_only=True)
 class _How:
-    """How things are sent: the options of a command, and what its progress is called."""
+    """How things are sent: the options of a command, and what that is called."""
 
     label: str
+    done: str
     force: bool
+    exact: bool
     atomic: bool
     replace: bool
     threads: int
     json: bool
     filler: Filler = field(factory=Filler)
+    headway: Headway = field(factory=Headway)
 
     def told(self, error: CommitError) -> CommitError:
         """Return the error of a file that was not made, with what the user can do."""
@@ -179,17 +209,22 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
         raise click.UsageError("--atomic and --replace are for directories: a file always shows whole")
     if how.replace and several:
         raise click.UsageError("--replace takes one source: URL is what it replaces")
-    into = target_of(goal, several=several) and not how.replace
-    if into and not all(tree.name for tree in trees):
+    if how.exact and several:
+        raise click.UsageError("--no-target-directory takes one source, which goes to URL itself")
+    if how.exact and trees[0].is_directory:
+        goal = evolve(goal, inside=False)
+    into = target_of(goal, several=several) and not (how.exact or how.replace)
+    if into and not all(tree.name or tree.is_directory for tree in trees):
         raise IsADirectory(f"{goal.url} is a directory, and standard input has no name in it")
     goals: list[tuple[Tree, Spot]] = []
     taken = Goals()
     for tree in trees:
         with trials.of(tree.shown):
-            at = goal.below(tree.name) if into else goal
+            at = goal.below(tree.name) if into and tree.name else goal
             taken.take(at.url, tree.shown)
             goals.append((tree, at))
     if how.atomic or how.replace:
+        how.headway.silent = True  # each says so itself
         for tree, at in goals:
             with trials.of(tree.shown):
                 send_whole(
@@ -204,6 +239,14 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
                 )
         return
 
+    say_how_to_go_on(
+        how.headway,
+        f"{how.done} to {goals[0][1].url if len(goals) == 1 else goal.url}",
+        [tree for tree, _ in goals],
+        force=how.force,
+        into=into or how.exact,
+    )
+
     def tell(status: Status | None) -> None:
         if how.json and status is not None:
             print_json(status_record(goal.namespace, status))
@@ -216,11 +259,13 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
         threads=how.threads,
         together=_making(goal.namespace, how),
         done=tell,
+        headway=how.headway,
     )
 
 
 def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:
     above: list[NewDirectory] = []
+    how.headway.check()
     with trials.of(tree.shown):
         for piece in tree.pieces():
             at = goal.below(piece.path) if piece.path else goal
@@ -234,9 +279,11 @@ def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:
             above.append(directory := NewDirectory(at, piece.path, upper))
             make = partial(_make, directory, how)
             if upper is None:
-                make(lambda step: None)  # without it, what it has is not tried
+                with how.headway.of(piece.shown):
+                    make(lambda step: None)  # without it, what it has is not tried
+                how.headway.came(files=0)
             else:
-                yield Job(what=piece.shown, do=make, part=True, effort=0)
+                yield Job(what=piece.shown, do=make, part=True, effort=0, files=0)
 
 
 def _make(directory: NewDirectory, how: _How, advance: Advance) -> None:
@@ -282,7 +329,7 @@ def _making(lake: Namespace, how: _How) -> Together:
         return how.told(made) if isinstance(made, CommitError) else made
 
     def drop(left: Sequence[_Stored | None]) -> None:
-        with suppress(CommitError):
+        with suppress(CommitError, OSError):
             lake.store.delete_many([data.path for _, data in filter(None, left)])
 
     return Together(do=make, drop=drop)

@@ -48,11 +48,12 @@ class Tree:
     """A file, or a directory with all that is in it.
 
     Attributes:
-        name: what it is called where it is; "" for what has no name.
+        name: what it is called where it is; "" for what has no name, or is meant without it.
         shown: what messages call it.
         is_directory: whether it is a directory.
         pieces: yields its pieces, a directory before what it has.
         effort: how much work they are; goes through all of them.
+        files: yields something for each of its files.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Tree:
     is_directory: bool
     pieces: Callable[[], Iterator[Piece]]
     effort: Callable[[], int]
+    files: Callable[[], Iterator[object]]
 
 
 def standard_input() -> Tree:
@@ -77,22 +79,26 @@ def standard_input() -> Tree:
         is_directory=False,
         pieces=lambda: iter([Piece(path="", shown="-", chunks=chunks)]),
         effort=lambda: 0,
+        files=lambda: iter(["-"]),
     )
 
 
 def local_tree(path: str, trials: Trials) -> Tree:
-    """Return a file or directory of this machine.
+    """Return a file or directory of this machine; "." and what ends in "/." is what it has.
 
     What is neither in it, and links to directories, which may lead anywhere, are told to `trials`.
     Raises `FileNotFoundError`.
     """
     os.stat(path)
     return Tree(
-        name=os.path.basename(os.path.abspath(path)),
+        name="" if os.path.basename(path) == "." else os.path.basename(os.path.abspath(path)),
         shown=path,
         is_directory=os.path.isdir(path),
         pieces=lambda: _local_pieces(path, trials),
-        effort=lambda: _local_effort(path),
+        effort=lambda: sum(
+            effort(files=1, bytes=os.path.getsize(place)) for place in _local_files(path)
+        ),
+        files=lambda: _local_files(path),
     )
 
 
@@ -118,16 +124,12 @@ def _local_chunks(place: str) -> Iterator[bytes]:
             yield chunk
 
 
-def _local_effort(top: str) -> int:
+def _local_files(top: str) -> Iterator[str]:
     if not os.path.isdir(top):
-        return effort(files=1, bytes=os.path.getsize(top))
-    total = 0
+        yield top
+        return
     for directory, _, names in os.walk(top):
-        for name in names:
-            place = os.path.join(directory, name)
-            if os.path.isfile(place):
-                total += effort(files=1, bytes=os.path.getsize(place))
-    return total
+        yield from filter(os.path.isfile, (os.path.join(directory, name) for name in names))
 
 
 def remote_tree(at: Found) -> Tree:
@@ -143,6 +145,7 @@ def remote_tree(at: Found) -> Tree:
         is_directory=at.is_directory,
         pieces=lambda: _remote_pieces(at),
         effort=all_effort,
+        files=lambda: (piece for piece in _remote_pieces(at) if piece.chunks is not None),
     )
 
 

@@ -135,7 +135,8 @@ def send_whole(
             click.echo(f"commitlog: taking back what was sent of {printable(tree.shown)} …", err=True)
             if publication.abort(attempt, files):
                 raise Interrupted(nothing) from error
-            raise
+            unknown = f"all of {tree.shown} may or may not be at {goal.url}"
+            raise Interrupted(unknown) from error
         except BaseException:
             publication.abort(attempt, files)
             raise

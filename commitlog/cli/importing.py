@@ -8,7 +8,7 @@ import sys
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exits import Exit, Question
+from commitlog.cli.exits import Exit, Interrupted, Question
 from commitlog.cli.fs_paths import found, spot, url_of
 from commitlog.cli.places import refuse_secrets
 from commitlog.cli.show import json_option, print_json, printable, readable
@@ -38,19 +38,22 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     """
     at = spot(connection, url)
     prefix = prefix_in(at.namespace, source)
-    last = start_after
+    so_far = Adopted(last=start_after)
     try:
         with counted("objects") as count:
 
-            def progress(so_far: Adopted) -> None:
-                nonlocal last
-                last = so_far.last
-                count(so_far.files + so_far.updated + so_far.known + len(so_far.refused))
+            def progress(now: Adopted) -> None:
+                nonlocal so_far
+                so_far = now
+                count(now.files + now.updated + now.known + len(now.refused))
 
             done = at.namespace.adopt(prefix, at.path, start_after=start_after, progress=progress)
+    except KeyboardInterrupt as error:
+        raise Interrupted(_state(so_far, start_after)) from error
     except BaseException:
-        if last:
-            click.echo(f"commitlog: to go on there, say --start-after {printable(last)!r}", err=True)
+        if so_far.last:
+            here = f"--start-after {printable(so_far.last)!r}"
+            click.echo(f"commitlog: to go on there, say {here}", err=True)
         raise
     for path, reason in done.refused:
         click.echo(f"commitlog: {printable(path)}: {printable(reason)}", err=True)
@@ -74,6 +77,20 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     if nothing:
         click.echo(f"commitlog: there is nothing to import below {printable(source)}", err=True)
     click.get_current_context().exit(Exit.FAILED if nothing or done.refused else Exit.DONE)
+
+
+def _state(so_far: Adopted, start_after: str) -> str:
+    """Return what is known of an import that was interrupted, and how to go on."""
+    made = f"files made: {so_far.files}, updated: {so_far.updated}; known before: {so_far.known}"
+    if so_far.refused:
+        made += f"; refused: {len(so_far.refused)}"
+    again = "the same command"
+    if so_far.last != start_after:
+        again += f" with --start-after {printable(so_far.last)!r}"
+    return (
+        f"{made}; some of the objects behind may have become files, too, and are known then; to go on:"
+        f" {again}"
+    )
 
 
 def prefix_in(namespace: Namespace, url: str) -> str:

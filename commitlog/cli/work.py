@@ -1,6 +1,6 @@
 """Work on many files: several at a time, with progress, and not ended by what fails.
 
-Imports exit statuses, and how several things are done at a time.
+Imports exit statuses, what is noted of files, and how several things are done at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +18,7 @@ from attrs import frozen
 
 from commitlog import crew
 from commitlog.cli.exits import Trials
+from commitlog.cli.headway import Headway
 from commitlog.cli.streams import PIECE
 from commitlog.errors import CommitError
 from commitlog.namespace import FILES_OF_A_LINK
@@ -48,12 +50,14 @@ class Job:
         do: does it, and tells of its progress.
         part: see `Trials.failed`.
         effort: what it is, beside what it tells of.
+        files: what it counts for where it is told how far all has come.
     """
 
     what: str
     do: Callable[[Advance], Any]
     part: bool = False
     effort: int = _FILE
+    files: int = 1
 
 
 @frozen(kw_only=True)
@@ -97,6 +101,7 @@ def work(
     all_or_none: bool = False,
     together: Together | None = None,
     done: Callable[[Any], object] = lambda outcome: None,
+    headway: Headway | None = None,
 ) -> None:
     """Do `jobs`, which are taken one by one as there is room, and whose errors go to `trials`.
 
@@ -109,7 +114,11 @@ def work(
         all_or_none: whether to stop when something has failed.
         together: what is done with several when they are done.
         done: is told, in this thread, what became of each that has not failed.
+        headway: is told how far it has come.
+
+    Raises `GaveUp` if the rest would hardly fare better than what has failed, and not `all_or_none`.
     """
+    headway = headway or Headway()
     stop = threading.Event()
     lock = threading.Lock()
     total = 0
@@ -118,8 +127,26 @@ def work(
             total = length()
 
     def do(job: Job) -> Any:
-        advance(job.effort)
-        return job.do(advance)
+        with headway.going():
+            advance(job.effort)
+            try:
+                outcome = job.do(advance)
+            except (CommitError, OSError) as error:
+                headway.missed(job.what, error, job.files)
+                raise
+            if together is None:
+                headway.came(job.files)
+            return outcome
+
+    def join(together: Together, group: Sequence[tuple[Job, Any]]) -> Sequence[Any]:
+        with headway.going():
+            outcomes = together.do([made for _, made in group])
+            for (job, _), outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    headway.missed(job.what, outcome, job.files)
+                else:
+                    headway.came(job.files)
+            return outcomes
 
     def advance(step: int) -> None:
         if stop.is_set():
@@ -140,6 +167,8 @@ def work(
                     trials.failed(job.what, outcome, part=job.part)
                 if all_or_none:
                     stop.set()
+                else:
+                    headway.check()
             case Exception():
                 raise outcome
             case _:
@@ -160,7 +189,7 @@ def work(
         crew.work_in_groups(
             wanted(),
             do,
-            lambda group: together.do([made for _, made in group]),
+            partial(join, together),
             settled,
             joiner=joiner,
             most=FILES_OF_A_LINK,
