@@ -17,7 +17,7 @@ import pytest
 from cli_namespace_kit import URL, Desk
 
 from commitlog.cli import fs_whole
-from commitlog.cli.exits import GaveUp
+from commitlog.cli.exits import GaveUp, Interrupted, Trials
 from commitlog.cli.headway import PATIENCE, Headway
 from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.namespace import Namespace, OpenFile
@@ -486,3 +486,29 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
     monkeypatch.setattr(Namespace, "store_content", storing)
     said = desk.refused(4, "fs", "put", "-t", "1", "a", f"{URL}/a")
     assert "gave up" in said and f"of {asked} more nobody knows" in said
+
+
+def test_what_is_under_way_still_is_told() -> None:
+    """Who does not wait for it, by a second Ctrl-C, hears that it may happen yet."""
+    headway = Headway("were uploaded")
+    with headway.going(), pytest.raises(Interrupted, match="may or may not"), headway.told(Trials()):
+        raise KeyboardInterrupt
+    with pytest.raises(Interrupted, match="0 were uploaded; nothing else"), headway.told(Trials()):
+        raise KeyboardInterrupt
+
+
+def test_a_directory_of_unknown_outcome_is_gone_on_with(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be there, and the same command would go into it."""
+    make = Namespace.make_directory
+
+    def lost(self: Namespace, path: str, **how: Any) -> None:
+        make(self, path, **how)
+        raise OutcomeUnknown("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Namespace, "make_directory", lost)
+        said = desk.refused(4, "fs", "put", "a", f"{URL}/new")
+    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
+    assert below(desk, "new") == local(here / "a")

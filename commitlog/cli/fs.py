@@ -121,8 +121,9 @@ def rm(
 ) -> None:
     """Remove files and, with --recursive, directories, each in one step, whatever is in it.
 
-    Of what a pattern finds, several go at a time. Their content is kept for a while for those who are
-    reading it: "namespace clean" frees the space.
+    Of what a pattern finds, several go at a time; if 8 in a row fail, and not for what they are, the
+    rest is not tried. Their content is kept for a while for those who are reading it: "namespace clean"
+    frees the space.
     """
     trials = Trials()
     headway = Headway(

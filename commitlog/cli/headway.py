@@ -158,7 +158,7 @@ class Headway:
             if self.silent:
                 raise
             raise Interrupted(self.state()) from error
-        if self.partly and self._failed and self._changes:
+        if self.partly and self._failed and (self._changes or self._in_doubt):
             click.echo(f"commitlog: {self.state(when=' once that is mended')}", err=True)
 
     def state(self, *, when: str = "") -> str:
