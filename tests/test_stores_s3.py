@@ -132,7 +132,7 @@ def test_contract_on_juicefs(juicefs: Juicefs, open_store: Opener) -> None:
 def test_reads_of_juicefs_are_torn(
     juicefs: Juicefs, open_store: Opener, campaign_seconds: float
 ) -> None:
-    """While an object is replaced, some answers have the etag of one version and the body of the next."""
+    """While an object is replaced, some answers have the etag of one version and the next one's body."""
     writer, reader = (open_store(juicefs, bucket=bucket) for bucket in [juicefs.new_bucket()] * 2)
     writer.put("a", b"0")
     end = time.monotonic() + campaign_seconds
