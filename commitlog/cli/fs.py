@@ -25,7 +25,13 @@ from commitlog.cli.show import json_option, print_json, printable
 from commitlog.cli.upkeep import grace_option
 from commitlog.cli.work import Advance, Job, threads_option, work
 from commitlog.clock import SystemClock
-from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, IsADirectory, NotFound
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidPath,
+    IsADirectory,
+    SuppressAbsent,
+)
 from commitlog.namespace import Status, make_directories
 
 __all__ = ["fs"]
@@ -130,7 +136,7 @@ def rm(
         "files and directories were removed",
         go_on="the same command" if force else "the same command with --force",
     )
-    missing = contextlib.suppress(NotFound) if force else contextlib.nullcontext()
+    missing = SuppressAbsent() if force else contextlib.nullcontext()
 
     def remove(each: Found, _: Advance) -> str | None:
         with missing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TypeVar
 
 import click
@@ -14,7 +13,7 @@ from commitlog.cli.exits import Exit, Question, Trials
 from commitlog.cli.fs_paths import Found, found, spot, url_of, urls_argument
 from commitlog.cli.fs_stat import status_record
 from commitlog.cli.show import json_option, moment, print_json, printable, readable
-from commitlog.errors import NotFound
+from commitlog.errors import SuppressAbsent
 from commitlog.namespace import Namespace, Status
 
 __all__ = ["human_option", "ls", "size_of", "test", "tree"]
@@ -69,7 +68,7 @@ def test(connection: Connection, url: str, wanted: str) -> None:
     """
     at = spot(connection, url)
     is_so = False
-    with suppress(NotFound):
+    with SuppressAbsent():
         status = at.namespace.stat(at.path)
         if status.is_directory:
             is_so = wanted in ("any", "directory")

@@ -18,7 +18,7 @@ import click
 from attrs import frozen
 
 from commitlog.cli.connection import Connection
-from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound
+from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound, is_absent
 from commitlog.mount import parse_url
 from commitlog.namespace import Namespace, Status
 from commitlog.paths import join
@@ -76,7 +76,9 @@ class Spot:
         """Return what is there, or None."""
         try:
             status = self.namespace.stat(self.path)
-        except NotFound:
+        except NotFound as error:
+            if not is_absent(error):
+                raise
             return None
         if self.inside and not status.is_directory:
             raise NotADirectory(f"{self.url} is a file")
@@ -205,7 +207,9 @@ def _matching(namespace: Namespace, pattern: str) -> Iterator[Status]:
     path = "/".join(map(_literal, parts[:plain]))
     try:
         status = namespace.stat(path)
-    except NotFound:
+    except NotFound as error:
+        if not is_absent(error):
+            raise
         return
     if plain == len(parts):
         yield status

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -75,7 +75,7 @@ class Batch(Generic[S]):
         what: participle, for the note that an error gets.
         at_once: most files at a time.
         callback: of fsspec, told of each file that is done, and asked for one for each.
-        passed_over: errors of files that are not failures.
+        passed_over: tells whether an error of a file is no failure.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Batch(Generic[S]):
         *,
         at_once: int,
         callback: Callback = DEFAULT_CALLBACK,
-        passed_over: tuple[type[Exception], ...] = (),
+        passed_over: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
         self.large = threading.Semaphore(_LARGE)
         self._wanted = wanted
@@ -123,8 +123,11 @@ class Batch(Generic[S]):
 
         if together is None and len(self._wanted) == 1:
             [pair] = self._wanted.items()
-            with suppress(*self._passed_over):
+            try:
                 one(pair)  # also when the interpreter ends, and there are no more threads
+            except Exception as error:
+                if not self._passed_over(error):
+                    raise
             self._settled(pair, None)
             return
         with (
@@ -163,7 +166,7 @@ class Batch(Generic[S]):
     def _settled(self, pair: Pair[S], outcome: object) -> None:
         if not isinstance(outcome, Exception):
             self._done += 1
-        elif not isinstance(outcome, self._passed_over):
+        elif not self._passed_over(outcome):
             self._stopped.set()
             if not isinstance(outcome, _Broken):
                 self._failures.append(outcome)

@@ -13,11 +13,10 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import tokenize
 
 from commitlog.errors import (
-    BucketNotFound,
     InvalidPath,
     NotFound,
     NotSupported,
-    TableNotFound,
+    is_absent,
 )
 from commitlog.filesystem.places import Info, Mounts, Place, directory_info, info_of
 from commitlog.mount import namespaces
@@ -60,9 +59,11 @@ class Looking(AbstractFileSystem):
     def _info_or_none(self, path: str) -> Info | None:
         try:
             return self.info(path)
-        except (TableNotFound, BucketNotFound):
-            raise
-        except (NotFound, InvalidPath):
+        except InvalidPath:
+            return None
+        except NotFound as error:
+            if not is_absent(error):
+                raise
             return None
 
     def exists(self, path: str, **kwargs: Any) -> bool:
@@ -186,5 +187,5 @@ class Looking(AbstractFileSystem):
 
 
 def _omit_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
+    if not is_absent(error):
         raise error

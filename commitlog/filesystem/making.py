@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from commitlog.clock import SystemClock
-from commitlog.errors import AlreadyExists, CommitError, NotFound
+from commitlog.errors import AlreadyExists, CommitError, NotFound, is_absent
 from commitlog.filesystem.bulk import Batch, planned
 from commitlog.filesystem.files import blocks_of, is_copied_by_store
 from commitlog.filesystem.places import Place
@@ -89,7 +89,9 @@ class Making(Reading):
         place = self._place(path)
         try:
             place.namespace.set_attributes(place.path, modified=int(SystemClock().epoch() * 1000))
-        except NotFound:
+        except NotFound as error:
+            if not is_absent(error):
+                raise
             with contextlib.suppress(AlreadyExists):  # somebody else has made it, just now
                 self.pipe_file(path, b"", mode="create")
 
@@ -207,7 +209,7 @@ class Making(Reading):
             one=lambda source, path, told: self.cp_file(source, path),
             store=store,
             batch_size=batch_size,
-            passed_over=(FileNotFoundError,) if ignoring else (),
+            passed_over=is_absent if ignoring else lambda error: False,
         )
 
     def _blocks(self, source: BinaryIO, told: Callback) -> Iterator[bytes]:
@@ -244,7 +246,7 @@ class Making(Reading):
         overwrite: bool = True,
         batch_size: int | None,
         callback: Callback = DEFAULT_CALLBACK,
-        passed_over: tuple[type[Exception], ...] = (),
+        passed_over: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
         """Make what is wanted.
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import NotFound, PreconditionFailed
+from commitlog.errors import NotFound, PreconditionFailed, SuppressAbsent, is_absent
 from commitlog.namespace.keys import ATTEMPT, STAGING
 from commitlog.namespace.namespace import Namespace
 
@@ -55,12 +55,14 @@ def sweep_staging(
     aborted = 0
     try:
         staged = [each for each in lake.list(STAGING) if each.is_directory]
-    except NotFound:
+    except NotFound as error:
+        if not is_absent(error):
+            raise
         return 0
     for each in staged:
         # What else an earlier release has let come to be there is left alone.
         if ATTEMPT.fullmatch(each.name) and each.updated <= (now - older_than) * 1000:
-            with contextlib.suppress(NotFound, PreconditionFailed):  # somebody is about it meanwhile
+            with SuppressAbsent(), contextlib.suppress(PreconditionFailed):  # others are about it, too
                 lake.delete(each.path, recursive=True, expected=each)
                 aborted += 1
     return aborted

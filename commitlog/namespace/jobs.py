@@ -13,7 +13,6 @@ are an attribute, so that they are renamed, logged and restored with the directo
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import heapq
 import re
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from commitlog.errors import NotADirectory, NotFound
+from commitlog.errors import NotADirectory, NotFound, SuppressAbsent, is_absent
 from commitlog.namespace.looking import Looking
 from commitlog.namespace.status import Status
 from commitlog.paths import join
@@ -78,7 +77,9 @@ def find_job(lake: Looking, target: str, job_id: str) -> FoundJob:
     """Return what is known of a job at a path. Raises `NotADirectory` if a file is there."""
     try:
         there = lake.stat(target)
-    except NotFound:
+    except NotFound as error:
+        if not is_absent(error):
+            raise
         return FoundJob(there=None)
     if not there.is_directory:
         raise NotADirectory(f"{target!r} is a file: a job is published as a directory")
@@ -87,7 +88,7 @@ def find_job(lake: Looking, target: str, job_id: str) -> FoundJob:
     jobs = there.attributes.get(REPLACED_JOBS, "")
     if (replaced := attempt_at(job_id, jobs)) is not None:
         return FoundJob(there=there, job=there, replaced=replaced)
-    with contextlib.suppress(NotFound):
+    with SuppressAbsent():
         return FoundJob(there=there, job=lake.stat(join(target, part_of(job_id))))
     return FoundJob(there=there)
 

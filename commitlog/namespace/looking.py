@@ -16,6 +16,7 @@ from commitlog.errors import (
     IsADirectory,
     NotFound,
     ObjectChanged,
+    SuppressAbsent,
 )
 from commitlog.namespace.files import OpenFile
 from commitlog.namespace.keys import ROOT, STAGING, split
@@ -70,12 +71,11 @@ class Looking(Opened):
 
     def exists(self, path: str) -> bool:
         """Tell whether there is anything at `path`."""
-        try:
+        with SuppressAbsent():
             self.stat(path)
-        except NotFound:
-            self.check(writing=False)
-            return False
-        return True
+            return True
+        self.check(writing=False)
+        return False
 
     def list_page(self, path: str = "", *, limit: int = PAGE, token: str | None = None) -> ListPage:
         """Return one page of what a directory has, by name in the order of UTF-8 bytes.

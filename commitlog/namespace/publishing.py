@@ -36,6 +36,8 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
+    SuppressAbsent,
+    is_absent,
 )
 from commitlog.namespace.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.batches import Mapper
@@ -168,7 +170,7 @@ class Publication:
             with contextlib.suppress(CommitError):
                 if (done := self.find(attempt)) is not None:
                     return done
-            if not isinstance(error, NotFound) or self._staged(attempt) is not None:
+            if not is_absent(error) or self._staged(attempt) is not None:
                 raise
             if (moved := self._elsewhere(attempt)) is not None:
                 return moved
@@ -228,7 +230,9 @@ class Publication:
             except PreconditionFailed:
                 untouched = False
                 self.lake.delete(attempt.staging, recursive=True)
-        except NotFound:
+        except NotFound as error:
+            if not is_absent(error):
+                raise
             return False
         if untouched:
             with contextlib.suppress(CommitError):
@@ -257,13 +261,13 @@ class Publication:
         """Look for a file above the target, below which nothing can be."""
         above = self.target
         while above := above.rpartition("/")[0]:
-            with contextlib.suppress(NotFound):
+            with SuppressAbsent():
                 if not self.lake.stat(above).is_directory:
                     raise NotADirectory(f"{above!r} is a file: no job can be published below it")
                 return
 
     def _staged(self, attempt: Attempt) -> Status | None:
-        with contextlib.suppress(NotFound):
+        with SuppressAbsent():
             return self.lake.stat(attempt.staging)
         return None
 
@@ -290,7 +294,7 @@ class Publication:
             try:
                 return self._move(attempt, found.there, fit)
             except NotFound as error:
-                if self._staged(attempt) is None:
+                if not is_absent(error) or self._staged(attempt) is None:
                     raise
                 last = error
             except (AlreadyExists, PreconditionFailed) as error:

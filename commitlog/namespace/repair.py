@@ -19,6 +19,7 @@ from commitlog.errors import (
     FormatTooNew,
     NotFound,
     TransactionTooLarge,
+    is_absent,
 )
 from commitlog.namespace.change import MAX_WRITES, Changes, Stale
 from commitlog.namespace.confirming import is_still
@@ -97,7 +98,9 @@ class Repairer:
             except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
                 yield Repaired(finding=finding, outcome=Outcome.LEFT)
                 continue
-            except (Stale, Conflict, NotFound):
+            except (Stale, Conflict, NotFound) as error:
+                if isinstance(error, NotFound) and not is_absent(error):
+                    raise
                 yield Repaired(finding=finding, outcome=Outcome.CHANGED)
                 continue
             outcome = Outcome.PLANNED if dry_run else Outcome.DONE
