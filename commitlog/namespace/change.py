@@ -44,7 +44,7 @@ from commitlog.tables.api import (
     parts_of,
 )
 
-__all__ = ["AGAIN", "LATEST", "MAX_WRITES", "Change", "Changes", "Stale"]
+__all__ = ["AGAIN", "LATEST", "MAX_WRITES", "Change", "Changes", "Late", "Stale"]
 
 #: Seconds after which a change is not sent any more that is pending in a log: who finds it there later
 #: can count on that, but for a request that is on its way.
@@ -61,6 +61,10 @@ MAX_WRITES = 100
 
 class Stale(Exception):
     """What a change was planned on is no longer so. Nothing happened; plan it again."""
+
+
+class Late(Stale):
+    """There was no time left to do a change. Nothing happened; plan it again."""
 
 
 @define
@@ -178,7 +182,7 @@ class Changes:
         the monotonic clock or, since that may stand still while a machine sleeps, by the other.
 
         Raises:
-            Stale: a condition did not hold, or it is too late; nothing happened.
+            Stale: a condition did not hold, or, `Late`, it is too late; nothing happened.
             TransactionTooLarge: it has too many writes, or too large ones; nothing was written.
             Conflict, Unavailable: nothing happened, after several attempts.
             OutcomeUnknown: it happened, and somebody changed the same since; or it did not; or it still
@@ -211,7 +215,7 @@ class Changes:
                     return
                 raise unknown
             if late:
-                raise Stale(f"{change.what}: it was not sent within {LATEST:.0f} s")
+                raise Late(f"{change.what}: it was not done within {LATEST:.0f} s")
             try:
                 self.table.transact(change.writes, token=change.word)
                 return

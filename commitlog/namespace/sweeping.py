@@ -18,7 +18,7 @@ from commitlog.errors import (
     TransactionTooLarge,
     Unavailable,
 )
-from commitlog.namespace.change import MAX_WRITES, Change, Changes, Stale
+from commitlog.namespace.change import MAX_WRITES, Change, Changes, Late, Stale
 from commitlog.namespace.items import place_of
 from commitlog.namespace.keys import TOP, TRASH, Keys
 from commitlog.namespace.planning import Planner
@@ -75,7 +75,7 @@ class Sweeper:
             while self._sweep(stuck, done):  # directories come to lie in the trash meanwhile
                 pass
         except Unavailable as error:
-            done.failed[TRASH] = str(error)
+            done.fail(TRASH, error)
         return done.swept()
 
     def _sweep(self, stuck: set[str], done: _Done) -> bool:
@@ -85,14 +85,14 @@ class Sweeper:
             if trashed.id in stuck:
                 continue
             found = True
-            done.failed.pop(trashed.id, None)  # it has come here after all
-            failed = len(done.failed)
+            done.clear(trashed.id)  # it has come here after all
+            done.stuck.clear()
             try:
                 self._remove_files(trashed, done)
                 self._forget(trashed, done)
             except Unavailable as error:
-                done.failed[trashed.id] = str(error)
-            if len(done.failed) > failed:
+                done.fail(trashed.id, error)
+            if done.stuck:
                 stuck.add(trashed.id)
             done.tell()
         return found
@@ -110,7 +110,7 @@ class Sweeper:
                 try:
                     entry = Entry.from_item(item)
                 except (CorruptRecord, FormatTooNew) as error:
-                    done.failed[place_of(item)] = str(error)
+                    done.fail(place_of(item), error)
                 else:
                     yield entry
 
@@ -153,24 +153,25 @@ class Sweeper:
         while batch := list(islice(tombstones, MAX_WRITES)):
             removed = removals.remove([Delete(table.schema.key_of(item)) for item in batch])
             for error in removed.failed.values():
-                done.failed[trashed.id] = str(error)
+                done.fail(trashed.id, error)
                 return
         done.directories += self._apply(self.planner.forget(trashed), [trashed], done)
 
     def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
         """Apply a change; tell whether it was done, and keep why not, unless there is nothing to do."""
         for entry in entries:
-            done.failed.pop(entry.id, None)
+            done.clear(entry.id)
         try:
             self.changes.apply(change)
+        except (*AGAIN, Late, TransactionTooLarge) as error:
+            for entry in entries:
+                done.fail(entry.id, error)
+            return False
         except Stale as error:
             # Another has done it, unless it is still as it was: then other records are not what they
             # should be.
             if len(entries) == 1 and self.tree.again(entries[0]) == entries[0]:
-                done.failed[entries[0].id] = f"its records do not fit, check the namespace: {error}"
-            return False
-        except (*AGAIN, TransactionTooLarge) as error:
-            done.failed.update((entry.id, str(error)) for entry in entries)
+                done.fail(entries[0].id, f"its records do not fit, check the namespace: {error}")
             return False
         return True
 
@@ -182,12 +183,24 @@ class _Done:
     Attributes:
         progress: told of it.
         files, directories, failed: see `Swept`.
+        stuck: what failed in the directory that is swept, which may have failed in another before.
     """
 
     progress: Callable[[Swept], object] | None = None
     files: int = 0
     directories: int = 0
     failed: dict[str, str] = field(factory=dict)
+    stuck: set[str] = field(factory=set)
+
+    def fail(self, what: str, why: object) -> None:
+        """Keep that something may still be there, and why."""
+        self.failed[what] = str(why)
+        self.stuck.add(what)
+
+    def clear(self, what: str) -> None:
+        """Forget that something failed: it is tried anew."""
+        self.failed.pop(what, None)
+        self.stuck.discard(what)
 
     def tell(self) -> None:
         """Tell how far it is."""
