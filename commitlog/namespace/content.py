@@ -150,7 +150,7 @@ class Content:
         last: CommitError | None = None
         for _ in self.backoff.attempts(self.clock):
             try:
-                return _data(self.store.publish(staged), staged.size)
+                return self._data(self.store.publish(staged), staged.size)
             except (*_AGAIN, NotFound) as error:
                 if isinstance(error, BucketNotFound):
                     raise
@@ -202,19 +202,29 @@ class Content:
         path = self._fresh()
         condition = IfAbsent()
         if operation in self._without or not self.store.capabilities.carries(operation, condition):
-            return _data(send(path, None), size)
+            return self._data(send(path, None), size)
         try:
-            return _data(send(path, condition), size)
+            return self._data(send(path, condition), size)
         except NotSupported:  # by this server; nothing happened
-            result = _data(send(path, None), size)
+            result = self._data(send(path, None), size)
             self._without.add(operation)
             return result
         except AlreadyExists as error:
-            # Nobody else writes under this name: the request was repeated on its way.
-            info = self.store.begin_head(path)().info
-            if info is None or info.size != size:
-                raise Conflict(f"{path!r} is not what was sent ({error})") from error
-            return Data(path=path, size=size, etag=info.etag, version=info.version)
+            # The request was repeated on its way.
+            return self._seen(path, size, f"{error}")
+
+    def _data(self, result: PutResult, size: int) -> Data:
+        """Return what was stored; a file without an etag could never be read."""
+        if not result.etag:
+            return self._seen(result.path, size, "the answer to the write had no etag")
+        return Data(path=result.path, size=size, etag=result.etag, version=result.version)
+
+    def _seen(self, path: str, size: int, why: str) -> Data:
+        """Return what is under a fresh name. Nobody else writes there, so it is what was sent."""
+        info = self.store.begin_head(path)().info
+        if info is None or info.size != size:
+            raise Conflict(f"{path!r} is not what was sent ({why})")
+        return Data(path=path, size=size, etag=info.etag, version=info.version)
 
     def _fresh(self) -> str:
         # Random from the first character on: that spreads requests over the partitions of a bucket.
@@ -234,10 +244,6 @@ def is_own(path: str) -> bool:
     (True, False)
     """
     return is_content(path) or path.startswith(RESERVED)
-
-
-def _data(result: PutResult, size: int) -> Data:
-    return Data(path=result.path, size=size, etag=result.etag, version=result.version)
 
 
 def _gone(data: Data) -> str:
