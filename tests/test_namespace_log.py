@@ -491,8 +491,8 @@ def test_a_log_is_read_once_for_all_that_is_pending(logged: Logged) -> None:
     logged.wire.step = lambda what, perform: perform()
     logged.clock.advance(4000)
     assert len(logged.client(watch).recover()) == 10
-    # What is pending is read three times, and twice is asked whether it was decided.
-    assert requests["store_gets"] == 21 + 5 * 10
+    # What is pending is read twice, and once is asked whether it was decided.
+    assert requests["store_gets"] == 21 + 3 * 10
 
 
 def test_what_a_recovery_has_rolled_back_is_not_done_later(

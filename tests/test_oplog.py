@@ -248,6 +248,18 @@ def test_recovery_leaves_alone_what_is_young_or_undecidable(
     assert list(log.pending()) == [unclear, young]
 
 
+def test_of_what_is_pending_the_old_and_the_new_can_be_asked_for(
+    log: OperationLog, clock: ManualClock
+) -> None:
+    """By the store's clock; what is known is not read again."""
+    old, older = log.begin({"n": 1}), log.begin({"n": 2})
+    clock.advance(100)
+    young = log.begin({"n": 3})
+    assert sorted(each.id for each in log.pending(older_than=60)) == sorted([old.id, older.id])
+    assert list(log.pending(known={old.id, older.id})) == [young]
+    assert not list(log.pending(older_than=60, known={old.id, older.id}))
+
+
 def test_a_listing_alone_tells_what_is_pending(log: OperationLog, store: MemoryStore) -> None:
     """The pending entries are the objects under ``pending/``, and nothing else is."""
     for _ in range(3):

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
-from commitlog.namespace.logged import LoggedChange, Version, parsed, readable
+from commitlog.errors import CommitError
+from commitlog.namespace.logged import LoggedChange, Version, readable
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.tables.api import Key, Table
 
@@ -37,21 +37,16 @@ class Recovery:
         """See `Namespace.recover`.
 
         Others go on working meanwhile. Whatever has changed a record was in the log before that, so the
-        records are read first, and then the log: it knows of all that they show. It is read once, and
-        of it is kept what tells of the pending changes.
+        records are read first, and then the log: it knows of all that they show. Of what it tells is
+        kept what is of the pending changes; of these each is read once more before it is decided.
         """
         unreadable: list[CommitError] = []
         traces: dict[str, _Traces] = {}
 
-        def look(operation: Operation) -> None:
-            traces[operation.id] = self._traces(parsed(operation))
-
         decided: tuple[Operation, ...] = ()
-        try:
-            # Nothing is decided here, but by others: this tells which are old enough by now.
-            decided = self.log.recover(look, older_than=older_than)
-        except (CorruptRecord, FormatTooNew) as error:
-            unreadable.append(error)
+        old = self.log.pending(older_than=older_than, unreadable=unreadable.append)
+        for operation, change in readable(old, unreadable.append):
+            traces[operation.id] = self._traces(change)
         if traces:
             told = self._told(traces, unreadable)
             whole = not unreadable
@@ -85,15 +80,18 @@ class Recovery:
         """Return what the log tells of the pending changes."""
         told = _Told(frozenset().union(*(each.made | each.seen for each in traces.values())))
         for found in traces.values():
+            told.learn(found.seen)
+            told.pending.update(found.seen)
             if found.done:
                 told.committed.update(found.seen)
         # In this order: what is decided meanwhile is in one of them, or in both.
-        for _, change in readable(self.log.pending(unreadable=unreadable.append), unreadable.append):
-            told.learn(change)
+        others = self.log.pending(known=traces, unreadable=unreadable.append)
+        for _, change in readable(others, unreadable.append):
+            told.learn(change.seen)
             told.pending.update(change.seen & told.of)
         history = self.log.history(unreadable=unreadable.append)
         for operation, change in readable(history, unreadable.append):
-            told.learn(change)
+            told.learn(change.seen)
             if operation.decision is Decision.COMMITTED:
                 told.committed.update(change.seen & told.of)
         return told
@@ -135,9 +133,9 @@ class _Told:
     committed: set[Version] = field(factory=set, init=False)
     pending: Counter[Version] = field(factory=Counter, init=False)
 
-    def learn(self, change: LoggedChange) -> None:
+    def learn(self, seen: frozenset[Version]) -> None:
         """Take in what a change has seen, whether it happened or not."""
-        self.seen.update(change.seen & self.of)
+        self.seen.update(seen & self.of)
 
 
 def _judge(change: _Traces, told: _Told, *, whole: bool) -> Decision | None:

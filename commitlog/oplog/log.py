@@ -19,7 +19,7 @@ import contextlib
 import enum
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -37,6 +37,7 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
     Unavailable,
+    is_absent,
 )
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries, Listed
@@ -212,17 +213,29 @@ class OperationLog:
     # all operations
 
     def pending(
-        self, *, unreadable: Callable[[CommitError], object] | None = None
+        self,
+        *,
+        older_than: float = -math.inf,
+        known: Container[str] = (),
+        unreadable: Callable[[CommitError], object] | None = None,
     ) -> Iterator[Operation]:
         """Yield the operations that are not decided, the oldest first.
 
         What changes meanwhile may be seen as it was or as it is.
 
         Args:
+            older_than: only operations begun so many seconds ago, by the store's clock.
+            known: ids of those that are left out, and not read.
             unreadable: told the error of each entry that cannot be read (`CorruptRecord`,
                 `FormatTooNew`), which is passed over; by default it is raised.
         """
-        return self._listed(self._pending, self._read_pending, unreadable)
+        deadline = self._now() - older_than if older_than > -math.inf else math.inf
+        entries = (
+            entry
+            for entry in self._pending.list()
+            if entry.written <= deadline and entry.name not in known
+        )
+        return self._listed(entries, self._read_pending, unreadable)
 
     def history(
         self, *, unreadable: Callable[[CommitError], object] | None = None
@@ -232,7 +245,7 @@ class OperationLog:
         Args:
             unreadable: as of `pending`.
         """
-        return self._listed(self._decided, self._read_decided, unreadable)
+        return self._listed(self._decided.list(), self._read_decided, unreadable)
 
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float
@@ -345,16 +358,16 @@ class OperationLog:
 
     def _listed(
         self,
-        entries: Entries,
+        entries: Iterable[Listed],
         read: Callable[[str], Operation],
         unreadable: Callable[[CommitError], object] | None,
     ) -> Iterator[Operation]:
         """Yield what is listed, but what was decided, or compacted away, since."""
-        for _, outcome in self._read(entries.list(), read):
+        for _, outcome in self._read(entries, read):
             match outcome:
                 case Operation():
                     yield outcome
-                case NotFound():
+                case NotFound() if is_absent(outcome):
                     pass
                 case CorruptRecord() | FormatTooNew() if unreadable is not None:
                     unreadable(outcome)
@@ -379,7 +392,9 @@ class OperationLog:
         seen = self._clock.monotonic()
         try:
             operation = self._read_pending(id)
-        except NotFound:
+        except NotFound as error:
+            if not is_absent(error):
+                raise
             return None  # decided by another meanwhile
         stands = self.decision(id)
         if stands is None:
@@ -388,7 +403,9 @@ class OperationLog:
                 return None
             try:
                 stands = self._decide(operation, decision, seen)
-            except NotFound:
+            except NotFound as error:
+                if not is_absent(error):
+                    raise
                 return None
         return evolve(operation, decision=stands)
 

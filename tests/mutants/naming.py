@@ -343,6 +343,7 @@ NAMING: tuple[Mutant, ...] = (
                 "_judge(found, told, whole=whole)\n",
                 "_judge(self._traces(parsed(operation)), told, whole=whole)\n",
             ),
+            ("Version, readable\n", "Version, parsed, readable\n"),
         ),
         setting=naming(
             {
