@@ -11,9 +11,6 @@ Imports nothing of the project.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from types import TracebackType
-
 __all__ = [
     "AccessDenied",
     "AlreadyExists",
@@ -43,14 +40,12 @@ __all__ = [
     "RowsReplaced",
     "StateMismatch",
     "StoreEmpty",
-    "SuppressAbsent",
     "TableNotFound",
     "TransactionCanceled",
     "TransactionTooLarge",
     "Unavailable",
     "UnknownColumns",
     "WrongTableSchema",
-    "is_absent",
 ]
 
 
@@ -100,28 +95,6 @@ class BucketNotFound(NotFound):
 
 class TableNotFound(NotFound):
     """The table does not exist. Create it with ``commitlog table create URL``."""
-
-
-def is_absent(error: BaseException | None) -> bool:
-    """Tell whether an error says that something is not there, in a store and a table that are.
-
-    `NotFound` alone does not: a store that is not there has told nothing of what is in it.
-    """
-    return isinstance(error, FileNotFoundError) and not isinstance(
-        error, (BucketNotFound, TableNotFound)
-    )
-
-
-class SuppressAbsent(AbstractContextManager[None, bool]):
-    """Leaves its block quietly where an error says that something `is_absent`."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        return is_absent(error)
 
 
 class AlreadyExists(CommitError, FileExistsError):

@@ -19,7 +19,7 @@ ROOT = Path(commitlog.__file__).parent
 #: From the ground up. A room imports rooms of the floors below, and nobody on its own floor.
 FLOORS = (
     {"errors", "clock", "crew", "forks", "maps", "metrics", "packing", "repeats", "tally", "words"},
-    {"backoff", "paths", "units"},
+    {"absence", "backoff", "paths", "units"},
     {"turns", "urls"},
     {"aws"},
     {"stores", "tables"},

@@ -12,6 +12,7 @@ from functools import partial
 
 import click
 
+from commitlog.absence import SuppressAbsent
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
 from commitlog.cli.fs_fetching import cat, get
@@ -25,13 +26,7 @@ from commitlog.cli.show import json_option, print_json, printable
 from commitlog.cli.upkeep import grace_option
 from commitlog.cli.work import Advance, Job, threads_option, work
 from commitlog.clock import SystemClock
-from commitlog.errors import (
-    AlreadyExists,
-    ConfigurationError,
-    InvalidPath,
-    IsADirectory,
-    SuppressAbsent,
-)
+from commitlog.errors import AlreadyExists, ConfigurationError, InvalidPath, IsADirectory
 from commitlog.namespace import Status, make_directories
 
 __all__ = ["fs"]

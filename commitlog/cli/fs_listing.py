@@ -8,12 +8,12 @@ from typing import TypeVar
 import click
 from attrs import frozen
 
+from commitlog.absence import SuppressAbsent
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Exit, Question, Trials
 from commitlog.cli.fs_paths import Found, found, spot, url_of, urls_argument
 from commitlog.cli.fs_stat import status_record
 from commitlog.cli.show import json_option, moment, print_json, printable, readable
-from commitlog.errors import SuppressAbsent
 from commitlog.namespace import Namespace, Status
 
 __all__ = ["human_option", "ls", "size_of", "test", "tree"]

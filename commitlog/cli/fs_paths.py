@@ -17,8 +17,9 @@ from typing import TypeVar
 import click
 from attrs import frozen
 
+from commitlog.absence import is_absent
 from commitlog.cli.connection import Connection
-from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound, is_absent
+from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound
 from commitlog.mount import parse_url
 from commitlog.namespace import Namespace, Status
 from commitlog.paths import join

@@ -12,12 +12,8 @@ from typing import Any
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import tokenize
 
-from commitlog.errors import (
-    InvalidPath,
-    NotFound,
-    NotSupported,
-    is_absent,
-)
+from commitlog.absence import is_absent
+from commitlog.errors import InvalidPath, NotFound, NotSupported
 from commitlog.filesystem.places import Info, Mounts, Place, directory_info, info_of
 from commitlog.mount import namespaces
 

@@ -15,8 +15,9 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
+from commitlog.absence import is_absent
 from commitlog.clock import SystemClock
-from commitlog.errors import AlreadyExists, CommitError, NotFound, is_absent
+from commitlog.errors import AlreadyExists, CommitError, NotFound
 from commitlog.filesystem.bulk import Batch, planned
 from commitlog.filesystem.files import blocks_of, is_copied_by_store
 from commitlog.filesystem.places import Place

@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from commitlog.absence import SuppressAbsent, is_absent
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import NotFound, PreconditionFailed, SuppressAbsent, is_absent
+from commitlog.errors import NotFound, PreconditionFailed
 from commitlog.namespace.keys import ATTEMPT, STAGING
 from commitlog.namespace.namespace import Namespace
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from commitlog.errors import NotADirectory, NotFound, SuppressAbsent, is_absent
+from commitlog.absence import SuppressAbsent, is_absent
+from commitlog.errors import NotADirectory, NotFound
 from commitlog.namespace.looking import Looking
 from commitlog.namespace.status import Status
 from commitlog.paths import join

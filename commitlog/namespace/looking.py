@@ -10,14 +10,8 @@ import binascii
 from collections.abc import Iterator
 from itertools import islice
 
-from commitlog.errors import (
-    ConfigurationError,
-    CorruptRecord,
-    IsADirectory,
-    NotFound,
-    ObjectChanged,
-    SuppressAbsent,
-)
+from commitlog.absence import SuppressAbsent
+from commitlog.errors import ConfigurationError, CorruptRecord, IsADirectory, NotFound, ObjectChanged
 from commitlog.namespace.files import OpenFile
 from commitlog.namespace.keys import ROOT, STAGING, split
 from commitlog.namespace.opened import Opened

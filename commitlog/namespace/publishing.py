@@ -22,6 +22,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, get_args
 
+from commitlog.absence import SuppressAbsent, is_absent
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
@@ -36,8 +37,6 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
-    SuppressAbsent,
-    is_absent,
 )
 from commitlog.namespace.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.batches import Mapper

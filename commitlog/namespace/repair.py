@@ -12,6 +12,7 @@ from functools import cache
 
 from attrs import frozen
 
+from commitlog.absence import is_absent
 from commitlog.errors import (
     AlreadyExists,
     Conflict,
@@ -19,7 +20,6 @@ from commitlog.errors import (
     FormatTooNew,
     NotFound,
     TransactionTooLarge,
-    is_absent,
 )
 from commitlog.namespace.change import MAX_WRITES, Changes, Stale
 from commitlog.namespace.confirming import is_still

@@ -24,6 +24,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from commitlog.absence import is_absent
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.crew import Threads, in_order
@@ -37,7 +38,6 @@ from commitlog.errors import (
     NotFound,
     OutcomeUnknown,
     Unavailable,
-    is_absent,
 )
 from commitlog.oplog.codec import Document
 from commitlog.oplog.entries import Entries, Listed
