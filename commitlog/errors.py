@@ -184,10 +184,10 @@ class ObjectChanged(PreconditionFailed):
 
 
 class StoreEmpty(CommitError):
-    """The store has no object at all, and files would be taken for gone by that. None was removed.
+    """The store lacks what the namespace knows it by: its mark, or any object. No file was removed.
 
-    A store that is not the right one, or is not mounted, looks like that. The message says how to go on
-    if it is really empty.
+    It is not mounted, or not the right one, so what it has not may be there all the same. The message
+    says how to go on if it is the right one, and that was removed from it.
     """
 
 

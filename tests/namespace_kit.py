@@ -29,13 +29,14 @@ from commitlog.errors import (
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data
 from commitlog.namespace.against import against_log, against_store
+from commitlog.namespace.binding import RESERVED
 from commitlog.namespace.keys import Keys
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
 from commitlog.namespace.snapshot import Snapshot
 from commitlog.oplog import OperationLog
-from commitlog.stores.api import ObjectStore
+from commitlog.stores.api import ObjectInfo, ObjectStore
 from commitlog.tables.api import (
     Item,
     ItemPage,
@@ -230,6 +231,11 @@ class Auditor:
             assert after.version > before.version or after == before, "I6: a version says two things"
         assert not self._gone & now.keys(), "I6: what was gone is back"
         self._seen = now
+
+
+def objects_in(store: ObjectStore) -> list[ObjectInfo]:
+    """Return what a store has, but for what the library keeps there: the mark of a namespace, a log."""
+    return [info for info in store.list() if not info.path.startswith(RESERVED)]
 
 
 # -- what it is compared with ------------------------------------------------------------------------

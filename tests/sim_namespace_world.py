@@ -37,7 +37,7 @@ from commitlog.testing.sim import (
 STEADY = Backoff(base=1, cap=1, tries=3, random=Steady())
 
 #: What the paths of objects begin with that are not the namespace's.
-_FOREIGN = ("others", "old", "raw")
+_FOREIGN = ("others", "old", "raw", "_commitlog")
 
 _NONE: Mapping[str, Any] = {}
 

@@ -17,6 +17,7 @@ import click
 import pytest
 from attrs import evolve
 from cli_namespace_kit import URL, Desk
+from namespace_kit import objects_in
 
 from commitlog.cli import fs_trees
 from commitlog.cli.streams import PIECE
@@ -575,7 +576,7 @@ def unnamed(desk: Desk) -> set[str]:
     """Return the objects that no file has."""
     with desk.open() as lake:
         named = {status.data.path for status in lake.walk() if status.data is not None}
-        return {info.path for info in lake.store.list()} - named
+        return {info.path for info in objects_in(lake.store)} - named
 
 
 def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

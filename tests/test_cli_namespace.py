@@ -506,13 +506,15 @@ def test_bound_directories_have_what_others_store(lake: Desk) -> None:
     assert lake.ok("fs", "cat", f"{URL}/raw/*") == "3"
 
 
-def test_a_store_that_is_empty_is_believed_only_if_that_is_said(lake: Desk) -> None:
+def test_a_store_that_is_not_known_is_believed_only_if_that_is_said(lake: Desk) -> None:
     """Else nothing is removed, by either command, and the error names the option."""
     put(lake, raw__a=b"1", old__b=b"2")
     lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw", "--max-age", "forever")
     lake.ok("import", f"{lake.store}/old", f"{URL}/old")
     lake.ok("namespace", "sync", URL)
-    lake.ok("rm", f"{lake.store}/raw/a", f"{lake.store}/old/b")
+    with lake.open() as opened:
+        mark = opened.check().mark
+    lake.ok("rm", f"{lake.store}/raw/a", f"{lake.store}/old/b", f"{lake.store}/{mark}")
     for command in ("sync", "prune"):
         assert "--empty-store" in lake.refused(1, "namespace", command, URL)
     assert len(lake.lines("fs", "ls", "-R", URL)) == 4

@@ -120,7 +120,7 @@ def test_a_large_directory_takes_few_requests(place: Place) -> None:
 
     def stop(done: Adopted) -> None:
         told.append(done)
-        if len(told) == 2:
+        if len(told) == 3:  # the first is what the library keeps there
             raise Stop
 
     place.wire.requests.clear()

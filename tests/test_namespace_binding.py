@@ -746,8 +746,9 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
     done = place.lake.prune(progress=steps.append)
     # a, b, d/ and g hide nothing; of f, gg and p the objects are gone.
     assert done == Pruned(directories=3, tombstones=4, files=3) == steps[-1]
-    # The store is listed, and proves that it is there: for f, gg and p.
-    assert place.store.asked == {"list": 1 + 3, "head": 3}
+    # The store is listed. Of p, gg and what was lost beside them it is asked, and of f, gg and p once
+    # more, each time proving before and after that it is there.
+    assert place.store.asked == {"list": 1, "head": 3 + 3 * (1 + 2)}
     assert place.tombstones() == ["c", "e/"]
     assert place.lake.prune() == Pruned(directories=3)
     assert place.see() == ["kept"]

@@ -700,6 +700,7 @@ def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
         "of",
         "begin_head",
         "list",
+        "prove",
         "pending",
         "history",
         "base",

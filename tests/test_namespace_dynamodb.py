@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from attrs import define
-from namespace_kit import QUICK, Auditor
+from namespace_kit import QUICK, Auditor, objects_in
 
 from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore
@@ -168,7 +168,7 @@ def test_a_crowd_without_end(
         setting.lake.write("d/new", b"2")
     assert setting.transactions() == sent
     assert setting.tree() == before
-    left = len(list(setting.store.list()))
+    left = len(objects_in(setting.store))
     assert left == (3 if error is OutcomeUnknown else 2), "what may be named must be there"
 
 
@@ -225,7 +225,7 @@ def test_a_refusal_that_no_condition_explains(
     assert isinstance(caught.value, AccessDenied) == (code.startswith("Access") and not lost)
     assert setting.transactions() == 1 + lost
     assert setting.tree() == before
-    assert len(list(setting.store.list())) == 2 + lost
+    assert len(objects_in(setting.store)) == 2 + lost
 
 
 @pytest.mark.parametrize("passes", ["advance", "suspend"])

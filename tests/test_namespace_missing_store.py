@@ -1,4 +1,4 @@
-"""A store that is not there, or has nothing: no file is taken for gone by that."""
+"""A store that is not there, or is not the right one: nothing is taken for gone by that."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from namespace_kit import QUICK, Auditor, ServiceTable
 from commitlog.aws import AwsOptions
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
+    AccessDenied,
     BucketNotFound,
     CommitError,
+    DirectoryNotEmpty,
     NotFound,
     ObjectChanged,
     StoreEmpty,
+    Unavailable,
 )
-from commitlog.namespace import Namespace, Pruned
+from commitlog.namespace import Adopted, Collected, Namespace, Pruned
+from commitlog.namespace.outside import Outside
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.local import LocalStore
@@ -29,6 +33,7 @@ from commitlog.testing import ManualClock
 from commitlog.testing.servers import Ministack
 
 LAKE = "lake"
+MARKS = f"_commitlog/namespaces/{LAKE}/mark/"
 FILES = ["adopted/x", "aged/a", "asked/a", "told/a"]
 
 
@@ -131,15 +136,225 @@ def test_a_store_without_any_object(log: bool) -> None:
     assert at.rows() == []
 
 
-def test_one_object_is_enough() -> None:
+class Guarded(MemoryStore):
+    """A store in which nobody may write what is the library's own."""
+
+    def put(self, path, body, **options):  # type: ignore[no-untyped-def]
+        if path.startswith("_commitlog/"):
+            raise AccessDenied("no")
+        return super().put(path, body, **options)
+
+
+def test_without_a_mark_one_object_is_enough() -> None:
     """Whatever it is, below the prefix that was opened: then the others are gone."""
     clock = ManualClock()
-    at = site(MemoryStore(clock=clock), clock)
+    at = site(Guarded(clock=clock), clock)
+    assert at.lake.check().mark is None
     for path in FILES:
         at.store.delete(path.replace("adopted", "old"))
+    for name, do in at.each_way().items():
+        if name != "list":
+            with pytest.raises(StoreEmpty, match="no object at all"):
+                do()
+    with pytest.raises(StoreEmpty):
+        at.lake.audit(objects=True)
+    assert at.lake.collect() == Collected()
     at.store.put("zzz", b"")
     assert at.lake.sync().removed == 3
     assert at.lake.prune().files == 1
+
+
+def marks(store: ObjectStore) -> list[str]:
+    """Return the paths of all marks."""
+    return [info.path for info in store.list(MARKS)]
+
+
+@pytest.mark.parametrize("how", ["written", "other"])
+def test_a_store_that_is_not_the_right_one(tmp_path: Path, how: str) -> None:
+    """That something was stored in it proves nothing, nor that it is of a namespace of that name. What
+    is missing is told: what was asked for, and what the store is known by.
+    """
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(LocalStore(root, durable=False), ManualClock())
+    (mark,) = marks(at.store)
+    rows = at.rows()
+    root.rename(away)
+    if how == "other":
+        other = site(LocalStore(root, durable=False), ManualClock())
+        for path in FILES:
+            other.store.delete(path.replace("adopted", "old"))
+    at.store.put("report", b"1")
+    for name, do in at.each_way().items():
+        if name == "list":
+            assert do() == []
+        else:
+            with pytest.raises(StoreEmpty, match=f"there is no object '.*/[ax]', but .* no '{mark}'"):
+                do()
+        assert at.rows() == rows, name
+    with pytest.raises(StoreEmpty):
+        at.lake.audit(objects=True)
+
+
+def test_a_mark_that_was_removed_is_put_back() -> None:
+    """By those who say that the store is the right one, and nobody else."""
+    clock = ManualClock()
+    at = site(MemoryStore(clock=clock), clock)
+    (mark,) = marks(at.store)
+    at.store.delete(mark)
+    at.store.delete("old/x")
+    assert not at.lake.create()
+    with pytest.raises(StoreEmpty):
+        at.lake.prune()
+    assert marks(at.store) == []
+    assert at.lake.prune(empty_store=True).files == 1
+    assert marks(at.store) == [mark]
+    at.store.delete("told/a")
+    assert at.lake.sync().removed == 1
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_garbage_of_a_store_that_is_not_there_stays_listed(tmp_path: Path, how: str) -> None:
+    """Its objects are not taken for removed; when it is back, they are."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(LocalStore(root, durable=False), ManualClock())
+    at.lake.write("own", b"own")
+    at.lake.delete("own")
+    at.clock.advance(10)
+    root.rename(away)
+    if how == "empty":
+        root.mkdir()
+    with pytest.raises(BucketNotFound if how == "missing" else StoreEmpty):
+        at.lake.collect()
+    if how == "empty":
+        root.rmdir()
+    away.rename(root)
+    assert at.lake.collect() == Collected(objects=1, bytes=3)
+
+
+def test_a_store_that_goes_away_while_garbage_is_removed(tmp_path: Path) -> None:
+    """What it does not have by then is not taken for removed."""
+
+    class Leaving(LocalStore):
+        def delete_many(self, paths):  # type: ignore[no-untyped-def]
+            if not away.exists():
+                root.rename(away)
+            return super().delete_many(paths)
+
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(Leaving(root, durable=False), ManualClock())
+    at.lake.write("own", b"own")
+    at.lake.delete("own")
+    at.clock.advance(10)
+    with pytest.raises(BucketNotFound):
+        at.lake.collect()
+    away.rename(root)
+    away.mkdir()
+    assert at.lake.collect() == Collected(objects=1, bytes=3)
+
+
+@pytest.mark.parametrize("proofs", [1, 2])
+def test_a_store_that_is_busy_while_garbage_is_removed(proofs: int) -> None:
+    """What it cannot prove is told of each object, and stays listed."""
+
+    class Busy(MemoryStore):
+        left = 0
+
+        def begin_head(self, path):  # type: ignore[no-untyped-def]
+            if path.startswith(MARKS):
+                self.left -= 1
+                if self.left == 0:
+                    raise Unavailable("busy")
+            return super().begin_head(path)
+
+    clock = ManualClock()
+    store = Busy(clock=clock)
+    at = site(store, clock)
+    at.lake.write("own", b"own")
+    at.lake.delete("own")
+    clock.advance(10)
+    store.left = proofs
+    assert [error for _, error in at.lake.collect().failed] == ["busy"]
+    assert at.lake.collect() == Collected(objects=1, bytes=3)
+
+
+def test_a_check_of_a_store_that_is_not_there(tmp_path: Path) -> None:
+    """It loses no file; and none is adopted from it."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(LocalStore(root, durable=False), ManualClock())
+    at.lake.write("own", b"own")
+    root.rename(away)
+    for do in (lambda: at.lake.audit(objects=True), lambda: at.lake.adopt("old/", "adopted")):
+        with pytest.raises(BucketNotFound):
+            do()
+    away.rename(root)
+    assert at.lake.audit(objects=True).is_clean
+
+
+def test_a_new_namespace_over_a_new_directory(tmp_path: Path) -> None:
+    """It works at once, though nothing was stored yet, and no log is kept; its mark is no file."""
+    clock = ManualClock()
+    store = LocalStore(tmp_path / "new", durable=False, clock=clock)
+    lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock, grace=0)
+    lake.create()
+    lake.bind("raw/", "d")
+    assert list(lake.list("d")) == []
+    assert list(lake.differences()) == []
+    assert lake.sync().directories == 1
+    assert lake.prune() == Pruned(directories=2)
+    assert lake.adopt() == Adopted(last=marks(store)[0])
+    lake.write("d/x", b"1", overwrite=False)
+    clock.advance(10_000)
+    assert lake.audit(objects=True, unnamed=True, age=0).is_clean
+    assert [found.path for found in lake.walk()] == ["d", "d/x"]
+
+
+def test_of_two_that_create_one_marks() -> None:
+    """What the other has stored goes again; who comes later stores nothing."""
+    clock = ManualClock()
+    table = ServiceTable(clock=clock)
+
+    class Slow(MemoryStore):
+        def put(self, path, body, **options):  # type: ignore[no-untyped-def]
+            done = super().put(path, body, **options)
+            if len(marks(self)) == 1:
+                assert Namespace(table, self, LAKE, clock=clock).create()
+            return done
+
+    store = Slow(clock=clock)
+    late = Namespace(table, store, LAKE, clock=clock)
+    assert not late.create()
+    assert marks(store) == [late.check().mark]
+    assert not Namespace(table, store, LAKE, clock=clock).create()
+    assert len(marks(store)) == 1
+
+
+@pytest.mark.parametrize("name", ["sync", "prune what is not bound", "delete", "remove a directory"])
+def test_a_store_that_comes_back_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What it did not have while it was away is asked for again, once it has proved that it is there."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    at = site(LocalStore(root, durable=False), ManualClock())
+    rows = set(at.rows())
+    root.rename(away)
+    root.mkdir()
+    prove = Outside.prove
+
+    def mounted(outside: Outside, **options: object) -> None:
+        if away.exists():
+            root.rmdir()
+            away.rename(root)
+        prove(outside, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Outside, "prove", mounted)
+    do = at.each_way()[name]
+    if name == "remove a directory":
+        with pytest.raises(DirectoryNotEmpty):
+            do()
+    else:
+        do()
+    assert not away.exists()
+    assert set(at.rows()) == (rows - {"aged/a"} if name == "delete" else rows)
 
 
 def test_a_store_that_goes_away_meanwhile(tmp_path: Path) -> None:
@@ -178,7 +393,7 @@ def test_what_is_still_there_costs_no_proof() -> None:
     before = at.lake.requests
     at.lake.prune("adopted")
     pruned = at.lake.requests.since(before).operations["prune"]
-    assert (pruned.store_heads, pruned.store_lists) == (1, 1)
+    assert (pruned.store_heads, pruned.store_lists) == (1 + 1 + 2, 0)
 
 
 @pytest.mark.servers

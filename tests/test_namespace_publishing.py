@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import pytest
 from attrs import define, field
-from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
+from namespace_kit import QUICK, Auditor, ServiceTable, Wire, objects_in, outcome
 
 from commitlog.errors import (
     AlreadyExists,
@@ -816,7 +816,7 @@ def test_what_is_left_of_an_aborted_job() -> None:
     attempt = publication.begin("x")
     assert publication.abort(attempt, files)
     assert not publication.abort(attempt, files)
-    assert list(site.store.list()) == []
+    assert objects_in(site.store) == []
     assert outcome(lambda: publication.publish(attempt, files)) is JobAborted
 
     site = Site()
@@ -825,12 +825,12 @@ def test_what_is_left_of_an_aborted_job() -> None:
     site.lake.write("out/first", b"")
     assert outcome(lambda: publication.publish(attempt, files)) is AlreadyExists
     assert publication.abort(attempt, files)
-    assert len(list(site.store.list())) == 1 + len(NAMES)
+    assert len(objects_in(site.store)) == 1 + len(NAMES)
     site.audit()
     site.lake.sweep()
     site.clock.advance(61)
     site.lake.collect()
-    assert len(list(site.store.list())) == 1
+    assert len(objects_in(site.store)) == 1
     site.audit()
 
 

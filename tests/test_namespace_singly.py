@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from namespace_kit import Auditor, watched_transactions
+from namespace_kit import Auditor, objects_in, watched_transactions
 
 from commitlog.errors import (
     AlreadyExists,
@@ -47,7 +47,7 @@ def kinds(made: Mapping[str, Status | CommitError]) -> dict[str, str]:
 
 def objects(lake: Namespace) -> set[str]:
     """Return the objects that are in the store."""
-    return {info.path for info in lake.store.list()}
+    return {info.path for info in objects_in(lake.store)}
 
 
 def test_nothing_wrong_is_one_transaction(lake: Namespace, transactions: list[int]) -> None:

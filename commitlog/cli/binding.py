@@ -82,7 +82,7 @@ def unbind(connection: Connection, url: str, json: bool) -> None:
 _empty_store = click.option(
     "--empty-store",
     is_flag=True,
-    help="Remove files though the store has no object at all; else it is taken for the wrong one.",
+    help="Take the store for the right one, though it lacks what it is known by; put that back.",
 )
 
 

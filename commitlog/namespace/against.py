@@ -104,6 +104,8 @@ def against_store(
         shape: knows directories.
         store: has the objects.
         entries: which files to look at; by default those of `shape`.
+
+    If any object is missing, raises what `StoreReader.prove` raises.
     """
     files = (
         entry
@@ -113,11 +115,13 @@ def against_store(
     while batch := list(islice(files, _WINDOW)):
         heads = [store.begin_head(entry.data.path) for entry in batch if entry.data is not None]
         found = []
+        missing = False
         for entry, head in zip(batch, heads, strict=True):
             assert entry.data is not None
             info = head().info
             if info is not None and is_of(entry.data, info):
                 continue
+            missing = missing or info is None
             kind = "object-missing" if info is None else "object-changed"
             finding = Finding(
                 problem=PROBLEMS[kind],
@@ -128,6 +132,8 @@ def against_store(
                 id=entry.id,
             )
             found.append(finding)
+        if missing:
+            store.prove()
         yield len(batch), found
 
 

@@ -14,7 +14,7 @@ from commitlog.paths import check_prefix
 
 __all__ = ["RESERVED", "Binding"]
 
-#: What the library itself keeps in a store of a namespace: its log. Nobody's files.
+#: What the library itself keeps in a store of a namespace: its log, its mark. Nobody's files.
 RESERVED = "_commitlog/"
 
 

@@ -115,8 +115,9 @@ class Bound(Upkeep):
 
         Args:
             path: a directory.
-            empty_store: go on though the store has no object at all, so that all files are removed that
-                are objects of others; else that is refused, as the store may be the wrong one.
+            empty_store: take the store for the right one though it lacks the object by which it is
+                known, and put that back; all files are removed whose objects it has not. Else that is
+                refused, as the store may be the wrong one.
             progress: told after each directory what was done so far.
 
         Raises `NotFound`, `NotADirectory`, `Conflict` if others kept changing a directory; and
@@ -124,6 +125,8 @@ class Bound(Upkeep):
         """
         done = Synced()
         pending = [self._directory(path)]
+        if empty_store:
+            self._believe()
         while pending:
             directory = pending.pop()
             if directory.binding is None:
@@ -149,7 +152,8 @@ class Bound(Upkeep):
         objects are gone, or replaced by newer ones, or that hide nothing since the directory is not
         bound: bound again, it shows what they hid. It can be broken off and repeated. A bound directory
         costs one listing of its prefix; elsewhere, each file that was adopted costs a HEAD. Before files
-        are removed, a hundred at a time, the store is listed for one object: it has to be there.
+        are removed, a hundred at a time, each costs another one, and the store proves twice that it is
+        there: two more.
 
         Args:
             path: a directory.
@@ -173,7 +177,10 @@ class Bound(Upkeep):
             older_than=older_than,
             may_be_empty=empty_store,
         )
-        return pruner.prune(self._directory(path), progress=progress)
+        top = self._directory(path)
+        if empty_store:
+            self._believe()
+        return pruner.prune(top, progress=progress)
 
     def differences(
         self,
@@ -206,6 +213,14 @@ class Bound(Upkeep):
         top = self.stat(path).entry if walk.missing else walk.last
         differ = Differ(joint=self._joint, content=self._content)
         yield from differ.differences(path, top, prefix, progress or (lambda looked: None))
+
+    def _believe(self) -> None:
+        """Take the store for the right one from now on. Raises `BucketNotFound`."""
+        outside = self._joint.outside
+        outside.prove(may_be_empty=True)
+        mark = outside.mark()
+        if mark is not None and outside.is_gone(mark):
+            self._marks.put(mark)
 
     def _sync(self, directory: Entry, done: Synced, *, may_be_empty: bool) -> tuple[list[Entry], Synced]:
         """Synchronise one directory; return the directories in it."""

@@ -55,6 +55,8 @@ class Collector:
         clock: tells which time has come; waited on between attempts.
         backoff: how often a removal is tried that did nothing, or got no answer. Nobody ever stores
             anything else under the name of an object of a namespace's own, so it can be repeated.
+        prove: raises an error unless the store is there, and the right one. Another one has none of the
+            objects, and says so of each.
         words: makes tokens.
         named: tells which of some objects files have by now, of any namespace of the table; raises
             `CorruptRecord` or `FormatTooNew` if that cannot be told.
@@ -65,6 +67,7 @@ class Collector:
     store: ObjectStore
     clock: Clock
     backoff: Backoff
+    prove: Callable[[], object]
     words: Callable[[], str]
     named: Callable[[Collection[str]], Collection[str]]
 
@@ -127,6 +130,17 @@ class Collector:
 
     def _remove(self, paths: list[str]) -> dict[str, CommitError]:
         """Remove objects; return the errors of those that may still be there."""
+        if not paths:
+            return {}
+        try:
+            self.prove()
+            left = self._delete(paths)
+            self.prove()
+        except AGAIN as error:
+            left = dict.fromkeys(paths, error)
+        return left
+
+    def _delete(self, paths: list[str]) -> dict[str, CommitError]:
         left: Mapping[str, CommitError] = {}
         final: dict[str, CommitError] = {}
         for _ in self.backoff.attempts(self.clock):

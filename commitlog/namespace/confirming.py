@@ -58,6 +58,8 @@ class Confirmer:
             assert finding.object is not None
             entry = Entry.from_item(finding.records[0])
             info = self.store.begin_head(finding.object)().info
+            if info is None:
+                self.store.prove()
             return info is None or entry.data is None or not is_of(entry.data, info)
         return True
 

@@ -2,8 +2,8 @@
 
 A batch is one transaction, on condition that the directory is bound as it was when it was compared with
 the store, that the rows are as they were then, and that no tombstone was left since. One that takes
-something away writes the directory's entry: of two clients that do so at once, one starts again. The
-store has to prove first that it is there, after it was listed.
+something away writes the directory's entry: of two clients that do so at once, one starts again. What
+goes is asked for once more before, of a store that proves that it is there.
 
 Imports the ground floor, its siblings and the `Table` port.
 """
@@ -62,14 +62,25 @@ class Joining(Parts):
         Raises what `Changes.apply` raises: `Stale` if the batch is no news any more; and, if something
         goes, what `Outside.prove` raises.
         """
-        if any(each.seen is None for each in news):
-            self.outside.prove()
+        if len(self.still(news)) < len(news):
+            raise Stale("an object is there again")
         return self._take(directory, news)
 
     def _take(self, directory: Entry, news: Sequence[News]) -> tuple[Entry, dict[str, Entry]]:
         change, directory, made = self.plan(directory, news)
         self.changes.apply(change)
         return directory, made
+
+    def still(self, news: Sequence[News], *, may_be_empty: bool = False) -> Sequence[News]:
+        """Return the news without rows that would go, but whose objects are there.
+
+        If any would go, raises what `Outside.prove` raises.
+        """
+        going = [path for each in news if (path := _going(each)) is not None]
+        if not going:
+            return news
+        gone = self.outside.gone(going, may_be_empty=may_be_empty)
+        return [each for each in news if (path := _going(each)) is None or path in gone]
 
     def settle(
         self, directory: Entry, level: Level, *, mark: bool = True, may_be_empty: bool = False
@@ -79,12 +90,11 @@ class Joining(Parts):
         What others change at the same time is left to them. It stops if the directory itself was changed
         meanwhile: it may not be bound any more. If something goes, raises what `Outside.prove` raises.
         """
-        if any(each.seen is None for each in level.news):
-            self.outside.prove(may_be_empty=may_be_empty)
+        news = self.still(level.news, may_be_empty=may_be_empty)
         made: dict[str, Entry] = {}
         removed = 0
-        whole = True
-        for batch in _batches(level.news, MAX_WRITES - 1 - directory.shards.now):
+        whole = len(news) == len(level.news)
+        for batch in _batches(news, MAX_WRITES - 1 - directory.shards.now):
             try:
                 directory, new = self._take(directory, batch)
             except Stale:
@@ -184,6 +194,15 @@ def _batches(news: Iterable[News], writes: int) -> Iterator[list[News]]:
         size += weight
     if batch:
         yield list(batch.values())
+
+
+def _going(news: News) -> str | None:
+    """Return the path of the object of a file that is to go; None if none is."""
+    if news.seen is not None:
+        return None
+    assert news.row is not None
+    assert news.row.data is not None
+    return news.row.data.path
 
 
 def _weight(news: News) -> int:

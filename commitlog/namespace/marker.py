@@ -40,6 +40,7 @@ class Marker:
             not know: where records have some that must stay, it is higher than his.
         store: URL of the store that has the data, without credentials.
         log: where in that store every change is logged; None if none is.
+        mark: path of the object by which that store is known; None if it could not be stored.
         created: epoch millisecond.
         word: that of the call that made it.
     """
@@ -50,6 +51,7 @@ class Marker:
     min_writer: int = field(default=FORMAT, validator=validators.ge(1))
     store: str
     log: str | None = None
+    mark: str | None = None
     created: int
     word: str
 
@@ -65,7 +67,7 @@ class Marker:
 
     def to_item(self) -> Item:
         """Return it as a table item."""
-        body = {
+        body: dict[str, object] = {
             "namespace_format": self.format,
             "min_reader": self.min_reader,
             "min_writer": self.min_writer,
@@ -73,6 +75,8 @@ class Marker:
             "log": self.log,
             "created": self.created,
         }
+        if self.mark is not None:
+            body["mark"] = self.mark
         return {**key_items(self.key), "word": self.word, "body": encode(Document(_MARKER, body))}
 
     @classmethod
@@ -89,6 +93,7 @@ class Marker:
                 min_writer=count(fields["min_writer"]),
                 store=text(fields["store"]),
                 log=maybe_text(fields["log"]),
+                mark=maybe_text(fields.get("mark")),
                 created=count(fields["created"]),
                 word=text(item["word"]),
             ),

@@ -5,13 +5,20 @@ Imports the ground floor, the operation log, its siblings and the ports.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Self, TypeVar
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
-from commitlog.errors import AlreadyExists, ConfigurationError, Conflict, CorruptRecord
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    CorruptRecord,
+)
 from commitlog.namespace.base import Bases
 from commitlog.namespace.batches import Batches, Mapper
 from commitlog.namespace.change import Change, Changes, Stale
@@ -21,6 +28,7 @@ from commitlog.namespace.joining import Joining
 from commitlog.namespace.joint import Joint
 from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, Keys
 from commitlog.namespace.logged import parsed
+from commitlog.namespace.mark import Marks, mark_of
 from commitlog.namespace.marker import Marker, not_there
 from commitlog.namespace.outside import Outside
 from commitlog.namespace.planning import Planner
@@ -80,7 +88,8 @@ class Opened:
         self._content = Content(
             store=store, clock=clock, backoff=backoff, words=words, recorder=recorder
         )
-        outside = Outside(store)
+        self._marks = Marks(store=store, clock=clock, backoff=backoff)
+        outside = Outside(store, lambda: self.check(writing=False).mark)
         joint = Joint(rows=self._tree, outside=outside, clock=clock)
         joining = Joining(
             tree=self._tree,
@@ -138,11 +147,28 @@ class Opened:
         """Make the namespace, in a table that exists; return False if it is there already.
 
         Safe to call from many processes at once. Raises `NotSupported` if the table has no transactions;
-        `AlreadyExists` if the log tells of a namespace, whose table was lost, or is another one; and
-        `CorruptRecord` if there are records of a namespace, but not what says which format they have.
+        `AlreadyExists` if the log tells of a namespace, whose table was lost, or is another one;
+        `CorruptRecord` if there are records of a namespace, but not what says which format they have;
+        and `BucketNotFound`. A local store's directory is made.
+
+        An object is stored, by which the store is known from then on, if that is not denied.
         """
+        mark: str | None = None
+        tried = False
+
+        def plan() -> tuple[Change | None, bool]:
+            nonlocal mark, tried
+            if self._is_made():
+                return None, False
+            word = self._words()
+            if not tried:  # before the table says that it is there
+                path = mark_of(self.name, word)
+                mark = path if self._marks.put(path) else None
+                tried = True
+            return self._plan_creation(word, mark), True
+
         try:
-            return self._run(self._plan_creation, prepared=False)
+            made = self._run(plan, prepared=False)
         except Conflict as error:
             if isinstance(error.__cause__, Stale) and not self._is_there():
                 raise CorruptRecord(
@@ -150,8 +176,13 @@ class Opened:
                     " Restore the table from a backup, or give another name"
                 ) from error
             raise
+        if mark is not None and self.check(writing=False).mark != mark:  # somebody else has made it
+            with contextlib.suppress(CommitError):
+                self._store.delete(mark)
+        return made
 
-    def _plan_creation(self) -> tuple[Change | None, bool]:
+    def _is_made(self) -> bool:
+        """Tell whether the namespace is there. Raises `AlreadyExists` if only its log is."""
         there = self._is_there()
         if not there and self._is_logged():
             there = self._is_there()  # somebody else may have made it just now
@@ -163,13 +194,16 @@ class Opened:
                 )
         if there:
             self.check()
-            return None, False
+        return there
+
+    def _plan_creation(self, word: str, mark: str | None) -> Change:
         now = int(self._clock.epoch() * 1000)
-        change = Change("create a namespace", self._words(), self._keys.marker)
+        change = Change("create a namespace", word, self._keys.marker)
         marker = Marker(
             key=self._keys.marker,
             store=self.store.url,
             log=self._logged,
+            mark=mark,
             created=now,
             word=change.word,
         )
@@ -188,7 +222,7 @@ class Opened:
             change.put(entry, Absent())
         gate = Gate(key=self._keys.gate(ROOT, 0), shards=1, word=change.word)
         change.put(gate, Absent())
-        return change, True
+        return change
 
     def _is_there(self) -> bool:
         return self._table.get(self._keys.marker) is not None

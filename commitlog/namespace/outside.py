@@ -1,14 +1,15 @@
 """What the store has in the place of a bound directory, whoever has stored it.
 
 Content of the namespace itself is passed over: it has names that tell nothing, and rows of its own.
-That the store does not have something counts only if it is there: one that is not mounted, or not the
-right one, has nothing. Imports the ground floor, its siblings and the `ObjectStore` port.
+That the store does not have something counts only if it is there, before it is asked and after: one
+that is not mounted, or not the right one, has nothing. Imports the ground floor, its siblings and the
+`ObjectStore` port.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice, takewhile
 
 from attrs import frozen
 
@@ -23,29 +24,75 @@ __all__ = ["Outside"]
 _BEHIND_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
 
 
+#: Objects that are asked for at a time.
+_WINDOW = 32
+
+
 @frozen
 class Outside:
-    """Asks one store. Thread-safe."""
+    """Asks one store. Thread-safe.
+
+    Args:
+        store: which.
+        mark: returns the path of the object by which it is known, if there is one. See `mark`.
+    """
 
     store: ObjectStore
+    mark: Callable[[], str | None] = lambda: None
 
-    def prove(self, *, may_be_empty: bool = False) -> None:
-        """Make sure that what the store does not have is gone. A listing of one object, or two.
+    def prove(self, *, may_be_empty: bool = False, asked: str | None = None) -> None:
+        """Make sure that the store is there, and is that of the namespace. A HEAD.
 
-        An operation log proves nothing: it is made anew wherever it is missing.
+        Where there is no mark, it has to have an object, whichever: a listing of one, or two. An
+        operation log proves nothing: it is made anew wherever it is missing.
+
+        Args:
+            may_be_empty: be content with a store that is there.
+            asked: a path that it does not have, for the message.
 
         Raises `BucketNotFound`, and, unless it `may_be_empty`, `StoreEmpty`.
         """
+        mark = self.mark()
+        if mark is not None and not may_be_empty and not self.is_gone(mark):
+            return
         self.store.check()
         found = self._first("")
         if found is not None and found.path.startswith(RESERVED):
             found = self._first("", start_after=_BEHIND_RESERVED)
-        if found is None and not may_be_empty:
-            raise StoreEmpty(
-                f"{self.store.url} has no object at all, so it may not be the store that it was, and"
-                " nothing is removed for that. If all objects were removed, synchronise or prune with"
-                " empty_store=True (--empty-store)"
-            )
+        if may_be_empty or (mark is None and found is not None):
+            return
+        at = "" if asked is None else f"there is no object {asked!r}, but "
+        lacks = "no object at all" if mark is None else f"no {mark!r}, by which it is known"
+        raise StoreEmpty(
+            f"{at}{self.store.url} has {lacks}: it is not mounted, or not the store of the namespace,"
+            " and nothing is taken for gone. Mount it, or correct the URL. If it is the right store, and"
+            " all that was removed from it, prune with empty_store=True (`commitlog namespace prune"
+            " --empty-store`)"
+        )
+
+    def prove_if_marked(self) -> None:
+        """Do as `prove`, but be content with a store that is there if it has no mark."""
+        self.prove(may_be_empty=self.mark() is None)
+
+    def gone(self, paths: Collection[str], *, may_be_empty: bool = False) -> set[str]:
+        """Return which paths have no object, by a store that is there before and after it is asked.
+
+        One HEAD for each, and what `prove` takes, twice. Raises what that raises.
+        """
+        asked = next(iter(paths), None)
+        self.prove(may_be_empty=may_be_empty, asked=asked)
+        gone = set(self._missing(paths))
+        if gone:
+            self.prove(may_be_empty=may_be_empty, asked=asked)
+        return gone
+
+    def _missing(self, paths: Iterable[str]) -> Iterator[str]:
+        rest = iter(paths)
+        while batch := list(islice(rest, _WINDOW)):
+            heads = [self.store.begin_head(path) for path in batch]
+            for path, head in zip(batch, heads, strict=True):
+                if head().info is None:
+                    yield path
 
     def at(self, path: str) -> ObjectInfo | None:
         """Return the object under a path, or None if there is none, or there can be none. One HEAD."""

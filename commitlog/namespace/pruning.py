@@ -2,8 +2,8 @@
 
 A tombstone is read before the store is listed, and goes only if that listing has nothing that it would
 hide, also from behind a row, and if the directory is bound as it was then; so nothing that was deleted
-comes back by it. A file goes only if the store has proved that it is there, after it was asked about
-the object. Imports the ground floor, its siblings and the ports.
+comes back by it. A file goes only if its object is asked for once more, and the store proves that it is
+there, before that and after. Imports the ground floor, its siblings and the ports.
 """
 
 from __future__ import annotations
@@ -170,8 +170,11 @@ class Pruner:
 
     def _remove_files(self, lost: Iterator[Entry], done: _Done) -> None:
         while batch := list(islice(lost, _PROVED)):
-            self.joint.outside.prove(may_be_empty=self.may_be_empty)
+            paths = {file.id: file.data.path for file in batch if file.data is not None}
+            gone = self.joint.outside.gone(list(paths.values()), may_be_empty=self.may_be_empty)
             for file in batch:
+                if paths[file.id] not in gone:
+                    continue
                 try:
                     self.joining.changes.apply(self.planner.remove_files([file]))
                 except Stale:

@@ -39,16 +39,25 @@ class TableReader:
 
 @frozen(kw_only=True)
 class StoreReader:
-    """What looks at objects of a store, and nothing else of it."""
+    """What looks at objects of a store, and nothing else of it.
+
+    That it has no such object counts only if `prove`, after that, raises no error: it is there then.
+    """
 
     url: str
+    prove: Callable[[], object]
     begin_head: Callable[[str], Pending[Observation]]
     list: Callable[[], Iterator[ObjectInfo]]
 
     @classmethod
-    def of(cls, store: ObjectStore) -> StoreReader:
-        """Return what looks at the objects of `store`."""
-        return cls(url=store.url, begin_head=store.begin_head, list=store.list)
+    def of(cls, store: ObjectStore, prove: Callable[[], object] | None = None) -> StoreReader:
+        """Return what looks at the objects of `store`; by default, `prove` is its `check`."""
+        return cls(
+            url=store.url,
+            prove=store.check if prove is None else prove,
+            begin_head=store.begin_head,
+            list=store.list,
+        )
 
 
 @frozen(kw_only=True)

@@ -60,6 +60,7 @@ class Upkeep(Looking):
         replaced meanwhile, it is a `Conflict` that says how far it came, and the rest was not done.
         """
         self.check()
+        self._store.check()
 
         def make(path: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
             return self._run(lambda: self._planner.make_below(path, known))
@@ -98,6 +99,9 @@ class Upkeep(Looking):
 
         Args:
             progress: told what was removed so far, after each thousand objects.
+
+        Raises `BucketNotFound`, or `StoreEmpty` if the store is not that of the namespace: what is
+        listed stays so.
         """
         self.check()
         collector = Collector(
@@ -106,6 +110,7 @@ class Upkeep(Looking):
             store=self._store,
             clock=self._clock,
             backoff=self._backoff,
+            prove=self._joint.outside.prove_if_marked,
             words=self._words,
             named=self._files_among,
         )
@@ -172,6 +177,8 @@ class Upkeep(Looking):
             age: seconds for which an object may be in the store before anything names it: longer than
                 any job takes.
             progress: told now and then what was looked at.
+
+        Raises `BucketNotFound`, and `StoreEmpty` for objects of a store that is not the namespace's.
         """
         if self._table.get(self._keys.marker) is not None:
             self.check(writing=False)
@@ -181,7 +188,7 @@ class Upkeep(Looking):
             keys=self._keys,
             clock=self._clock,
             log=None if log is None else LogReader.of(log),
-            store=StoreReader.of(self._store) if objects or unnamed else None,
+            store=self._store_reader() if objects or unnamed else None,
             objects=objects,
             unnamed=unnamed,
             grace=grace,
@@ -222,7 +229,7 @@ class Upkeep(Looking):
             planner=self._planner,
             changes=self._changes,
             log=None if log is None else LogReader.of(log),
-            store=StoreReader.of(self._store),
+            store=self._store_reader(),
         )
         reader = TableReader.of(self._table)
         repairer = Repairer(table=reader, fixes=fixes, changes=self._changes)
@@ -255,6 +262,10 @@ class Upkeep(Looking):
         log = self._with_log()
         self.check()
         return Recovery(table=self._table, log=log).recover(older_than=older_than)
+
+    def _store_reader(self) -> StoreReader:
+        # Without a marker nobody knows the mark; what else is wrong is told all the same.
+        return StoreReader.of(self._store, None if self._marker is None else self._joint.outside.prove)
 
     def _with_log(self) -> OperationLog:
         if self._changes.log is None:

@@ -126,6 +126,6 @@ class Brought(_View):
             yield from Tree.entries(self, directory, after=after, page=page)
             return
         level = level_of(self.joint, directory, after=after)
-        if any(news.seen is None for news in level.news):
-            self.joint.outside.prove()
+        if len(self.joining.still(level.news)) < len(level.news):
+            raise Stale("an object is there again")
         yield from level.in_order()
