@@ -192,8 +192,6 @@ ROW = (
 LISTING = xml(
     "ListBucketResult", f"<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{ROW}"
 )
-#: The same, from a store that has lost sight of an etag.
-BARE = LISTING.replace(b"<ETag>&quot;e&quot;</ETag>", b"")
 UPLOAD = (
     "<Upload><Key>root/a b</Key><UploadId>u</UploadId>"
     "<Initiated>2026-11-21T10:00:00.000Z</Initiated></Upload>"
@@ -383,8 +381,6 @@ def test_a_read_of_nothing_of_s3s_is_unavailable(
         ("list", LISTING.replace(b">7<", b">-7<")),
         ("list", LISTING.replace(b">7<", b">" + b"7" * 5000 + b"<")),
         ("list", LISTING.replace(b"2026-11-21T10:00:00.000Z", b"soon")),
-        ("list", BARE),
-        ("list", LISTING.replace(b"&quot;e&quot;", b"")),
         ("uploads", UPLOADS.replace(b"<UploadId>u</UploadId>", b"")),
         ("uploads", UPLOADS.replace(b"<UploadId>u</UploadId>", b"<UploadId/>")),
     ],
@@ -396,15 +392,6 @@ def test_a_listing_that_is_none_is_unavailable(
     canned.give(http(answer))
     assert isinstance(outcome(lambda: READS[call](store), Unavailable), Unavailable)
     assert canned.served < 5
-
-
-def test_a_listing_without_an_etag_is_asked_for_again(canned: Canned, store: S3Store) -> None:
-    """An object that is being replaced may have none for a moment; what stands for a directory, ever."""
-    canned.give(http(BARE), http(LISTING))
-    [found] = store.list()
-    assert (found.path, found.etag, canned.served) == ("a b", '"e"', 2)
-    canned.give(http(BARE.replace(b"a%20b", b"a/").replace(b">7<", b">0<")))
-    assert not list(store.list()) and canned.served == 1
 
 
 @pytest.mark.parametrize(

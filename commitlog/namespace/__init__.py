@@ -7,11 +7,11 @@ write to), `writing` (files), `namespace` (names). They delegate to the other mo
     keys  items  records  data  leftovers  marker     what is stored in the table, and where
     tree                                              reading it: paths, and what directories have
     parts  linking  moving  planning  cycles          what operations write, and on which conditions
-    change  batches  singly                           one transaction; many; many files each for itself
+    change  batches  singly  deep                     one transaction; many; files singly, deep directories
     content  files  staged                            bytes: objects, open files, uploads of the dead
     sweeping  collecting  removals                    emptying the trash, and removing garbage
     adopt                                             making files of objects that were there before
-    binding  outside  joint  levels                   what a bound directory has, beside its rows
+    binding  outside  mark  joint  levels             what a bound directory has, beside its rows
     joining  views  differing  pruning                … brought into the table, shown, compared, removed
     attempts  filling  jobs  publishing               the output of a job, published by one rename
     logged  base  compaction                          what the log says of changes, and keeping it short

@@ -18,6 +18,7 @@ from commitlog.errors import (
     InvalidPath,
     NotADirectory,
     TransactionTooLarge,
+    Unavailable,
 )
 from commitlog.namespace.batches import Batches
 from commitlog.namespace.change import MAX_WRITES
@@ -25,6 +26,7 @@ from commitlog.namespace.content import is_own
 from commitlog.namespace.data import Data, modified_of
 from commitlog.namespace.keys import split, split_new
 from commitlog.namespace.linking import NewFile
+from commitlog.namespace.outside import with_etag
 from commitlog.namespace.records import Entry
 from commitlog.namespace.tree import Tree
 from commitlog.paths import join
@@ -123,15 +125,16 @@ class Adopter:
         directory = known[-1]
         fit: dict[str, ObjectInfo] = {}
         refused: list[tuple[str, str]] = []
-        for info in infos:
-            name = info.path.rpartition("/")[2]
+        for listed in infos:
+            name = listed.path.rpartition("/")[2]
             try:
-                Data.of(info)
-                split_new(join(target, name))
-            except InvalidPath as error:
-                refused.append((info.path, str(error)))
-            else:
-                fit[name] = info
+                info = with_etag(self.store, listed)
+                if info is not None:
+                    Data.of(info)
+                    split_new(join(target, name))
+                    fit[name] = info
+            except (InvalidPath, Unavailable) as error:
+                refused.append((listed.path, str(error)))
         there = self._present(directory, sorted(fit))
         new: dict[str, ObjectInfo] = {}
         for name, info in fit.items():

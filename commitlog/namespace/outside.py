@@ -18,7 +18,7 @@ from commitlog.namespace.binding import RESERVED
 from commitlog.namespace.content import is_own
 from commitlog.stores.api import ObjectInfo, ObjectStore
 
-__all__ = ["Outside"]
+__all__ = ["Outside", "with_etag"]
 
 #: What comes right after all that begins with `RESERVED`.
 _BEHIND_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
@@ -136,8 +136,9 @@ class Outside:
         while True:
             page = self.store.list_page(prefix, start_after=start_after, delimiter="/", token=token)
             found = found or bool(page.objects or page.prefixes)
-            for info in page.objects:
-                if not is_own(info.path):
+            for listed in page.objects:
+                info = None if is_own(listed.path) else with_etag(self.store, listed)
+                if info is not None:
                     yield info.path[len(prefix) :], info
             for below in page.prefixes:
                 name = below[len(prefix) : -1]  # none, if there are two slashes
@@ -159,4 +160,14 @@ class Outside:
         """
         listed = self.store.list(within, start_after=prefix)
         found = takewhile(lambda info: info.path.startswith(prefix), listed)
-        return (info for info in found if not is_own(info.path))
+        whole = (with_etag(self.store, info) for info in found if not is_own(info.path))
+        return (info for info in whole if info is not None)
+
+
+def with_etag(store: ObjectStore, listed: ObjectInfo) -> ObjectInfo | None:
+    """Return an object of a listing with its etag, or None if it is gone. A HEAD, if it has none.
+
+    The gateway of JuiceFS may leave it out for a moment. Taken as it is, it would make a file that can
+    not be read, and no tombstone hides it. Raises `Unavailable` if HEAD has none either.
+    """
+    return listed if listed.etag else store.begin_head(listed.path)().info

@@ -155,7 +155,8 @@ class ObjectInfo:
     Attributes:
         path: path relative to the store's root.
         size: bytes.
-        etag: the entity tag exactly as the store gives it (S3 quotes it); compare with `same_etag`.
+        etag: the entity tag exactly as the store gives it (S3 quotes it); compare with `same_etag`. From
+            `ObjectStore.list_page` it is empty if the store's listing has none: ask HEAD.
         version: the store's version id, or None where it keeps no versions.
         last_modified: epoch seconds by the store's clock; on S3 whole seconds, and for a multipart
             upload the time at which it began.

@@ -170,7 +170,8 @@ class LocalStore(ObjectStore):
         """See `ObjectStore.check`."""
         if not os.path.isdir(self._root):
             raise BucketNotFound(
-                f"{self._root} is not there: mount it, correct the URL, or store something in it"
+                f"{self._root} is not there: mount it, or correct the URL. Whoever stores something"
+                " there makes it anew"
             )
 
     def begin_head(self, path: str) -> Pending[Observation]:

@@ -62,7 +62,6 @@ from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5
 from commitlog.stores.s3_records import (
     META,
-    listed_without_etag,
     next_upload,
     no_etag,
     object_data,
@@ -225,9 +224,7 @@ class S3Store(ObjectStore):
         elif start_after:
             query["start-after"] = self._prefix + start_after
         request = Request("GET", query=query)
-        found = self._read(
-            request, "ListBucketResult", lambda answer: page(answer, self._prefix), listed_without_etag
-        )
+        found = self._read(request, "ListBucketResult", lambda answer: page(answer, self._prefix))
         if found.next_token is not None and found.next_token == token:
             raise self._endless(request)
         return found
@@ -384,28 +381,9 @@ class S3Store(ObjectStore):
                 raise self._endless(request)
             following = then
 
-    def _read(
-        self,
-        request: Request,
-        tag: str,
-        read: Callable[[Element], T],
-        flaw: Callable[[T], str] = lambda found: "",
-    ) -> T:
-        """Return what `read` takes out of the answer to a request that may be repeated.
-
-        `flaw` tells why that is of no use, so that it is asked for again; or nothing.
-        """
-        found: list[T] = []
-
-        def judged(response: Response) -> str:
-            found[:] = [self._taken(request, response, tag, read)]
-            return flaw(found[0])
-
-        self._bucket.fetch(request, flaw=judged)()
-        return found[0]
-
-    def _taken(self, request: Request, response: Response, tag: str, read: Callable[[Element], T]) -> T:
-        answer = parse(response.body)
+    def _read(self, request: Request, tag: str, read: Callable[[Element], T]) -> T:
+        """Return what `read` takes out of the answer to a request that may be repeated."""
+        answer = parse(self._bucket.fetch(request)().body)
         problem = ""
         if answer is not None and answer.tag == tag:
             try:

@@ -108,13 +108,14 @@ class Bucket:
         request: Request,
         *,
         accept: frozenset[int] = frozenset(),
-        flaw: Callable[[Response], str] = lambda response: "",
+        flaw: Callable[[Mapping[str, str]], str] = lambda headers: "",
     ) -> Pending[Response]:
         """Send a request that may be repeated, which the pending call does as needed.
 
         That is one that changes nothing, or nothing that anybody sees. The call returns an answer of
         success, or of a status in `accept`. In the end it raises `Unavailable`, never `OutcomeUnknown`.
-        `flaw` tells why an answer of success is of no use, so that another is asked for; or nothing.
+        `flaw` tells from the headers why an answer of success is of no use, so that another is asked
+        for; or nothing.
         """
         first = self._begin(request)
 
@@ -133,7 +134,7 @@ class Bucket:
                 if response.status in accept:
                     return response
                 if 200 <= response.status < 300:
-                    if not (why := flaw(response)):
+                    if not (why := flaw(response.headers)):
                         return response
                     problem: CommitError = Unavailable(f"{self.what(request)}: {why}")
                 else:

@@ -1,4 +1,4 @@
-"""What answers of S3 say, as the port's records. Imports aws, the port, errors and the XML.
+"""What answers of S3 say, as the port's records. Imports the port, errors and the XML.
 
 `root` is always the prefix that was opened, with its slash: keys come in, paths go out. What is read out
 of XML raises `ValueError` where that is not what the API reference says.
@@ -12,14 +12,12 @@ from typing import Any
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element
 
-from commitlog.aws import Response
 from commitlog.errors import Unavailable
 from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, StagedInfo
 from commitlog.stores.s3_xml import http_date, iso_date
 
 __all__ = [
     "META",
-    "listed_without_etag",
     "next_upload",
     "no_etag",
     "object_data",
@@ -34,28 +32,22 @@ __all__ = [
 #: How the headers begin that bear user metadata.
 META = "x-amz-meta-"
 
-_USELESS = (
-    "and all that is promised of an object rests on it. What answers so for good is no S3, or keeps none"
-    " (the gateway of JuiceFS needs --keep-etag, and has none of what is stored past it)"
-)
-
 _NUMBER = re.compile("[0-9]{1,18}")
 _RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
-def no_etag(response: Response) -> str:
+def no_etag(headers: Mapping[str, str]) -> str:
     """Return why an answer to a HEAD or a GET is of no use if it has no etag, else nothing.
 
     JuiceFS gives none at the moment at which an object is replaced. To go on without would be to say
     that the object is not the one expected, which it may well be.
     """
-    return "" if response.headers.get("etag") else f"the answer has no etag, {_USELESS}"
-
-
-def listed_without_etag(listed: Page) -> str:
-    """Return why a page of a listing is of no use if an object on it has no etag, else nothing."""
-    bare = next((info.path for info in listed.objects if not info.etag), None)
-    return "" if bare is None else f"the answer has no etag of {bare!r}, {_USELESS}"
+    if headers.get("etag"):
+        return ""
+    return (
+        "the answer has no etag, and all that is promised of an object rests on it. What answers so for "
+        "good is no S3, or keeps none (the gateway of JuiceFS needs --keep-etag)"
+    )
 
 
 def object_info(path: str, headers: Mapping[str, str]) -> ObjectInfo:
