@@ -7,7 +7,7 @@ write to), `writing` (files), `namespace` (names). They delegate to the other mo
     keys  items  records  data  leftovers  marker     what is stored in the table, and where
     tree                                              reading it: paths, and what directories have
     parts  linking  moving  planning  cycles          what operations write, and on which conditions
-    change  batches  singly  deep                     one transaction; many; files singly, deep directories
+    change  batches  singly  deep                     one transaction; many; for files singly; deep paths
     content  files  staged                            bytes: objects, open files, uploads of the dead
     sweeping  collecting  removals                    emptying the trash, and removing garbage
     adopt                                             making files of objects that were there before
