@@ -195,6 +195,29 @@ def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
     assert found == set(product((1, 2), (2,), ("write", "link", "stat", "list")))
 
 
+@pytest.mark.servers
+def test_reading_a_log_is_measured_side_by_side(tmp_path: Path) -> None:
+    """With one thread and with sixteen, each way of reading; the ratio is of the two times."""
+    from log import measure_log, ratios_of
+
+    rows = list(measure_log(40, [10.0]))
+    assert [(row["store"], row["threads"]) for row in rows] == [
+        ("directory", 1),
+        ("directory", 16),
+        ("seaweedfs_10ms", 1),
+        ("seaweedfs_10ms", 16),
+    ]
+    ratios = ratios_of(rows)
+    assert set(ratios) == {
+        f"{work}_16_over_1_{store}"
+        for work in ("read", "restore")
+        for store in ("directory", "seaweedfs_10ms")
+    }
+    assert ratios["read_16_over_1_seaweedfs_10ms"] == round(
+        rows[3]["read_seconds"] / rows[2]["read_seconds"], 3
+    )
+
+
 def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:
     """Run one part of the benchmark of namespaces, in small; return what it reports."""
     file = tmp_path / "figures.json"

@@ -1,11 +1,15 @@
 #!/usr/bin/env python
 """What it takes to read the operation log of a namespace, and to restore the namespace from it.
 
-    python benchmarks/log_reading.py [--entries N] [--threads N ...] [--latency MS ...] [--json FILE]
+    ./run bench log [--quick] [--entries N] [--latency MS ...] [--json FILE]
 
-The log is in a local directory, and in SeaweedFS on loopback, behind a proxy that adds a latency to
-each request. The table, and the content of the files, which nobody reads, are in memory: so it is the
-log that takes the time. With one thread, entries are read one after the other.
+With one thread and with 16, side by side. The log is in a local directory, and in SeaweedFS on loopback,
+behind a proxy that adds a latency to each request. The table, and the content of the files, which nobody
+reads, are in memory: so it is the log that takes the time. With one thread, entries are read one after
+the other.
+
+Ratios are times with 16 threads over those with one: `read_16_over_1_directory`,
+`restore_16_over_1_seaweedfs_30ms`, and so on.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -39,6 +43,8 @@ LOG = "log"
 
 #: Files of a directory.
 _TOGETHER = 100
+
+_THREADS = (1, 16)
 
 
 def _made(entries: int) -> MemoryStore:
@@ -81,7 +87,7 @@ def _measured(made: MemoryStore, store: ObjectStore, threads: int) -> dict[str, 
     figures: dict[str, float] = {}
     for name, work in (("read", read), ("restore", restore)):
         cost = cost_of(work)
-        figures |= {f"{name}_seconds": round(cost.wall, 1), f"{name}_cpu_seconds": round(cost.cpu, 1)}
+        figures |= {f"{name}_seconds": round(cost.wall, 3), f"{name}_cpu_seconds": round(cost.cpu, 3)}
     return figures
 
 
@@ -99,12 +105,18 @@ def _seaweedfs(server: Seaweedfs, bucket: str, latency: float) -> Iterator[Objec
             store.close()
 
 
-def _rows(entries: int, threads: Sequence[int], latencies: Sequence[float]) -> Iterator[dict[str, Any]]:
+def measure_log(entries: int, latencies: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Yield what one store and number of threads take, for each of them.
+
+    Args:
+        entries: of the log.
+        latencies: of a request to SeaweedFS, in milliseconds.
+    """
     made = _made(entries)
     with tempfile.TemporaryDirectory(prefix="log-") as name:
         local = open_store(f"file://{Path(name) / 'store'}")
         _copy_log(made, local)
-        for each in threads:
+        for each in _THREADS:
             yield {"store": "directory", "threads": each, **_measured(made, local, each)}
         local.close()
     with Seaweedfs() as server:
@@ -113,24 +125,40 @@ def _rows(entries: int, threads: Sequence[int], latencies: Sequence[float]) -> I
             _copy_log(made, store)
         for latency in latencies:
             with _seaweedfs(server, bucket, latency) as store:
-                what = f"seaweedfs, {latency:g} ms"
-                for each in threads:
+                what = f"seaweedfs_{latency:g}ms"
+                for each in _THREADS:
                     yield {"store": what, "threads": each, **_measured(made, store, each)}
+
+
+def ratios_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the times with many threads over those with one, by store."""
+    one, many = ({row["store"]: row for row in rows if row["threads"] == n} for n in _THREADS)
+    return {
+        f"{work}_16_over_1_{store}": round(many[store][time_of] / one[store][time_of], 3)
+        for store in one
+        for work, time_of in (("read", "read_seconds"), ("restore", "restore_seconds"))
+    }
 
 
 def main() -> None:
     """Measure, and print a row for each store and number of threads."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--entries", type=int, default=10_000)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--quick", action="store_true", help="few entries; rough figures in a minute")
+    parser.add_argument("--entries", type=int, help="default: 10000; with --quick 300")
     parser.add_argument("--latency", type=float, nargs="*", default=[0, 30], help="milliseconds")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    entries = given.entries or (300 if given.quick else 10_000)
     rows = []
-    for row in _rows(given.entries, given.threads, given.latency):
+    for row in measure_log(entries, given.latency):
         print(time.strftime("%H:%M:%S"), row, file=sys.stderr, flush=True)
         rows.append(row)
-    found = {"entries": given.entries, "rows": rows, "versions": versions("commitlog-store")}
+    found = {
+        "ratios": ratios_of(rows),
+        "entries": entries,
+        "rows": rows,
+        "versions": versions("commitlog-store"),
+    }
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1))
     print(json.dumps(found, indent=1))
