@@ -217,9 +217,7 @@ def restoring(
         commit=commit, leases=leases, verdict=verdict, session=session, clock=clock, backoff=backoff
     )
     with closing(_open_names(names, how.clock, session)) as table, how.connect(store) as logged:
-        log = OperationLog(
-            logged, _log_of(Keys(name).namespace), clock=how.clock, threads=_reading_threads
-        )
+        log = how.log(logged, _log_of(Keys(name).namespace))
         if not any(logged.store.list(log.prefix)):
             raise NotFound(
                 f"{logged.store.url} has no log of a namespace {name!r}: name the store that it was"
@@ -266,7 +264,7 @@ class _How:
         else:
             logged = self.connect(place)
             store = logged.store
-            operations = OperationLog(logged, log, clock=self.clock, threads=_reading_threads)
+            operations = self.log(logged, log)
         return Namespace(
             table,
             store,
@@ -277,6 +275,16 @@ class _How:
             grace=self.grace,
             stable_paths=self.stable_paths,
         )
+
+    def log(self, store: ConditionalStore, path: str) -> OperationLog:
+        """Return the log that is kept under `path`."""
+        # A directory of this machine answers before a thread would have begun to ask.
+        local = store.store.capabilities.enforced
+        return OperationLog(store, path, clock=self.clock, threads=None if local else _reading_threads)
+
+
+def _reading_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_ENTRIES_AT_A_TIME, "commitlog-log")
 
 
 def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace:
@@ -292,10 +300,6 @@ def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace
     ):
         raise _elsewhere(name, marker, given)
     return how.open(name, table, place if given is None else given, log=marker.log)
-
-
-def _reading_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_ENTRIES_AT_A_TIME, "commitlog-log")
 
 
 def _parsed(store: str | Url) -> Url:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from commitlog.errors import AlreadyExists, ConfigurationError, NotFound
 from commitlog.mount import NAMES, create_namespace, mount, namespaces, parse_url, restoring
 from commitlog.namespace import Namespace
 from commitlog.namespace.mark import Marks
+from commitlog.stores.api import ObjectData, ObjectStore
+from commitlog.stores.local import LocalStore
+from commitlog.stores.s3 import S3Store
 from commitlog.tables.sqlite import SqliteTable
+from commitlog.testing.servers import Ministack
+from commitlog.urls import parse_store_url
 
 
 @pytest.fixture
@@ -35,6 +41,32 @@ def test_a_namespace_is_made_and_opened_by_its_name(names: str, store: str) -> N
         again.rename("a", "c")
     logged = sorted(Path(store).glob("_commitlog/namespaces/lake/log/decided/*"))
     assert len(logged) == 3
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("local", [True, False])
+def test_the_log_of_a_server_is_read_by_several_threads(
+    local: bool, names: str, store: str, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of this machine answers faster than threads take turns."""
+    place = parse_store_url(store)
+    if not local:
+        place = parse_store_url(f"s3://{ministack.new_bucket()}").with_options(ministack.options)
+    readers = set()
+    kind: type[ObjectStore] = LocalStore if local else S3Store
+    get = kind.get
+
+    def recorded(self: ObjectStore, path: str, **options: Any) -> ObjectData:
+        readers.add(threading.current_thread())
+        return get(self, path, **options)
+
+    with create_namespace("lake", store=place, names=names, commit="native") as lake:
+        for number in range(5):
+            lake.write(f"f{number}", b"")
+        monkeypatch.setattr(kind, "get", recorded)
+        lake.audit()
+    assert readers
+    assert (readers == {threading.current_thread()}) == local
 
 
 def test_a_namespace_that_is_there_is_opened_as_it_was_made(names: str, store: str) -> None:
