@@ -23,6 +23,7 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Marker, Namespace, Restorer
 from commitlog.namespace.keys import MARKERS, Keys
 from commitlog.namespace.marker import not_there
 from commitlog.oplog import OperationLog
+from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
@@ -278,9 +279,13 @@ class _How:
 
     def log(self, store: ConditionalStore, path: str) -> OperationLog:
         """Return the log that is kept under `path`."""
-        # A directory of this machine answers before a thread would have begun to ask.
-        local = store.store.capabilities.enforced
-        return OperationLog(store, path, clock=self.clock, threads=None if local else _reading_threads)
+        threads = None if _answers_at_once(store.store) else _reading_threads
+        return OperationLog(store, path, clock=self.clock, threads=threads)
+
+
+def _answers_at_once(store: ObjectStore) -> bool:
+    # One of this machine does, before another thread would have begun to ask.
+    return store.capabilities.enforced
 
 
 def _reading_threads() -> ThreadPoolExecutor:

@@ -214,7 +214,11 @@ def test_compaction_reads_several_at_a_time_and_forgets_what_was_taken(
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """What reads of local directories go through; open until `several` is more than none."""
+    """What reads of local directories go through; open until `several` is more than none.
+
+    Which are read as those of a server are: `test_mount` shows which stores that is for.
+    """
+    monkeypatch.setattr("commitlog.mount._answers_at_once", lambda store: False)
     gate = Gate(0)
     get = LocalStore.get
 
