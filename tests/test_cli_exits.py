@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from terminal_kit import shown_by
 
 import commitlog
 from commitlog import errors
@@ -127,25 +127,8 @@ def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
     """Long work shows its progress where somebody looks at it, and nowhere else."""
     (tmp_path / "a").write_bytes(b"x" * (PIECE + 5))
     (tmp_path / "b").mkdir()
-    leader, follower = os.openpty()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "commitlog", "cp", f"{tmp_path}/a", f"{tmp_path}/b/a"],
-            stderr=follower if terminal else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TERM": "xterm"},
-            timeout=60,
-            check=True,
-        )
-        os.write(follower, b"(end)")
-        shown = b""
-        while not shown.endswith(b"(end)"):  # what is written comes in pieces, and a moment later
-            shown += os.read(leader, 100_000)
-    finally:
-        os.close(leader)
-        os.close(follower)
+    shown = shown_by(["cp", f"{tmp_path}/a", f"{tmp_path}/b/a"], terminal=terminal)
     assert (b"%" in shown) == terminal
-    assert not done.stderr
     assert (tmp_path / "b" / "a").stat().st_size == PIECE + 5
 
 

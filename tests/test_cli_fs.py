@@ -18,6 +18,7 @@ import pytest
 from attrs import evolve
 from cli_namespace_kit import URL, Desk
 from namespace_kit import objects_in
+from terminal_kit import shown_by
 
 from commitlog.cli import fs_trees
 from commitlog.cli.streams import PIECE
@@ -1060,23 +1061,6 @@ def test_progress_is_for_terminals(desk: Desk, here: Path, terminal: bool) -> No
     (here / "a").mkdir()
     (here / "a" / "x").write_bytes(b"x" * (PIECE + 5))
     for words in (["put", "a", f"{URL}/"], ["get", f"{URL}/a", "b"]):
-        leader, follower = os.openpty()
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "commitlog", "fs", *words, "--names", desk.names],
-                stderr=follower if terminal else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "TERM": "xterm"},
-                timeout=60,
-                check=True,
-            )
-            os.write(follower, b"(end)")
-            shown = b""
-            while not shown.endswith(b"(end)"):  # what is written comes in pieces, and a moment later
-                shown += os.read(leader, 100_000)
-        finally:
-            os.close(leader)
-            os.close(follower)
+        shown = shown_by(["fs", *words, "--names", desk.names], terminal=terminal)
         assert (b"loading" in shown) == terminal
-        assert not done.stderr
     assert local(here / "b") == local(here / "a")
