@@ -823,8 +823,8 @@ def test_moving_nothing_and_nowhere(fs: CommitlogFileSystem, land: Namespace) ->
     for source, target, error in (
         ("lake/no", "lake/new", FileNotFoundError),
         ("lake/no*", "lake/e", FileNotFoundError),
-        ("lake/f", "lake/no/f", FileNotFoundError),
-        ("lake/f", "lake/no/", FileNotFoundError),
+        ("lake/no", "lake/a/new", FileNotFoundError),
+        ("lake/f", "lake/d/g/f", NotADirectoryError),
         ("lake/d", "lake/e", DirectoryNotEmpty),
         ("lake/d", "lake/f", NotADirectoryError),
         ("lake/d", "lake/d/e", InvalidPath),
@@ -835,6 +835,27 @@ def test_moving_nothing_and_nowhere(fs: CommitlogFileSystem, land: Namespace) ->
         with pytest.raises(error):
             fs.mv(source, target)
     assert fs.find("lake") == before
+    assert not fs.exists("lake/a")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "becomes"),
+    [
+        ("lake/f", "lake/a/b/g", "lake/a/b/g"),
+        ("lake/f", "lake/a/", "lake/a/f"),
+        ("lake/d", "lake/a/b", "lake/a/b/y"),
+        ("lake/d", "/".join(["lake", *"a" * 60]), "/".join(["lake", *"a" * 60, "y"])),
+        (["lake/f"], ["lake/a/b/g"], "lake/a/b/g"),
+    ],
+)
+def test_moving_makes_the_directories_above(
+    fs: CommitlogFileSystem, source: Any, target: Any, becomes: str
+) -> None:
+    """A target may be below directories that are missing, as on object stores."""
+    fs.pipe({"lake/f": b"moved", "lake/d/y": b"moved"})
+    fs.mv(source, target)
+    assert fs.cat(becomes) == b"moved"
+    assert len(fs.find("lake")) == 2
 
 
 def test_a_copy_is_a_file_of_its_own(

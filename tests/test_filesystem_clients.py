@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import multiprocessing
+import re
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -183,3 +185,76 @@ def test_dask_writes_and_reads(local: dict[str, str], kind: type[Executor]) -> N
         rows = found.compute().sort_values("number")
         assert rows.astype({"text": object}).equals(FRAME)
     assert len(fs.find("lake/frame")) == 3
+
+
+def test_the_examples_of_the_page_run(local: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/filesystem.md that have no prompt are what these clients take."""
+    fs = fsspec.filesystem("commitlog", **local)
+    monkeypatch.setenv("COMMITLOG_NAMES", local["names"])
+    fs.pipe("lake/frames/b.csv.gz", gzip.compress(FRAME.to_csv(index=False).encode()))
+    page = (Path(__file__).parents[1] / "docs/filesystem.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [clients] = [block for block in blocks if "# Dask" in block]
+    sections = {section.partition(":")[0].split()[0]: section for section in clients.split("\n# ")}
+    assert sections.keys() == {"#", "pyarrow", "DuckDB", "Dask", "Polars", "fsspec"}
+    known: dict[str, Any] = {
+        "dask": dask,
+        "duckdb": duckdb,
+        "pandas": pandas,
+        "polars": pytest.importorskip("polars"),
+        "pyarrow": pyarrow,
+        "fs": fs,
+        "options": local,
+    }
+    for name, section in sections.items():
+        frame = dask.dataframe.from_pandas(FRAME, npartitions=3) if name == "Dask" else FRAME
+        table = pyarrow.Table.from_pandas(FRAME, preserve_index=False)
+        source = Path(local["names"].removeprefix("sqlite://")).parent / "events"
+        source.mkdir(exist_ok=True)
+        (source / "new.csv").write_bytes(b"1")
+        text = section.replace("file:///data/events", f"file://{source}")
+        code = compile("# " + text, name, "exec")
+        with _pool(ThreadPoolExecutor) as pool, dask.config.set(scheduler="threads", pool=pool):
+            exec(code, {**known, "frame": frame, "table": table})
+    assert len(fs.glob("lake/tables/run-7/*.parquet")) == 3
+    assert not fs.exists("lake/staging/run-7")
+    assert fs.find("lake/events") == ["lake/events/new.csv"]
+    assert pandas.read_parquet("commitlog://lake/frames/c.parquet", storage_options=local).equals(
+        FRAME[FRAME["day"] == 2].reset_index(drop=True)
+    )
+
+
+def test_polars_reads_and_writes_file_objects(options: dict[str, str]) -> None:
+    """Text and Parquet, read, scanned and written, one file or several, with what is pushed down."""
+    polars = pytest.importorskip("polars")
+    fs = fsspec.filesystem("commitlog", **options)
+    frame = polars.from_pandas(FRAME)
+    for number in range(2):
+        with fs.open(f"lake/polars/{number}.parquet", "wb") as file:
+            frame.write_parquet(file)
+    with fs.open("lake/sunk.parquet", "wb") as file:
+        frame.lazy().filter(polars.col("day") == 2).sink_parquet(file)
+    assert polars.read_parquet(fs.open("lake/polars/0.parquet")).equals(frame)
+    assert polars.read_parquet(fs.open("lake/sunk.parquet"))["number"].to_list() == list(range(1, 30, 3))
+    files = [fs.open(path) for path in fs.glob("lake/polars/*.parquet")]
+    scanned = polars.scan_parquet(files).filter(polars.col("day") == 2).select("number").collect()
+    assert sorted(scanned["number"].to_list()) == sorted([*range(1, 30, 3)] * 2)
+    dataset = pyarrow.dataset.dataset("lake/polars", filesystem=fs)
+    lazy = polars.scan_pyarrow_dataset(dataset).filter(polars.col("number") < 3)
+    assert lazy.collect().height == 6
+    fs.pipe("lake/a.csv", b"a,b\n1,2\n")
+    assert polars.read_csv(fs.open("lake/a.csv")).rows() == [(1, 2)]
+    assert polars.scan_csv(fs.open("lake/a.csv")).collect().rows() == [(1, 2)]
+
+
+def test_polars_does_not_take_urls_of_namespaces(local: dict[str, str]) -> None:
+    """Polars opens URLs by itself, and knows no protocols of fsspec; only through pyarrow it does."""
+    polars = pytest.importorskip("polars")
+    fs = fsspec.filesystem("commitlog", **local)
+    url = "commitlog://lake/a.parquet"
+    with fs.open("lake/a.parquet", "wb") as file:
+        polars.from_pandas(FRAME).write_parquet(file)
+    for read in (polars.read_parquet, lambda url, **how: polars.scan_parquet(url, **how).collect()):
+        with pytest.raises(FileNotFoundError):
+            read(url, storage_options=local)
+    assert polars.read_parquet(url, use_pyarrow=True, storage_options=local).height == len(FRAME)

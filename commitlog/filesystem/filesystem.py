@@ -12,17 +12,19 @@ from typing import Any
 
 from fsspec.utils import stringify_path
 
+from commitlog.absence import is_absent
 from commitlog.errors import (
     ConfigurationError,
     IsADirectory,
     NotADirectory,
+    NotFound,
     NotSupported,
 )
 from commitlog.filesystem.bulk import Batch, files_at_a_time
 from commitlog.filesystem.files import ReadFile, WriteFile
 from commitlog.filesystem.layers import layered
 from commitlog.filesystem.making import Making
-from commitlog.filesystem.places import Mounts, info_of
+from commitlog.filesystem.places import Mounts, Place, info_of
 from commitlog.filesystem.transactions import NamespaceTransaction
 from commitlog.namespace import make_directories
 from commitlog.urls import parse_table_url
@@ -264,8 +266,9 @@ class CommitlogFileSystem(Making):
         Args:
             path1: what. A slash at its end means what it has: it may only be moved where no directory
                 is yet, or an empty one.
-            path2: its new path, whose directory must exist; or, if a directory is there or it ends with
-                a slash, where it goes, under its own name.
+            path2: its new path; or, if a directory is there or it ends with a slash, where it goes,
+                under its own name. Directories that are missing above are made first, in a transaction
+                of their own.
             recursive, maxdepth: are not looked at: a directory is moved with all that is in it.
 
         Raises `NotFound`, `DirectoryNotEmpty`, `IsADirectory`, `NotADirectory`, `InvalidPath`, and
@@ -277,7 +280,7 @@ class CommitlogFileSystem(Making):
                 raise NotSupported(
                     f"{source!r} cannot be moved to another namespace at once: copy it, then remove it"
                 )
-            here.namespace.rename(here.path, there.path, overwrite=True)
+            _rename(here, there)
 
     def _renames(self, path1: Any, path2: Any) -> Iterator[tuple[str, str]]:
         """Yield what is to be renamed, and how."""
@@ -296,6 +299,20 @@ class CommitlogFileSystem(Making):
         if into and not source.endswith("/"):
             target = f"{target}/{stripped.rpartition('/')[2]}"
         yield stripped, target
+
+
+def _rename(source: Place, target: Place) -> None:
+    """Rename; make the directories above the target first, if they are missing."""
+    lake = source.namespace
+    try:
+        lake.rename(source.path, target.path, overwrite=True)
+    except NotFound as error:
+        above = target.path.rpartition("/")[0]
+        if not is_absent(error) or not above:
+            raise
+        lake.stat(source.path)  # for a source that is missing, nothing is made
+        make_directories(lake, above)
+        lake.rename(source.path, target.path, overwrite=True)
 
 
 def _depth(path: str) -> int:
