@@ -24,9 +24,28 @@ SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token
 #: Options that an S3 or DynamoDB URL takes in its query, besides the secret ones.
 SERVICE_OPTIONS = frozenset({"endpoint_url", "region", "profile", "addressing_style", "verify"})
 
+#: Schemes of services that users have, and that there is no store or table for.
+_NOT_SUPPORTED = {
+    **dict.fromkeys(("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs"), "Azure Storage"),
+    **dict.fromkeys(("gs", "gcs"), "Google Cloud Storage"),
+    **dict.fromkeys(("hdfs", "webhdfs", "swebhdfs", "viewfs", "har"), "HDFS"),
+    **dict.fromkeys(("ofs", "o3fs"), "Apache Ozone"),
+    **dict.fromkeys(("cos", "cosn"), "Tencent Cloud Object Storage"),
+    **dict.fromkeys(("oss", "jindo"), "Alibaba Cloud Object Storage"),
+    "obs": "Huawei Object Storage",
+    "oci": "Oracle Object Storage",
+    "swift": "OpenStack Swift",
+    "dbfs": "the file system of Databricks",
+}
+
 _NO_OPTIONS = FrozenMap()
-# Ours are known without the slashes too: else "s3:bucket?…" would be the name of a directory.
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?):", re.IGNORECASE)
+# Ours are known without the slashes too: else "s3:bucket?…" would be the name of a directory. So are
+# others before one slash, for Hadoop takes "hdfs:/dir".
+_SCHEME = re.compile(
+    r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?"
+    rf"|(?:{'|'.join(sorted(_NOT_SUPPORTED))})(?=:/)):",
+    re.IGNORECASE,
+)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 # Control characters, and halves of characters.
@@ -92,13 +111,10 @@ def parse_store_url(url: str) -> Url:
                 "store URL: what stands before '://' is no scheme; spell it without"
             )
         return _directory("file", os.path.expanduser(check_name("file", url)))
-    scheme, rest, options = _split(url, "store")
+    scheme, rest, options = _split(url, "store", ("s3", "s3a", "file", "memory"))
     if scheme == "file":
         _only(options, frozenset(), "file")
         return _absolute("file", rest)
-    if scheme not in ("s3", "s3a", "memory"):
-        other = "; of namespaces are the commands `commitlog fs`" if scheme == "commitlog" else ""
-        raise ConfigurationError(f"store URL '{scheme}://…': scheme must be s3, file or memory{other}")
     name, _, prefix = rest.partition("/")
     prefix = prefix.removesuffix("/")
     if prefix:
@@ -133,7 +149,7 @@ def parse_table_url(url: str) -> Url:
     """
     if not isinstance(url, str):
         raise ConfigurationError(f"a table URL is a str, not {type(url).__name__}")
-    scheme, rest, options = _split(url, "table")
+    scheme, rest, options = _split(url, "table", ("dynamodb", "dynamo", "sqlite", "memory"))
     if scheme == "sqlite":
         _only(options, frozenset(), "sqlite")
         return _absolute("sqlite", rest)
@@ -142,20 +158,20 @@ def parse_table_url(url: str) -> Url:
     if scheme == "memory":
         _only(options, frozenset(), "memory")
         return Url(scheme="memory", name=check_name("memory", name))
-    if scheme not in ("dynamodb", "dynamo"):
-        raise ConfigurationError(f"table URL '{scheme}://…': scheme must be dynamodb, sqlite or memory")
     if not _TABLE.fullmatch(name):
         raise ConfigurationError(f"table URL 'dynamodb://{name}': not the name of a table")
     _only(options, (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"}, "dynamodb")
     return Url(scheme="dynamodb", name=name, options=options)
 
 
-def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
+def _split(url: str, what: str, schemes: tuple[str, ...]) -> tuple[str, str, dict[str, str]]:
     found = _SCHEME.match(url)
     if found is None:
         known = {"store": "'s3://bucket'", "table": "'dynamodb://name' or 'sqlite:///file'"}[what]
         raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in {known}")
     scheme, rest = found[1].lower(), url[found.end() :]
+    if scheme not in schemes:
+        raise _unknown_scheme(what, scheme)  # before all else: its other parts may have another meaning
     if rest.startswith("//"):
         rest = rest[2:]
     elif scheme != "file":
@@ -177,6 +193,18 @@ def _split(url: str, what: str) -> tuple[str, str, dict[str, str]]:
     if endpoint is not None:
         check_endpoint(endpoint)
     return scheme, place, options
+
+
+def _unknown_scheme(what: str, scheme: str) -> ConfigurationError:
+    name = f"{what} URL '{scheme}://…'"
+    known = {"store": "s3, file or memory", "table": "dynamodb, sqlite or memory"}[what]
+    if scheme in _NOT_SUPPORTED:
+        service = _NOT_SUPPORTED[scheme]
+        return ConfigurationError(f"{name}: {service} is not supported; scheme must be {known}")
+    if scheme == "s3n":
+        return ConfigurationError(f"{name}: write s3://")
+    other = "; the commands `commitlog fs` take URLs of namespaces" if scheme == "commitlog" else ""
+    return ConfigurationError(f"{name}: scheme must be {known}{other}")
 
 
 def _without_credentials(what: str, scheme: str, place: str) -> None:

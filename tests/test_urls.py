@@ -160,6 +160,36 @@ def test_a_wrong_store_url_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "service"),
+    [
+        ("abfss://container@account.dfs.core.windows.net/a", "Azure Storage"),
+        ("WASBS://container@account.blob.core.windows.net/a", "Azure Storage"),
+        ("az://container/a", "Azure Storage"),
+        ("gs://bucket/a", "Google Cloud Storage"),
+        ("hdfs://namenode:8020/a", "HDFS"),
+        ("hdfs:/a", "HDFS"),
+        ("oss://bucket/a", "Alibaba Cloud Object Storage"),
+        ("swift://container.service/a", "OpenStack Swift"),
+    ],
+)
+@pytest.mark.parametrize("parse", [parse_store_url, parse_table_url])
+def test_a_service_that_is_not_supported_is_named(parse: Parse, url: str, service: str) -> None:
+    """The error speaks of the service, whatever else is in the URL, and shows nothing of that."""
+    with pytest.raises(ConfigurationError, match=f"{service} is not supported") as refused:
+        parse(url)
+    assert "credentials" not in str(refused.value)
+    assert "account" not in str(refused.value)
+
+
+@pytest.mark.parametrize("parse", [parse_store_url, parse_table_url])
+def test_credentials_do_not_hide_a_scheme_that_is_unknown(parse: Parse) -> None:
+    """A URL of another kind may have '@': that it is of another kind is what is wrong with it."""
+    with pytest.raises(ConfigurationError, match="scheme must be") as refused:
+        parse("postgres://user:geheim@host/db")
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     "url", ["s3://bucket//x", "s3://bucket/a//b", "memory://m/a/../b", "s3://bucket/x//"]
 )
 def test_a_prefix_that_no_path_has_is_refused(url: str) -> None:
