@@ -251,7 +251,7 @@ CALLS: tuple[Callable[[SqliteTable], object], ...] = (
     lambda table: table.create(),
     lambda table: table.get(Key("k1", "*")),
     lambda table: pages(table.query_page, "k1"),
-    lambda table: pages(table.scan_page),
+    lambda table: list(table.scan()),
     lambda table: pages(table.scan_page, segment=1, segments=2),
     lambda table: table.put({"path": "k1", "etag": "*", "new": 1}, condition=Absent("new")),
     lambda table: table.transact([Put({"path": "k9", "etag": "*"}, Absent())]),

@@ -804,7 +804,7 @@ def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
             yield evolve(entry_of_file, key=key, id=f"{number:032x}", data=data).to_item()
 
     def peak(files: int) -> int:
-        reader = TableReader(url="", get=at.table.get, scan=lambda: scan(files))
+        reader = TableReader(url="", get=at.table.get, scan=lambda unreadable: scan(files))
         checker = Checker(table=reader, keys=KEYS, clock=at.clock, grace=0)
         tracemalloc.start()
         try:

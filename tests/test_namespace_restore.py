@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
@@ -28,7 +29,8 @@ from commitlog.errors import (
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restored, Restorer
 from commitlog.namespace.base import merged
 from commitlog.namespace.inference import Inference
-from commitlog.namespace.keys import read_place
+from commitlog.namespace.items import key_of
+from commitlog.namespace.keys import Keys, read_place
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import Newest, State, fold
 from commitlog.namespace.records import Entry
@@ -37,8 +39,10 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
+from commitlog.urls import parse_table_url
 
 LAKE = "lake"
+KEYS = Keys(LAKE)
 
 
 class Dies(BaseException):
@@ -406,6 +410,57 @@ def test_it_is_the_same_in_every_kind_of_table(
         at.clock.advance(100_000)
         assert lake.compact_log().operations > 20
         assert lake.audit(objects=True).is_clean
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
+def test_rows_that_cannot_be_read_stop_neither_check_nor_repair_nor_restore(
+    kind: str, at: World, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """They are findings, of their own namespace alone, and are replaced and removed by their keys."""
+    url, options = f"sqlite://{tmp_path}/names.db", {}
+    if kind == "ministack":
+        server = request.getfixturevalue(kind)
+        url, options = f"dynamodb://{server.new_table_name()}", server.options
+
+    def spoil(key: Key) -> None:
+        if kind == "sqlite":
+            with closing(sqlite3.connect(tmp_path / "names.db")) as connection, connection:
+                place = (key.hash.encode(), str(key.range).encode())
+                connection.execute("UPDATE items SET item = '{' WHERE hash = ? AND range = ?", place)
+        else:
+            item = {"place": {"S": key.hash}, "name": {"S": str(key.range)}, "tags": {"L": []}}
+            client = server.client("dynamodb")
+            client.put_item(TableName=parse_table_url(url).name, Item=item)
+
+    fill(at.lake, at.clock)
+    with closing(open_table(url, NAMESPACE_SCHEMA, **options)) as table:
+        table.create()
+        restorer = Restorer(table=table, store=at.store, log=at.log, name=LAKE)
+        restorer.restore()
+        lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+        neighbour = Namespace(table, at.store, "lake2", clock=at.clock)
+        neighbour.create()
+        neighbour.write("theirs", b"1")
+        theirs = neighbour.stat("theirs").entry.key
+        spoil(theirs)
+        assert lake.audit(grace=0).is_clean
+        over = lake.stat("over").entry.key
+        spoil(over)
+        [found] = [each for each in lake.audit(grace=0).findings if each.problem.name != "log-newer"]
+        assert (found.problem.name, key_of(found.records[0])) == ("corrupt-record", over)
+        unnamed = lake.audit(unnamed=True, grace=0)
+        assert "names-unknown" in unnamed.counts
+        outcomes = {each.outcome for each in lake.repair([found], dry_run=False)}
+        assert outcomes == {Outcome.DONE}
+        assert lake.read("over") == b"3"
+        assert lake.audit(grace=0).is_clean
+        for key in (over, KEYS.directory(lake.stat("empty").id), KEYS.marker):
+            spoil(key)
+            restorer.restore(replace=True)
+            assert lake.audit(grace=0).is_clean
+            assert lake.read("over") == b"3"
+        with pytest.raises(CorruptRecord):
+            table.get(theirs)
 
 
 def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:

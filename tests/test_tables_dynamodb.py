@@ -27,7 +27,7 @@ from commitlog.errors import (
     WrongTableSchema,
 )
 from commitlog.tables import Absent, Check, ConditionFailed, Delete, Equals, Key, Put, TableSchema
-from commitlog.tables.api import TRANSACT_WITHIN
+from commitlog.tables.api import TRANSACT_WITHIN, UnreadableItem
 from commitlog.tables.dynamodb import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
@@ -471,6 +471,23 @@ def test_items_of_other_tools(setting: Setting, table: DynamoTable) -> None:
     for call in (lambda: table.get(KEY), lambda: table.put(ITEM, condition=Absent())):
         with pytest.raises(CorruptRecord, match=r"'sizes' .* is L"):
             call()
+
+
+def test_items_of_other_tools_are_scanned_over_and_removed_by_key(
+    setting: Setting, table: DynamoTable
+) -> None:
+    """A scan passes them on, with what can be read of them; a query raises an error."""
+    table.put({**ITEM, "path": "b"})
+    foreign = {"path": {"S": "a"}, "etag": {"S": "*"}, "sizes": {"L": []}}
+    setting.client.put_item(TableName=setting.name, Item=foreign)
+    told: list[UnreadableItem] = []
+    assert list(table.scan(unreadable=told.append)) == [{**ITEM, "path": "b"}]
+    assert [each.item for each in told] == [{"path": "a", "etag": "*"}]
+    for call in (lambda: list(table.scan()), lambda: list(table.query("a"))):
+        with pytest.raises(CorruptRecord, match=r"'sizes' .* is L"):
+            call()
+    table.transact([Delete(KEY)])
+    assert table.get(KEY) is None
 
 
 # -- whose a table is -------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from commitlog.errors import (
     Unavailable,
     WrongTableSchema,
 )
-from commitlog.tables import Absent, Equals, Key, Put, TableSchema
-from commitlog.tables.api import TRANSACT_WITHIN
+from commitlog.tables import Absent, Delete, Equals, Key, Put, TableSchema
+from commitlog.tables.api import TRANSACT_WITHIN, UnreadableItem
 from commitlog.tables.open import open_table
 from commitlog.tables.sqlite import SqliteTable
 from commitlog.tables.sqlite_connection import open_file, translated
@@ -404,6 +404,36 @@ def test_damaged_item(path: Path, table: SqliteTable, text: str) -> None:
     ):
         with pytest.raises(CorruptRecord):
             call()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"path": {"S": "b"}}', '{"n": {"N": "1"}, "l": {"L": []}}']
+)
+def test_unreadable_item_is_scanned_over_and_removed_by_its_key(
+    path: Path, table: SqliteTable, text: str
+) -> None:
+    """A scan passes it on with what can be read of it; its neighbours are read all the same."""
+    items = [{"path": name, "etag": "*"} for name in "abc"]
+    for item in items:
+        table.put(item)
+    _spoil(path, f"UPDATE items SET item = '{text}' WHERE hash = x'61'")
+    for limit in (1, 3):
+        pages = [table.scan_page(limit=limit)]
+        while token := pages[-1].next_token:
+            pages.append(table.scan_page(limit=limit, token=token))
+        found = [each for page in pages for each in page.unreadable]
+        assert [item for page in pages for item in page.items] == items[1:]
+        assert [table.schema.key_of(each.item) for each in found] == [Key("a", "*")]
+        assert [each.item.get("n") for each in found] == [1 if '"n"' in text else None]
+    told: list[UnreadableItem] = []
+    assert list(table.scan(unreadable=told.append)) == items[1:]
+    assert len(told) == 1 and "'a'" in told[0].reason
+    with pytest.raises(CorruptRecord):
+        list(table.query("a"))
+    with pytest.raises(CorruptRecord):
+        table.transact([Delete(Key("a", "*"), Equals("n", 2))])
+    table.transact([Delete(Key("a", "*"), Equals("n", 1) if '"n"' in text else None)])
+    assert list(table.scan()) == items[1:]
 
 
 def test_read_only_file() -> None:

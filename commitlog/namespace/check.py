@@ -120,7 +120,7 @@ class Checker:
                 found.append(Finding(problem=kind, path="", detail=str(error)))
         survey = Survey(None if told is None else told.outcomes)
         snapshot = survey.snapshot
-        for item in self.table.scan():
+        for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, self.keys.namespace)):
             record = snapshot.read(item, self.keys.namespace)
             if record is not None:
                 survey.add(record)
@@ -163,7 +163,7 @@ class Checker:
     def _entries(self) -> Iterator[Entry]:
         """Yield the files and directories that the table has, but those that cannot be read."""
         snapshot = Snapshot()
-        for item in self.table.scan():
+        for item in self.table.scan(unreadable=lambda bad: None):
             record = snapshot.read(item, self.keys.namespace)
             if isinstance(record, Entry):
                 yield record

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.against import is_of
+from commitlog.namespace.items import key_of
 from commitlog.namespace.problems import Finding
 from commitlog.namespace.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.records import Entry, Gate
@@ -77,8 +78,8 @@ def in_place(table: TableReader, finding: Finding) -> Finding:
     """Base a finding on what has come to be in the place of what the log has, if there is such."""
     if finding.problem.name != "log-newer" or not finding.missing:
         return finding
-    found = table.get(finding.missing[0])
     try:
+        found = table.get(finding.missing[0])
         if found is None or Entry.from_item(found).id == finding.id:
             return finding
     except (CorruptRecord, FormatTooNew):  # which is told by itself
@@ -91,9 +92,22 @@ def in_place(table: TableReader, finding: Finding) -> Finding:
 def is_still(table: TableReader, finding: Finding) -> bool:
     """Tell whether the records that a finding is based on are still as they were."""
     for item in finding.records:
-        if not _same(table.get(Key(str(item["place"]), str(item["name"]))), item):
+        try:
+            found = table.get(key_of(item))
+        except CorruptRecord:  # what can be read of it is no reason to take it for another
+            if finding.problem.name != "corrupt-record":
+                return False
+            continue
+        if not _same(found, item):
             return False
-    return all(table.get(key) is None for key in finding.missing)
+    return all(_is_missing(table, key) for key in finding.missing)
+
+
+def _is_missing(table: TableReader, key: Key) -> bool:
+    try:
+        return table.get(key) is None
+    except CorruptRecord:
+        return False
 
 
 def _same(found: Item | None, item: Item) -> bool:

@@ -66,7 +66,7 @@ class Fixing:
     def _entry_of(self, id: str) -> Entry | None:
         """Return the entry of a directory, wherever it is."""
         snapshot = Snapshot()
-        for item in self._of.tree.table.scan():
+        for item in self._of.tree.table.scan(unreadable=lambda bad: None):
             record = snapshot.read(item, self._keys.namespace) if item.get("id") == id else None
             if isinstance(record, Entry):
                 return record

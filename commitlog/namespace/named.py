@@ -20,7 +20,7 @@ from commitlog.namespace.readers import LogReader, StoreReader, TableReader, log
 from commitlog.namespace.records import Entry
 from commitlog.namespace.snapshot import record_of
 from commitlog.stores.api import ObjectInfo
-from commitlog.tables.api import Item
+from commitlog.tables.api import Item, UnreadableItem
 
 __all__ = ["named_among", "unnamed_objects"]
 
@@ -101,7 +101,7 @@ def _object_of(item: Item) -> str:
 
 def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
     """Yield the paths of all objects that records name, of all namespaces of the table."""
-    for item in table.scan():
+    for item in table.scan(unreadable=_refuse):
         _, kind, *of = f"{item['place']!s}/".split("/")
         if not any(of) or kind in _NAMELESS:
             continue
@@ -117,6 +117,13 @@ def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[s
             )
         if isinstance(record, by) and record.data is not None:
             yield record.data.path
+
+
+def _refuse(found: UnreadableItem) -> None:
+    """Raise `CorruptRecord` for an item that may name an object."""
+    _, kind, *of = f"{found.item['place']!s}/".split("/")
+    if any(of) and kind not in _NAMELESS:
+        raise CorruptRecord(found.reason)
 
 
 def _is_in(numbers: array[int], number: int) -> bool:

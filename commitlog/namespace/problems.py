@@ -97,7 +97,7 @@ _KINDS = (
         name="corrupt-record",
         severity=_LOST,
         invariant="",
-        meaning="a record cannot be read",
+        meaning="a record cannot be read, or its item in the table cannot",
         repair="an entry is taken from the log, a directory record is made of its entry, root and trash"
         " are made again, of garbage the record goes; else restore it from a backup of the table, or use"
         " a newer library",

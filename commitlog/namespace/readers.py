@@ -7,7 +7,7 @@ operation log, its siblings and the ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -16,20 +16,30 @@ from commitlog.namespace.base import Bases, merged
 from commitlog.namespace.logged import LoggedChange, State, fold, parsed
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.api import ObjectInfo, ObjectStore, Observation
-from commitlog.tables.api import Item, Key, Pending, Table
+from commitlog.tables.api import Item, Key, Pending, Table, UnreadableItem
 
 __all__ = ["LogReader", "LogSnapshot", "StoreReader", "TableReader", "logged_as", "steadily"]
 
 T = TypeVar("T")
 
 
+class Scan(Protocol):
+    """What yields all items of a table, and passes on each that cannot be read: `Table.scan`."""
+
+    def __call__(self, *, unreadable: Callable[[UnreadableItem], object]) -> Iterator[Item]:
+        """Scan the table once."""
+
+
 @frozen(kw_only=True)
 class TableReader:
-    """What reads a table, and nothing else of it."""
+    """What reads a table, and nothing else of it.
+
+    Each scan has to handle items that cannot be read, so that no such item stops a check.
+    """
 
     url: str
     get: Callable[[Key], Item | None]
-    scan: Callable[[], Iterator[Item]]
+    scan: Scan
 
     @classmethod
     def of(cls, table: Table) -> TableReader:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.errors import AlreadyExists, ConfigurationError, NotFound
+from commitlog.errors import AlreadyExists, ConfigurationError, CorruptRecord, NotFound
 from commitlog.namespace.base import Base, Bases
 from commitlog.namespace.inference import Inference
 from commitlog.namespace.items import key_of
@@ -113,7 +113,7 @@ class Restorer:
             CorruptRecord: an entry of the log cannot be read. Nothing was written, or not the marker.
         """
         keys = Keys(self.name)
-        if self.table.get(keys.marker) is not None and not replace:
+        if not replace and self._is_there(keys):
             raise AlreadyExists(
                 f"there is a namespace {self.name!r} in {self.table.url}; to have it made again from the"
                 " log, say that it is to be replaced: `replace`, or --replace"
@@ -170,6 +170,12 @@ class Restorer:
         begun.finish(marker)
         tell(evolve(told, records=told.records + 1, lost=lost))
         return told
+
+    def _is_there(self, keys: Keys) -> bool:
+        try:
+            return self.table.get(keys.marker) is not None
+        except CorruptRecord:
+            return True
 
     # what the log says
 

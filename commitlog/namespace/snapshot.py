@@ -11,11 +11,12 @@ from typing import TypeAlias
 from attrs import define, field
 
 from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.namespace.items import key_of
 from commitlog.namespace.keys import MARKERS, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.namespace.readers import TableReader
 from commitlog.namespace.records import Directory, Entry, Gate
-from commitlog.tables.api import Item, Key
+from commitlog.tables.api import Item, Key, UnreadableItem
 
 __all__ = ["Record", "Snapshot", "record_of"]
 
@@ -52,11 +53,17 @@ class Snapshot:
     def of(cls, table: TableReader, namespace: str) -> Snapshot:
         """Return all that a scan of the table finds; it takes some kilobytes for each file."""
         snapshot = cls()
-        for item in table.scan():
+        for item in table.scan(unreadable=lambda found: snapshot.refuse(found, namespace)):
             record = snapshot.read(item, namespace)
             if record is not None:
                 snapshot.keep(record)
         return snapshot
+
+    def refuse(self, found: UnreadableItem, namespace: str) -> None:
+        """Keep an item of the table that cannot be read, if it is of this namespace."""
+        key = key_of(found.item)
+        if key.hash.startswith(f"{namespace}/"):
+            self.corrupt[key] = found.item, found.reason
 
     def read(self, item: Item, namespace: str) -> Record | None:
         """Return the record that an item is; keep what is none, if it is of this namespace."""

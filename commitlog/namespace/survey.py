@@ -197,7 +197,7 @@ class Survey:
     def read_again(self, table: TableReader, namespace: str, suspects: Suspects) -> None:
         """Add to the snapshot what is suspected, as it is now."""
         mine = f"{namespace}/"
-        for item in table.scan():
+        for item in table.scan(unreadable=lambda bad: None):  # it was seen before
             if not str(item["place"]).startswith(mine):
                 continue
             try:

@@ -69,8 +69,15 @@ class Takeover:
     def remove_all(self) -> Iterator[int]:
         """Remove all records of the namespace; yield how many are gone so far. Raises `Conflict`."""
         mine = f"{self.keys.namespace}/"
-        found = (key for key in map(key_of, self.table.scan()) if key.hash.startswith(mine))
-        others = (key for key in found if key != self.claim.key)
+        unreadable: list[Key] = []
+
+        def found() -> Iterator[Key]:
+            yield from map(
+                key_of, self.table.scan(unreadable=lambda bad: unreadable.append(key_of(bad.item)))
+            )
+            yield from unreadable
+
+        others = (key for key in found() if key.hash.startswith(mine) and key != self.claim.key)
         removed = 0
         while batch := [Delete(key) for key in islice(others, MAX_WRITES - 1)]:
             try:

@@ -10,6 +10,8 @@ The rules that all implementations keep:
   Throttling and conflicts between transactions are retried inside with jittered backoff, for they
   prove that nothing happened; a lost response is not retried. A transaction is not sent later than
   `TRANSACT_WITHIN` seconds after it was asked for.
+* Conditions look at attributes alone, so they can be set on an item of which others cannot be read.
+  Such an item can be replaced or removed by its key; reading it raises `CorruptRecord`.
 * All methods are thread-safe. Instances are not picklable; pickle the URL.
 """
 
@@ -22,7 +24,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
 
-from commitlog.errors import PreconditionFailed
+from commitlog.errors import CorruptRecord, PreconditionFailed
 
 __all__ = [
     "TABLE_FORMAT",
@@ -42,6 +44,7 @@ __all__ = [
     "TableCondition",
     "TableInfo",
     "TableSchema",
+    "UnreadableItem",
     "Value",
     "Write",
     "parts_of",
@@ -234,12 +237,32 @@ class Check:
 Write: TypeAlias = Put | Delete | Check
 
 
+@frozen
+class UnreadableItem:
+    """An item that a scan has found, and that no `Item` can hold: damaged, or written by another tool.
+
+    Attributes:
+        item: the attributes that can be read, the key among them.
+        reason: what cannot be read.
+    """
+
+    item: Item
+    reason: str
+
+
 @frozen(kw_only=True)
 class ItemPage:
-    """One page of a query or a scan; `next_token` gets the next one, None at the end."""
+    """One page of a query or a scan.
+
+    Attributes:
+        items: those that can be read.
+        next_token: gets the next page; None at the end.
+        unreadable: those that cannot; always empty in a page of a query, which raises `CorruptRecord`.
+    """
 
     items: tuple[Item, ...]
     next_token: str | None = None
+    unreadable: tuple[UnreadableItem, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -382,14 +405,31 @@ class Table(abc.ABC):
     ) -> ItemPage:
         """Return one page of one of `segments` disjoint parts of the table, in no particular order.
 
-        The version marker is left out. Items written meanwhile may or may not be seen.
+        The version marker is left out. Items written meanwhile may or may not be seen. Look at
+        `ItemPage.unreadable`, too, or call `scan`.
         """
 
-    def scan(self, *, segment: int = 0, segments: int = 1) -> Iterator[Item]:
-        """Yield the items of one segment, page by page."""
+    def scan(
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        unreadable: Callable[[UnreadableItem], object] | None = None,
+    ) -> Iterator[Item]:
+        """Yield the items of one segment, page by page.
+
+        Args:
+            segment, segments: as of `scan_page`.
+            unreadable: is given each item that cannot be read, which is then passed over; by default
+                it raises `CorruptRecord`.
+        """
         token: str | None = None
         while True:
             page = self.scan_page(segment=segment, segments=segments, token=token)
+            for found in page.unreadable:
+                if unreadable is None:
+                    raise CorruptRecord(found.reason)
+                unreadable(found)
             yield from page.items
             token = page.next_token
             if token is None:

@@ -11,7 +11,7 @@ from typing import Any
 from commitlog.aws import AwsOptions, AwsSession, Boto3Session, Caller
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import Unavailable
+from commitlog.errors import CorruptRecord, Unavailable
 from commitlog.tables.api import (
     Check,
     ConditionFailed,
@@ -25,12 +25,13 @@ from commitlog.tables.api import (
     TableCondition,
     TableInfo,
     TableSchema,
+    UnreadableItem,
     Write,
 )
 from commitlog.tables.dynamodb_calls import Calls, Refused, reasons_of
 from commitlog.tables.dynamodb_expressions import Expressions, conditional
 from commitlog.tables.dynamodb_lifecycle import Lifecycle
-from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.marshal import marshal, readable_part, unmarshal
 from commitlog.tables.rules import (
     MARKER_KEY,
     canceled,
@@ -167,6 +168,8 @@ class DynamoTable(Table):
             },
         )
         page = self._calls.understand(self._read, answer)
+        if page.unreadable and operation == "Query":
+            raise CorruptRecord(page.unreadable[0].reason)
         if page.next_token is not None and page.next_token == token:
             raise Unavailable(f"{self.url}: the server's listing does not advance; it was given up")
         return page
@@ -174,12 +177,18 @@ class DynamoTable(Table):
     def _read(self, answer: Mapping[str, Any]) -> ItemPage:
         last = answer.get("LastEvaluatedKey")
         marker = {"S": MARKER_KEY}
+        items: list[Item] = []
+        unreadable: list[UnreadableItem] = []
+        for wire in answer.get("Items", ()):
+            if wire.get(self.schema.hash_key) == marker:
+                continue
+            try:
+                items.append(unmarshal(wire, self.schema.key_names))
+            except CorruptRecord as error:
+                unreadable.append(UnreadableItem(readable_part(wire), str(error)))
         return ItemPage(
-            items=tuple(
-                unmarshal(item, self.schema.key_names)
-                for item in answer.get("Items", ())
-                if item.get(self.schema.hash_key) != marker
-            ),
+            items=tuple(items),
+            unreadable=tuple(unreadable),
             next_token=None if not last else token_of_key(self.schema.key_of(unmarshal(last))),
         )
 

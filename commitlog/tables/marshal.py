@@ -6,6 +6,7 @@ Imports the port and errors alone.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from commitlog.errors import CorruptRecord
 from commitlog.tables.api import Item, Value
 
-__all__ = ["Wire", "marshal", "marshal_value", "to_json", "unmarshal"]
+__all__ = ["Wire", "marshal", "marshal_value", "readable_part", "to_json", "unmarshal"]
 
 #: An item whose values are wrapped as ``{"N": "3"}``.
 Wire: TypeAlias = dict[str, dict[str, str | bool]]
@@ -85,6 +86,19 @@ def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
                 f"attribute {name!r} of a stored item{shown and f' ({shown})'} is {kind:.10}, not a "
                 "string, whole number, binary or boolean: it was written by another tool"
             ) from None
+    return item
+
+
+def readable_part(wire: object) -> dict[str, Value]:
+    """Return the attributes that can be read of what `unmarshal` refuses.
+
+    >>> readable_part({"path": {"S": "a"}, "tags": {"L": []}})
+    {'path': 'a'}
+    """
+    item: dict[str, Value] = {}
+    for name, wrapped in wire.items() if isinstance(wire, Mapping) else ():
+        with contextlib.suppress(CorruptRecord):
+            item |= unmarshal({name: wrapped})
     return item
 
 

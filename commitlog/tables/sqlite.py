@@ -32,10 +32,11 @@ from commitlog.tables.api import (
     TableCondition,
     TableInfo,
     TableSchema,
+    UnreadableItem,
     Value,
     Write,
 )
-from commitlog.tables.marshal import marshal, to_json, unmarshal
+from commitlog.tables.marshal import marshal, readable_part, to_json, unmarshal
 from commitlog.tables.rules import (
     check_condition,
     check_item,
@@ -171,7 +172,7 @@ class SqliteTable(Table):
     def _write(self, key: Key, write: Put | Delete) -> None:
         with self._writer.transaction() as connection:
             if write.condition is not None:
-                failed = failure(key, write.condition, self._find(connection, key))
+                failed = failure(key, write.condition, self._judged(connection, key, write.condition))
                 if failed is not None:
                     raise failed
             self._apply(connection, key, write)
@@ -191,7 +192,10 @@ class SqliteTable(Table):
                 f"{_SELECT} WHERE hash = ? AND range >= ? ORDER BY range LIMIT ?",
                 (hash_key.encode(), first, limit + 1),
             ).fetchall()
-        return self._page(rows, limit)
+        page = self._page(rows, limit)
+        if page.unreadable:
+            raise CorruptRecord(page.unreadable[0].reason)
+        return page
 
     def scan_page(
         self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
@@ -216,7 +220,7 @@ class SqliteTable(Table):
         while batch := list(itertools.islice(rest, _PUT_BATCH)):
             with self._writer.transaction() as connection:
                 for key, item in batch:
-                    if condition is None or condition.holds(self._find(connection, key)):
+                    if failure(key, condition, self._judged(connection, key, condition)) is None:
                         self._apply(connection, key, Put(item))
                     else:
                         refused.append(item)
@@ -229,7 +233,7 @@ class SqliteTable(Table):
         with self._writer.transaction() as connection:
             if began.elapsed() > TRANSACT_WITHIN:  # it has waited for others, or stood still
                 raise Unavailable(f"{self.url}: its turn came too late; nothing was changed, try again")
-            judge([(key, write, self._find(connection, key)) for key, write in pairs])
+            judge([(key, each, self._judged(connection, key, each.condition)) for key, each in pairs])
             for key, write in pairs:
                 self._apply(connection, key, write)
             self._sweep_sometimes(connection)
@@ -312,6 +316,39 @@ class SqliteTable(Table):
         row = connection.execute(f"{_SELECT} WHERE hash = ? AND range = ?", _binary(key)).fetchone()
         return None if row is None else self._decode(row)
 
+    def _judged(
+        self, connection: sqlite3.Connection, key: Key, condition: TableCondition | None
+    ) -> Item | None:
+        """Return what a condition looks at: of an item that cannot be read, the rest.
+
+        Raises `CorruptRecord` if the condition does not hold of that rest.
+        """
+        row = connection.execute(f"{_SELECT} WHERE hash = ? AND range = ?", _binary(key)).fetchone()
+        try:
+            return None if row is None else self._decode(row)
+        except CorruptRecord:
+            rest = self._rest(row)
+            if condition is not None and not condition.holds(rest):
+                raise
+            return rest
+
+    def _rest(self, row: _Row) -> Item:
+        """Return the key of a row that cannot be read, and the attributes that can be."""
+        key = self._key_of(row)
+        names = dict(zip(self.schema.key_names, (key.hash, key.range or ""), strict=False))
+        try:
+            return {**readable_part(json.loads(str(row[2], "utf-8"))), **names}
+        except (TypeError, ValueError, RecursionError):
+            return names
+
+    def _key_of(self, row: _Row) -> Key:
+        try:
+            return Key(row[0].decode(), None if self.schema.range_key is None else row[1].decode())
+        except (AttributeError, UnicodeDecodeError) as error:
+            raise CorruptRecord(
+                f"{self.url}: the key {row[0]!r}, {row[1]!r} is no text: {error}"
+            ) from error
+
     def _decode(self, row: _Row) -> dict[str, Value]:
         """Return the item of a row; raise `CorruptRecord` if it is none, or one of another key."""
         try:
@@ -341,10 +378,18 @@ class SqliteTable(Table):
 
     def _page(self, rows: Sequence[_Row], limit: int) -> ItemPage:
         # One more than asked for tells whether this is the last page.
-        items = tuple(map(self._decode, rows[:limit]))
+        items: list[Item] = []
+        unreadable: list[UnreadableItem] = []
+        for row in rows[:limit]:
+            try:
+                items.append(self._decode(row))
+            except CorruptRecord as error:
+                unreadable.append(UnreadableItem(self._rest(row), str(error)))
         more = len(rows) > limit
         return ItemPage(
-            items=items, next_token=token_of_key(self.schema.key_of(items[-1])) if more else None
+            items=tuple(items),
+            next_token=token_of_key(self._key_of(rows[limit - 1])) if more else None,
+            unreadable=tuple(unreadable),
         )
 
 
