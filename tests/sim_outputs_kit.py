@@ -69,6 +69,8 @@ class OutputWorld:
         staged: whether records are so large that they are uploads before they are records, which a
             recovery may drop.
         before: jobs that were committed before the beginning, each with one file.
+        denied: for the node of each name, the mutations that it has no permission for; see
+            `SimulatedStore`.
         store, table: the servers' clocks.
         backoff: how the node of that name backs off.
         connect: makes an output, such as a mutated one, with the arguments of `Output`.
@@ -89,6 +91,7 @@ class OutputWorld:
         logged: bool = False,
         staged: bool = False,
         before: tuple[str, ...] = (),
+        denied: Mapping[str, tuple[str, ...]] | None = None,
         store: Ticks = _RIGHT,
         table: Ticks = _RIGHT,
         backoff: Callable[[str], Backoff] = steady,
@@ -98,6 +101,7 @@ class OutputWorld:
         self.outcomes: Counter[str] = Counter()
         self.visibility: Visibility = "logged" if logged else "listed"
         self.staged = staged
+        self._denied = denied or {}
         #: What any call may raise: nothing happened, and nothing follows from it.
         self.trouble: tuple[type[CommitError], ...] = (Unavailable, Conflict, LeaseTimeout)
         if staged:
@@ -186,7 +190,9 @@ class OutputWorld:
         node = self.nodes[name]
         leased = self._items is not None
         store = ConditionalStore(
-            SimulatedStore(node, self._server, conditions=not leased),
+            SimulatedStore(
+                node, self._server, conditions=not leased, denied=self._denied.get(name, ())
+            ),
             table=SimulatedTable(node, self._items) if self._items else None,
             mode="lease" if leased else "auto",
             settings=SMALL,

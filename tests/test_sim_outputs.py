@@ -124,6 +124,13 @@ SMALL = [
         options={"logged": True},
     ),
     Case(
+        name="a driver and a recovery that may drop uploads and not publish them, a crash",
+        nodes={"A": drive("j", lost=True), "R": recover()},
+        faults=CRASH,
+        told=("commit: done", "recover: PublishIncomplete", "recover: aborts"),
+        options={"denied": {"R": ("publish",)}},
+    ),
+    Case(
         name="two drivers of one job, a crash",
         nodes={"A": drive("j"), "B": drive("j")},
         faults=CRASH,

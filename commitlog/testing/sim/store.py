@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from commitlog.errors import CommitError, Unavailable
+from commitlog.errors import AccessDenied, CommitError, Unavailable
 from commitlog.stores.api import (
     Body,
     Condition,
@@ -52,6 +52,8 @@ class SimulatedStore(ObjectStore):
         fences: whether it enforces expiries. If not, requests carry them, the server ignores them, and
             only a verdict that is given tells so (else a `ConditionalStore` probes, in the simulation).
         spared: faults that mutations never meet, such as those against which nothing is promised.
+        denied: mutations that this client has no permission for, by the names of the port's methods,
+            such as ``publish``. They are answered with `AccessDenied`, and do nothing.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class SimulatedStore(ObjectStore):
         conditions: bool = True,
         fences: bool = True,
         spared: Iterable[Fault] = (),
+        denied: Iterable[str] = (),
     ) -> None:
         self._node = node
+        self._denied = frozenset(denied)
         self._spared = frozenset(spared)
         self._server = server
         self._fences = fences
@@ -158,7 +162,12 @@ class SimulatedStore(ObjectStore):
         """See `ObjectStore.delete_many`. A partial deletion leaves every second path."""
         paths = list(paths)
 
+        def all_of_them() -> Mapping[str, CommitError]:
+            self._check_allowed("delete_many")
+            return self._server.delete_many(paths)
+
         def some() -> Mapping[str, CommitError]:
+            self._check_allowed("delete_many")
             kept = paths[1::2]
             refused: dict[str, CommitError] = {path: Unavailable("InternalError") for path in kept}
             return {**self._server.delete_many(paths[::2]), **refused}
@@ -166,7 +175,7 @@ class SimulatedStore(ObjectStore):
         return call(
             self._node,
             f"delete_many {len(paths)}",
-            lambda: self._server.delete_many(paths),
+            all_of_them,
             mutates=True,
             instead={Fault.PARTIAL: some},
             spared=self._spared,
@@ -215,7 +224,11 @@ class SimulatedStore(ObjectStore):
 
     def _upload(self, what: str, perform: Callable[[], T]) -> T:
         # What nobody sees yet is sent again inside the port until it is known: no answer is lost.
-        return call(self._node, what, perform, mutates=False)
+        def allowed() -> T:
+            self._check_allowed(what.partition(" ")[0])
+            return perform()
+
+        return call(self._node, what, allowed, mutates=False)
 
     def _write(
         self,
@@ -225,14 +238,24 @@ class SimulatedStore(ObjectStore):
         fence: Fence | None,
     ) -> T:
         kept = fence if self._fences else None
+
+        def allowed() -> T:
+            self._check_allowed(what.partition(" ")[0])
+            return perform(kept)
+
         return call(
             self._node,
             what,
-            lambda: perform(kept),
+            allowed,
             mutates=True,
             more=() if condition is None else (Fault.CONFLICT,),
             spared=self._spared,
         )
+
+    def _check_allowed(self, method: str) -> None:
+        """Raise `AccessDenied`, as the server does, if the client may not call `method`."""
+        if method in self._denied:
+            raise AccessDenied(f"{self._node.name} has no permission to {method}")
 
 
 class _Writer(StageWriter):
