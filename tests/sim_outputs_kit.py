@@ -190,9 +190,7 @@ class OutputWorld:
         node = self.nodes[name]
         leased = self._items is not None
         store = ConditionalStore(
-            SimulatedStore(
-                node, self._server, conditions=not leased, denied=self._denied.get(name, ())
-            ),
+            SimulatedStore(node, self._server, conditions=not leased, denied=self._denied.get(name, ())),
             table=SimulatedTable(node, self._items) if self._items else None,
             mode="lease" if leased else "auto",
             settings=SMALL,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 from outputs_kit import Death, HookedStore, Once, audit, open_output, stage_some, visible
@@ -23,9 +25,9 @@ from commitlog.errors import (
     PublishIncomplete,
     Unavailable,
 )
-from commitlog.outputs import AbortRecord, Job, Output, RecoveryReport
+from commitlog.outputs import AbortRecord, Job, Mode, Output, RecoveryReport
 from commitlog.outputs.pending import PendingJob
-from commitlog.stores import ObjectData
+from commitlog.stores import ObjectData, StagedInfo
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 
@@ -355,6 +357,73 @@ def test_two_calls_of_commit_for_one_attempt_agree(
     with pytest.raises(Death):
         open_output(HookedStore(store, Once(PREPARE, "after")), clock).commit(job, files)
     assert open_output(Overtaken(store), clock).commit(job, files).version == 1
+    assert len(audit(store)) == 1
+
+
+def test_a_recovery_that_cannot_publish_keeps_what_is_committed_meanwhile(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A job that is committed between the two listings of a recovery is not in the first one."""
+    job = output.begin("daily")
+    files = stage_some(output, job)
+
+    class Busy(HookedStore):
+        def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+            with contextlib.suppress(Death):  # after the commit point
+                open_output(HookedStore(store, Once(PUBLISH_1, "before")), clock).commit(job, files)
+            return super().list_staged(prefix)
+
+    operator = open_output(Busy(store, Outage("publish", AccessDenied("may not complete"))), clock)
+    with pytest.raises(PublishIncomplete, match="2 of its 2 files are not visible yet"):
+        operator.recover(older_than=0)
+    assert len(list(store.list_staged("out/"))) == 2
+    assert output.recover(older_than=0).completed == (1,)
+    assert len(audit(store)) == 1
+
+
+def test_a_recovery_that_cannot_publish_keeps_what_was_replaced(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A version whose files a later one replaced is published before it, so its uploads are kept."""
+    for job_id, mode in (("first", "append"), ("second", "overwrite")):
+        driver = open_output(HookedStore(store, Outage("publish", AccessDenied("no"))), clock)
+        job = driver.begin(job_id, mode=cast(Mode, mode))
+        with pytest.raises(PublishIncomplete):
+            driver.commit(job, stage_some(driver, job))
+    operator = open_output(HookedStore(store, Outage("publish", AccessDenied("no"))), clock)
+    with pytest.raises(PublishIncomplete):
+        operator.recover(older_than=0)
+    assert len(list(store.list_staged("out/"))) == 4
+    assert output.recover(older_than=0).completed == (1, 2)
+    assert [record.job_id for record in output.log()] == ["first", "second"]
+    assert visible(store).keys() == output.state().files.keys()
+
+
+@pytest.mark.parametrize("answers", [2, 3, 100])
+def test_an_upload_is_kept_if_its_file_cannot_be_seen(
+    output: Output, store: MemoryStore, clock: ManualClock, answers: int
+) -> None:
+    """That a pending entry seems gone proves nothing: each file is looked at before its upload goes."""
+    die_at(store, clock, PUBLISH_1, "before")
+    left = answers
+
+    class Wrong(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            nonlocal left
+            if "/pending/" in path and left:
+                left -= 1
+                raise NotFound("an answer of something between client and store")
+            return super().get(path, start=start, end=end)
+
+    operator = open_output(Wrong(store), clock)
+    if left < 3:
+        assert operator.recover(older_than=0).uploads == 0
+    else:
+        with pytest.raises(PublishIncomplete, match="2 of its 2 files are not visible"):
+            operator.recover(older_than=0)
+        assert len(list(store.list_staged("out/"))) == 2
+    # By now `_SUCCESS` has passed the version. The next recovery finds the entry, and publishes.
+    output.recover(older_than=0)
     assert len(audit(store)) == 1
 
 

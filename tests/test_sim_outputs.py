@@ -124,9 +124,9 @@ SMALL = [
         options={"logged": True},
     ),
     Case(
-        name="a driver and a recovery that may drop uploads and not publish them, a crash",
-        nodes={"A": drive("j", lost=True), "R": recover()},
-        faults=CRASH,
+        name="a driver and a recovery that cannot publish",
+        nodes={"A": drive("j"), "R": recover()},
+        most=0,
         told=("commit: done", "recover: PublishIncomplete", "recover: aborts"),
         options={"denied": {"R": ("publish",)}},
     ),
@@ -195,6 +195,13 @@ LARGE = [
         told=("commit: done", "commit: Unavailable", "abort: done"),
     ),
     Case(name="a driver and a recovery, any fault", nodes={"A": drive("j"), "R": recover()}),
+    Case(
+        name="a driver and a recovery that cannot publish, a crash",
+        nodes={"A": drive("j", lost=True), "R": recover()},
+        faults=CRASH,
+        told=("commit: done", "recover: PublishIncomplete", "recover: aborts"),
+        options={"denied": {"R": ("publish",)}},
+    ),
     Case(
         name="a dead driver, its late requests, and a recovery",
         nodes={"A": drive("j", abort=False), "R": recover()},

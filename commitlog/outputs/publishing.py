@@ -150,6 +150,36 @@ class Publisher:
             self.settle(record)
         return todo
 
+    def unpublished(self, uploads: Iterable[StagedInfo]) -> set[str]:
+        """Return the attempts of those `uploads` whose file is part of the output and is not visible.
+
+        Usually there is none: a file is published from one upload, and the others of its path are spare.
+        """
+        paths = {upload.path for upload in uploads}
+        files = [file for file in self._log.state().files.values() if self.place(file.path) in paths]
+        hidden = self._hidden(files)
+        attempts = (attempt_of(file.path) for file in self._current(hidden))
+        return {attempt for attempt in attempts if attempt is not None}
+
+    def verify(self, record: CommitRecord) -> None:
+        """Complete `record`, and look at each of its files afterwards.
+
+        Raises what `complete` does, and `PublishIncomplete` if the pending entry is gone and a file is
+        not visible.
+        """
+        self.complete(record)
+        hidden = self._current(self._hidden(self._log.files(record)))
+        if hidden:
+            example = self.place(hidden[0].path)
+            raise PublishIncomplete(
+                f"job {record.job_id!r} is committed as version {record.version}, but {len(hidden)} of"
+                f" its {record.file_count} files are not visible, such as {example!r}, and the pending"
+                " entry that tells how to publish them is gone. Their uploads were left as they are:"
+                " complete these multipart uploads by hand",
+                job_id=record.job_id,
+                version=record.version,
+            )
+
     def settle(self, record: CommitRecord) -> None:
         """Remove what `record` replaced, and its pending entry; its files were seen published."""
         self.replace(record)
@@ -310,16 +340,35 @@ class Publisher:
     # inside
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
-        def check(file: DataFile) -> None:
-            if self._store.head(self.place(file.path)).nonce != file.nonce:
-                raise NotFound(f"{file.path!r} is not what was committed")
-
-        hidden = self._each(check, self._log.files(record))
+        hidden = self._hidden(self._log.files(record))
         if hidden:
             raise CorruptRecord(
                 f"{error}. Job {record.job_id!r} is committed as version {record.version}, and only that"
                 f" entry tells how to publish {len(hidden)} of its files, which are not visible"
             ) from error
+
+    def _hidden(self, files: Iterable[DataFile]) -> list[DataFile]:
+        """Return those of `files` that are not visible. Raises the first error of another kind."""
+        hidden: list[DataFile] = []
+
+        def look(file: DataFile) -> None:
+            try:
+                seen = self._store.head(self.place(file.path)).nonce == file.nonce
+            except BucketNotFound:
+                raise
+            except NotFound:
+                seen = False
+            if not seen:
+                hidden.append(file)
+
+        for error in self._each(look, files):
+            raise error
+        return hidden
+
+    def _current(self, files: list[DataFile]) -> list[DataFile]:
+        """Return those of `files` that are part of the output now; the others may have been removed."""
+        current = self._log.state().files if files else {}
+        return [file for file in files if file.path in current]
 
     def _publish(self, staged: Staged) -> None:
         def once() -> None:

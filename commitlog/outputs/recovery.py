@@ -109,22 +109,32 @@ def recover(
         completed = publisher.roll_forward()
     except _LASTING as error:
         failures.append(error)
-    published = set(committed)
+    # A driver may have prepared and committed its job between the two listings: then its attempt is
+    # committed, and its entry was not listed. So each one is completed before an upload of it goes.
+    done = settled | committed.keys()
     for attempt, record in committed.items():
-        if attempt in entries:
+        try:
+            publisher.complete(record)
+        except _LASTING as error:
+            failures.append(error)
+            done.remove(attempt)
+    if done & uploads.keys():
+        spare = [upload for upload in publisher.uploads() if attempt_of(upload.path) in done]
+        unseen = log.verdicts(publisher.unpublished(spare)).committed
+        for attempt, record in unseen.items():
             try:
-                publisher.complete(record)
+                publisher.verify(record)
             except _LASTING as error:
                 failures.append(error)
-                published.remove(attempt)
-    # All that these attempts committed is published by now: what is left lost to another task attempt.
-    done = settled | published
-    for attempt in sorted(settled & entries.keys()):
+                done.remove(attempt)
+        if unseen:
+            spare = [upload for upload in publisher.uploads() if attempt_of(upload.path) in done]
+        # All files of these attempts are published. What is left was staged by other task attempts.
+        dropped += publisher.drop(spare)
+    for attempt in sorted(settled & done & entries.keys()):
         publisher.forget(attempt)
     for attempt in sorted((done & alive.keys()) | silent):
         publisher.still(attempt)
-    if done & uploads.keys():
-        dropped += publisher.drop(u for u in publisher.uploads() if attempt_of(u.path) in done)
     if failures:
         for message in {str(failure) for failure in failures} - {str(failures[0])}:
             _log.warning("%s", message)

@@ -153,4 +153,61 @@ PUBLISHING: tuple[Mutant, ...] = (
             "exist yet."
         ),
     ),
+    Mutant(
+        name="uploads dropped of an attempt that was committed between two listings",
+        where="outputs.md#what-a-crash-leaves",
+        rule=(
+            "before a recovery drops an upload of a committed attempt, it completes the attempt, "
+            "whether its entry was listed or not, and looks at each file"
+        ),
+        edit=Edit(
+            "outputs.recovery",
+            (
+                "        try:\n            publisher.complete(record)\n",
+                "        if attempt not in entries:\n"
+                "            continue\n"
+                "        try:\n            publisher.complete(record)\n",
+            ),
+            ("log.verdicts(publisher.unpublished(spare))", "log.verdicts(())"),
+        ),
+        setting=writing({"A": outputs.drive("j"), "R": outputs.recover()}, denied={"R": ("publish",)}),
+        caught="was dropped, and its attempt is committed",
+        story=(
+            "R has no permission to complete uploads. It lists the pending entries, and then the "
+            "uploads. In between A commits. R cannot publish A's file. It has seen no entry of A, so it "
+            "takes A for complete, and drops the upload: the rows are lost."
+        ),
+    ),
+    Mutant(
+        name="uploads dropped of an attempt that could not be published",
+        where="outputs.md#what-a-crash-leaves",
+        rule="the uploads of a committed attempt stay until it is complete",
+        edit=Edit(
+            "outputs.recovery",
+            (
+                "            publisher.complete(record)\n"
+                "        except _LASTING as error:\n"
+                "            failures.append(error)\n"
+                "            done.remove(attempt)\n",
+                "            publisher.complete(record)\n"
+                "        except _LASTING as error:\n"
+                "            failures.append(error)\n",
+            ),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "B": outputs.drive("k", mode="overwrite"),
+                "R": outputs.recover(),
+            },
+            denied=dict.fromkeys("ABR", ("publish",)),
+            after={"B": 1, "R": 2},
+        ),
+        caught="was dropped, and its attempt is committed",
+        story=(
+            "No node has permission to complete uploads yet. B's job replaces A's file, so the file is "
+            "no part of the last version. A's version must be published before B's, and cannot be "
+            "without the upload that R drops."
+        ),
+    ),
 )
