@@ -114,6 +114,23 @@ def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
+def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    """What `partitionBy` made is read as Spark's own reader does, in a session whose time zone is UTC."""
+    stream = Stream(tmp_path, {"fileFormat": "parquet"})
+    query = (
+        "SELECT id AS a, timestamp'2026-01-01 00:00:00' + make_interval(0,0,0,0,0,id) AS ts,"
+        " concat('é/', id, '%:') AS city, cast(id AS INT) AS p FROM range(3)"
+    )
+    columns = "a BIGINT, ts TIMESTAMP, city STRING, p INT"
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.sql(query).write.partitionBy("ts", "city", "p").parquet(str(stream.input), mode="append")
+    stream.run(spark, columns, newColumns="fail")
+    read = session.read.schema(columns).parquet(str(stream.input)).collect()
+    assert stream.rows(spark) == sorted((row.asDict() for row in read), key=str)
+    assert len(read) == 3
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "said"),
     [

@@ -35,18 +35,13 @@ class Quick:
     Args:
         schema: the columns. Others are left out.
         all_known: whether lines with members that are not in the schema are for `Exact`.
-        elsewhere: names of such members that do not count.
     """
 
-    def __init__(
-        self, schema: pa.Schema, *, all_known: bool = False, elsewhere: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, schema: pa.Schema, *, all_known: bool = False) -> None:
         self._schema = schema
         wire = pa.schema([field.with_type(_wire(field.type)) for field in schema])
         self._possible = not any(_is_foreign(field.type) for field in schema)
         self._all_known = all_known
-        self._known = pa.struct([*wire, *(pa.field(name, pa.null()) for name in elsewhere)])
-        self._elsewhere = elsewhere
         self._wire = wire
         self._decimals = any(map(pa.types.is_decimal, leaf_types(pa.struct(list(schema)))))
 
@@ -61,7 +56,9 @@ class Quick:
             return None
         try:
             table = self._read(lines)
-            if table.num_rows != height or (self._all_known and self._has_news(table.schema)):
+            if table.num_rows != height:
+                return None
+            if self._all_known and _is_more(pa.struct(list(table.schema)), pa.struct(list(self._wire))):
                 return None
             table = table.select(self._schema.names)
             if table.schema != self._schema:
@@ -83,7 +80,7 @@ class Quick:
         try:
             return self._parsed(lines, "error")
         except pa.ArrowInvalid:
-            # Members that are null, or told elsewhere, are no news.
+            # Members that are null are no news.
             if _may_be_deep(lines):
                 raise
             return self._parsed(lines, "infer")
@@ -97,11 +94,6 @@ class Quick:
                 unexpected_field_behavior=unexpected,
                 newlines_in_values=False,
             ),
-        )
-
-    def _has_news(self, found: pa.Schema) -> bool:
-        return _is_more(
-            pa.struct([each for each in found if each.name not in self._elsewhere]), self._known
         )
 
 

@@ -5,16 +5,25 @@ Imports input formats, pyspark's types and pyarrow.
 
 from __future__ import annotations
 
+import json
 import posixpath
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
 from pyspark.sql import types as t
 
-from commitlog.errors import ConfigurationError, CorruptRecord, InputUnreadable
+from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
 from commitlog.ingest import File, Slice
 from commitlog.spark.inputs import Columns, Records
 from commitlog.spark.inputs.api import NewColumns, location
-from commitlog.spark.partitions import column_of, partition_in
+from commitlog.spark.inputs.cells import cell
+from commitlog.spark.inputs.rescue import as_json, joined
+from commitlog.spark.inputs.types import Misfit, matched
+from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
 __all__ = ["METADATA", "METADATA_COLUMN", "Shape", "told_by_path"]
@@ -31,6 +40,11 @@ METADATA = t.StructType(
         t.StructField("offset", t.LongType()),
     ]
 )
+#: Member of a rescued object with the values of directories that the schema has no column for.
+_DIRECTORIES = "_directories"
+
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
 _KNOWN = [(each.name, each.dataType) for each in METADATA]
 
 
@@ -51,8 +65,12 @@ class Shape:
         new: what to do about those that files have beyond these.
         rescued: name of the column that takes what no other can, if that is what to do.
 
+    A directory ``name=value`` is a column of the files below it, matched by name, letter case aside. Its
+    value counts. A record may have the column as well, with the same value or null; another value there
+    is dropped, refused or rescued, as new columns are, and so is a directory that no column is for.
+
     Attributes:
-        content: the columns that files have, if their paths do not tell them.
+        content: the columns that files and their directories may have.
     """
 
     def __init__(self, schema: t.StructType, new: NewColumns, rescued: str) -> None:
@@ -63,6 +81,7 @@ class Shape:
         self._metadata = next(
             (self._schema.field(each.name).type for each in schema if _is_metadata(each)), None
         )
+        self._offsets = self._metadata is not None and self._metadata.get_field_index("offset") >= 0
         own = set() if self._metadata is None else {METADATA_COLUMN}
         if new == "rescue":
             if rescued not in schema.names or schema[rescued].dataType != t.StringType():
@@ -74,34 +93,101 @@ class Shape:
         self.content = pa.schema([each for each in self._schema if each.name not in own])
 
     def columns(self, file: File) -> Columns:
-        """Return what is wanted of the content of a file: all that its path does not tell."""
-        told = told_by_path(file.path)
-        return Columns(
-            schema=pa.schema([each for each in self.content if each.name not in told]),
-            new=self._new,
-            elsewhere=frozenset(told),
-            offsets=self._metadata is not None and self._metadata.get_field_index("offset") >= 0,
+        """Return what is wanted of the content of a file.
+
+        A column that the path tells is asked of the content, too, unless new columns are ignored: `rows`
+        compares the two.
+
+        Raises `UnknownColumns` if the path tells columns that the query does not know and that is the
+        policy, `InputUnreadable` as `told_by_path`.
+        """
+        told, unknown = self._told(file.path)
+        columns = Columns(
+            schema=self.content, new=self._new, told=frozenset(told), offsets=self._offsets
+        )
+        columns.check(file.path, list(unknown))
+        if self._new != "ignore":
+            return columns
+        return evolve(
+            columns, schema=pa.schema([each for each in self.content if each.name not in told])
         )
 
     def rows(self, records: Records, slice: Slice, url: str) -> pa.RecordBatch:
-        """Return records of a slice as rows of the query; `url` is of the store."""
-        batch, told = records.batch, told_by_path(slice.file.path)
-        for each in self.content:
-            if each.name in told:
-                try:
-                    values = column_of(told, each, batch.num_rows)
-                except CorruptRecord as error:
-                    raise InputUnreadable(
-                        f"the directories of {slice.file.path!r} do not fit column {each.name!r}:"
-                        f" {error}. Make it a string, or leave out the directory with a glob"
-                    ) from error
-                batch = batch.append_column(each, values)
-        if self._new == "rescue" and records.rescued is not None:
-            batch = batch.append_column(self._schema.field(self._rescued), records.rescued)
+        """Return records of a slice as rows of the query; `url` is of the store.
+
+        Raises:
+            InputUnreadable: a directory does not spell a value of its column's type.
+            UnknownColumns: a record has another value than its directory, and new columns are refused.
+        """
+        path, batch = slice.file.path, records.batch
+        told, unknown = self._told(path)
+        others: dict[str, pa.Array] = {}
+        for name, text in told.items():
+            field = self.content.field(name)
+            value = _value(path, field, text)
+            if name in batch.schema.names:
+                others[name] = _others(batch.column(name), value)
+                batch = batch.select([each for each in batch.schema.names if each != name])
+            batch = batch.append_column(field, pa.repeat(value, batch.num_rows))
+        if self._new == "fail":
+            _refuse_others(path, others)
+        if self._new == "rescue":
+            rescued = joined(records.rescued, as_json(list(others), list(others.values())))
+            if unknown:
+                directories = json.dumps({_DIRECTORIES: unknown}, ensure_ascii=False)
+                rescued = joined(rescued, pa.repeat(pa.scalar(directories), batch.num_rows))
+            if rescued is not None:
+                batch = batch.append_column(self._schema.field(self._rescued), rescued)
         if self._metadata is not None:
             told_of = _metadata(records, slice.file, url, self._metadata)
             batch = batch.append_column(self._schema.field(METADATA_COLUMN), told_of)
         return select(with_nulls(batch, self._schema), self._schema)
+
+    def _told(self, path: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the values that a path tells: those of columns by their names, and all others."""
+        told = told_by_path(path)
+        names = list(told)
+        try:
+            places = matched(names, self.content.names)
+        except Misfit as error:
+            raise InputUnreadable(f"the directories of {path!r} cannot be read: {error}") from error
+        known = {
+            name: told[names[place]]
+            for name, place in zip(self.content.names, places, strict=True)
+            if place is not None
+        }
+        return known, {name: told[name] for at, name in enumerate(names) if at not in places}
+
+
+def _value(path: str, field: pa.Field, text: str | None) -> pa.Scalar:
+    """Return the value of a column that a directory spells, as a cell of CSV does."""
+    kind = field.type
+    if text is None or kind in (pa.string(), pa.binary()):
+        return pa.scalar(text, pa.string()).cast(kind)
+    value = None if pa.types.is_nested(kind) else cell(kind)(text)
+    if value is None:
+        raise InputUnreadable(
+            f"the directories of {path!r} do not fit column {field.name!r}: {text!r} is no {kind}. Make"
+            " the column a string, or leave out the directory with a glob"
+        )
+    return pa.scalar(value, kind)
+
+
+def _others(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """Return a column with null for each value that is equal to `value`."""
+    if not value.is_valid:
+        return column
+    return pc.if_else(pc.not_equal(column, value), column, pa.scalar(None, column.type))
+
+
+def _refuse_others(path: str, others: Mapping[str, pa.Array]) -> None:
+    for name, column in others.items():
+        if column.null_count < len(column):
+            raise UnknownColumns(
+                f"{path!r} has a record whose {name!r} is not the one that its directory tells. Set"
+                " option newColumns to rescue to keep both, or to ignore to take the directory's alone;"
+                " nothing was lost"
+            )
 
 
 def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa.Array:
@@ -122,10 +208,32 @@ def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa
 
 
 def told_by_path(path: str) -> dict[str, str | None]:
-    """Return the partition values in a path, whose other directories may have any name.
+    """Return the values that directories called ``name=value`` tell; others may have any name.
 
-    >>> told_by_path("raw/day=2026-11-21/a=b.json")
-    {'day': '2026-11-21'}
+    Escapes are UTF-8, as pyarrow and DuckDB write them. If they are not, each is one character, as
+    Hive and Spark read them; these escape no characters but those of ASCII.
+
+    Raises `InputUnreadable` if two directories of one name tell two values.
+
+    >>> told_by_path("raw/day=2026-11-21/at=00%3A30/a=b.json"), told_by_path("a=caf%E9/b=caf%C3%A9/c")
+    ({'day': '2026-11-21', 'at': '00:30'}, {'a': 'café', 'b': 'café'})
     """
-    directories = [each for each in path.split("/")[:-1] if "=" in each.strip("=")]
-    return partition_in("/".join([*directories, ""]))
+    told: dict[str, str | None] = {}
+    for directory in path.split("/")[:-1]:
+        if "=" not in directory.strip("="):
+            continue
+        name, text = map(_unescaped, directory.split("=", 1))
+        value = None if text == NULL else text
+        if told.setdefault(name, value) != value:
+            raise InputUnreadable(
+                f"two directories of {path!r} are called {name!r}: leave them out with a glob, or rename"
+                " one"
+            )
+    return told
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)

@@ -131,8 +131,12 @@ def _inferred(options: IngestOptions) -> t.StructType:
         found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
         merged = settled(merge(found, strings=options.input.strings))
     # What a directory is called, one day, must not fail a query that took its name for a number.
-    told = dict.fromkeys(name for file in sample for name in told_by_path(file.path))
-    more = [pa.field(name, pa.string()) for name in told if name not in merged.names]
+    known = {name.lower() for name in merged.names}
+    more = []
+    for name in (name for file in sample for name in told_by_path(file.path)):
+        if name.lower() not in known:
+            known.add(name.lower())
+            more.append(pa.field(name, pa.string()))
     return _spark(pa.schema([*merged, *more]))
 
 

@@ -32,13 +32,14 @@ class Columns:
     Attributes:
         schema: columns and their types. Files may lack some.
         new: what to do about others. ``rescue`` also keeps values that are not of their column's type.
-        elsewhere: names that are no news in a file, since they are told by its path.
+        told: names of those columns of `schema` whose value the path of the file tells as well. A file
+            whose columns are known by position alone does not have them.
         offsets: whether records have to come with their places.
     """
 
     schema: pa.Schema
     new: NewColumns = field(default="ignore")
-    elsewhere: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
     offsets: bool = False
 
     def check(self, path: str, names: Sequence[str]) -> list[str]:
@@ -52,8 +53,7 @@ class Columns:
         """
         if self.new == "ignore":
             return []
-        known = self.elsewhere.union(self.schema.names)
-        news = [name for name in names if name not in known]
+        news = [name for name in names if name not in self.schema.names]
         if news and self.new == "fail":
             raise UnknownColumns(
                 f"{path!r} has columns that the query does not know: {', '.join(map(repr, news))}. Give"

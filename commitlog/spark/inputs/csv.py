@@ -27,6 +27,7 @@ from commitlog.spark.inputs.fields import Fields
 from commitlog.spark.inputs.guess import common
 from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines
 from commitlog.spark.inputs.parse import Parser, check_encoding
+from commitlog.spark.inputs.types import matched
 
 __all__ = ["Csv"]
 
@@ -76,8 +77,10 @@ class Csv(Input):
         first = next(records, None)
         if first is None:
             return pa.schema([])
-        header = self._split(sample, first)
-        names = column_names(header if self._has_header else [None] * len(header))
+        if self._has_header:
+            names = self._header(sample, first)
+        else:
+            names = column_names([None] * len(self._split(sample, first)))
         if not self._has_types:
             return pa.schema([(name, pa.string()) for name in names])
         seen: list[dict[pa.DataType, None]] = [{} for _ in names]
@@ -113,9 +116,16 @@ class Csv(Input):
                 yield from parser.block(at, block)
 
     def _parser(self, pinned: Pinned, columns: Columns, header: _Line | None) -> Parser:
-        names = columns.schema.names if header is None else column_names(self._split(pinned, header))
-        news = columns.check(pinned.file.path, names)
-        fields = Fields(self._dialect, names, columns, news, breaks=self._has_breaks)
+        wanted = columns.schema.names
+        if header is None:
+            names = [name for name in wanted if name not in columns.told]
+        else:
+            names = self._header(pinned, header)
+        # A schema that an earlier version inferred may have the white space of its header.
+        places = matched(names, wanted, lambda name: name.strip().lower())
+        unknown = {name: place for place, name in enumerate(names) if place not in places}
+        news = {name: unknown[name] for name in columns.check(pinned.file.path, list(unknown))}
+        fields = Fields(self._dialect, len(names), columns.schema, places, news, breaks=self._has_breaks)
         return Parser(
             pinned.file.path,
             columns,
@@ -124,6 +134,15 @@ class Csv(Input):
             exact=lambda: fields,
             white=self._white,
         )
+
+    def _header(self, pinned: Pinned, line: _Line) -> list[str]:
+        fields = self._split(pinned, line)
+        try:
+            return column_names(fields)
+        except ValueError as error:
+            raise InputUnreadable(
+                f"the header of {pinned.file.path!r} cannot be read: {error}", offset=line[0]
+            ) from error
 
     def _split(self, pinned: Pinned, line: _Line) -> list[str | None]:
         try:

@@ -163,15 +163,17 @@ def _kept(match: re.Match[str]) -> str:
 
 
 def column_names(fields: Sequence[str | None]) -> list[str]:
-    """Return the names of the columns under a header, as Spark has them.
+    """Return the names of the columns under a header, without white space around them.
 
-    Those that are there more than once have their place added, and those that are empty are made of it.
+    An empty one is made of its place, as Spark does. Raises `ValueError` if two are the same, letter
+    case aside: a value must not get into the other one's column.
 
-    >>> column_names(["a", "b", None, "A"])
-    ['a0', 'b', '_c2', 'A3']
+    >>> column_names(["a", " b", None])
+    ['a', 'b', '_c2']
     """
-    times = Counter(name.lower() for name in fields if name is not None)
-    return [
-        f"_c{place}" if name is None else f"{name}{place}" if times[name.lower()] > 1 else name
-        for place, name in enumerate(fields)
-    ]
+    names = [(name or "").strip() or f"_c{place}" for place, name in enumerate(fields)]
+    times = Counter(map(str.lower, names))
+    for name in names:
+        if times[name.lower()] > 1:
+            raise ValueError(f"column {name!r} is there twice (letter case does not count)")
+    return names

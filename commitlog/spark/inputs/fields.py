@@ -6,14 +6,13 @@ Imports its siblings and pyarrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from commitlog.spark.inputs.api import Columns
 from commitlog.spark.inputs.cells import cell, column
 from commitlog.spark.inputs.dialect import Dialect
 from commitlog.spark.inputs.parse import quoted
@@ -32,18 +31,20 @@ class Fields:
 
     Args:
         dialect: how lines fall into fields.
-        names: of the fields.
-        columns: what is wanted of them. Those that are not there are null.
-        news: names of others that are to be rescued.
+        width: how many fields a line has.
+        schema: the columns that are wanted.
+        places: which field each of them is; None if there is none, so that it is null.
+        news: other fields that are to be rescued: their names and places.
         breaks: whether there may be line ends in quotes.
     """
 
     def __init__(
         self,
         dialect: Dialect,
-        names: Sequence[str],
-        columns: Columns,
-        news: Sequence[str],
+        width: int,
+        schema: pa.Schema,
+        places: Sequence[int | None],
+        news: Mapping[str, int],
         *,
         breaks: bool,
     ) -> None:
@@ -51,13 +52,13 @@ class Fields:
         self.misfits: list[str] = []
         self.odd: dict[str, str] = {}
         self._dialect = dialect
-        self._width = len(names)
+        self._width = width
         self._breaks = breaks
-        self._schema = columns.schema
-        self._news = list(news)
-        places = {name: place for place, name in enumerate(names)}
-        self._cells = [(each.name, places.get(each.name), cell(each.type)) for each in self._schema]
-        self._places = places
+        self._schema = schema
+        self._news = dict(news)
+        self._cells = [
+            (each.name, place, cell(each.type)) for each, place in zip(schema, places, strict=True)
+        ]
         self._quote, self._separator = dialect.quote.encode(), dialect.separator.encode()
         self._escape = dialect.escape.encode() if dialect.escapes else b""
         # pyarrow takes one byte for each.
@@ -79,8 +80,8 @@ class Fields:
         height = self._height(lines)
         if height < FEW:
             return None
-        wanted = [name for name, place, _ in self._cells if place is not None]
-        included = [str(self._places[name]) for name in (*wanted, *self._news)]
+        wanted = {name: place for name, place, _ in self._cells if place is not None}
+        included = [str(place) for place in (*wanted.values(), *self._news.values())]
         has_quotes = self._quote in lines if self._quote else False
         try:
             table = csv.read_csv(
@@ -107,16 +108,15 @@ class Fields:
             )
             if len(table) != height:
                 return None
-            texts = dict(
-                zip((*wanted, *self._news), (self._plain(each) for each in table.columns), strict=False)
-            )
-            made = {name: column(texts[name], self._schema.field(name).type) for name in wanted}
+            texts = [self._plain(each) for each in table.columns]
+            made = [
+                column(text, self._schema.field(name).type)
+                for name, text in zip(wanted, texts, strict=False)
+            ]
         except pa.ArrowException:
             return None
-        rescued = as_json(self._news, [texts[name] for name in self._news]) if self._news else None
-        found = pa.table(
-            list(made.values()), schema=pa.schema([self._schema.field(name) for name in wanted])
-        )
+        rescued = as_json(list(self._news), texts[len(wanted) :]) if self._news else None
+        found = pa.table(made, schema=pa.schema([self._schema.field(name) for name in wanted]))
         return (found if wanted else table.select([])), rescued
 
     def row(self, line: str) -> list[Any]:
@@ -133,8 +133,8 @@ class Fields:
                 self.misfits.append(name)
                 self.odd[name] = quoted(text)
             row.append(value)
-        for name in self._news:
-            text = texts[self._places[name]]
+        for name, place in self._news.items():
+            text = texts[place]
             if text is not None:
                 self.odd[name] = quoted(text)
         return row

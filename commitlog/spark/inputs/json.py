@@ -108,7 +108,7 @@ class Json(Input):
 @functools.lru_cache(maxsize=16)
 def _quick(columns: Columns) -> Callable[[bytes], tuple[pa.Table, None] | None]:
     # Of thousands of small files with the same columns, each would make one.
-    quick = Quick(columns.schema, all_known=columns.new != "ignore", elsewhere=columns.elsewhere)
+    quick = Quick(columns.schema, all_known=columns.new != "ignore")
 
     def read(lines: bytes) -> tuple[pa.Table, None] | None:
         table = quick.table(lines)

@@ -157,12 +157,8 @@ class Parser:
             raise self._unreadable(at, f"the value of {name!r} is not of its type{kind}")
         if not rescue or not reader.odd:
             return row, None
-        odd = [
-            f"{quoted(name)}:{_as_json(text)}"
-            for name, text in reader.odd.items()
-            if name not in self._columns.elsewhere
-        ]
-        return row, "{" + ",".join(odd) + "}" if odd else None
+        odd = [f"{quoted(name)}:{_as_json(text)}" for name, text in reader.odd.items()]
+        return row, "{" + ",".join(odd) + "}"
 
     def _unreadable(self, at: int, why: str) -> InputUnreadable:
         return InputUnreadable(

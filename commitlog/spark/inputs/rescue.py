@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from commitlog.spark.formats.json import objects
 from commitlog.spark.inputs.types import fit, plain_type
 
-__all__ = ["as_json"]
+__all__ = ["as_json", "joined"]
 
 
 def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | None:
@@ -31,6 +31,18 @@ def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | Non
         return None
     text = objects([name for name, _ in told], [column for _, column in told])
     return pc.if_else(pc.equal(text, "{}"), pa.scalar(None, pa.string()), text)
+
+
+def joined(first: pa.Array | None, second: pa.Array | None) -> pa.Array | None:
+    """Return JSON objects with the members of both, row by row; what is null has none.
+
+    >>> joined(pa.array(['{"a":1}', None]), pa.array(['{"b":2}', '{"b":3}'])).to_pylist()
+    ['{"a":1,"b":2}', '{"b":3}']
+    """
+    if first is None or second is None:
+        return second if first is None else first
+    head, tail = pc.utf8_slice_codeunits(first, 0, -1), pc.utf8_slice_codeunits(second, 1)
+    return pc.coalesce(pc.binary_join_element_wise(head, tail, ","), first, second)
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:

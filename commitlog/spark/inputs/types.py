@@ -116,10 +116,17 @@ def fit(array: pa.Array, kind: pa.DataType, zone: str | None = "UTC") -> pa.Arra
         raise Misfit(f"a value of type {found} cannot be read as {kind}: {error}") from error
 
 
-def matched(found: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
-    """Return for each name of `wanted` which of `found` it is, letter case aside; None if it lacks.
+def matched(
+    found: Sequence[str], wanted: Sequence[str], folded_by: Callable[[str], str] = str.lower
+) -> list[int | None]:
+    """Return for each name of `wanted` which of `found` it is; None if it lacks.
 
     The very name goes before others. Raises `Misfit` if there are several.
+
+    Args:
+        found: the names that are there.
+        wanted: the names to look for.
+        folded_by: makes the same of names that are the same: by default, letter case does not count.
 
     >>> matched(["A", "b"], ["b", "a", "c"])
     [1, 0, None]
@@ -128,10 +135,10 @@ def matched(found: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
     folded: dict[str, list[int]] = {}
     for number, name in enumerate(found):
         exact.setdefault(name, []).append(number)
-        folded.setdefault(name.lower(), []).append(number)
+        folded.setdefault(folded_by(name), []).append(number)
     places: list[int | None] = []
     for name in wanted:
-        numbers = exact.get(name) or folded.get(name.lower(), [])
+        numbers = exact.get(name) or folded.get(folded_by(name), [])
         if len(numbers) > 1:
             raise Misfit(f"there are several columns {name!r}, letter case aside")
         places.append(numbers[0] if numbers else None)
