@@ -115,7 +115,7 @@ def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -> None:
-    """What `partitionBy` made is read as Spark's own reader does, in a session whose time zone is UTC."""
+    """What `partitionBy` made is read as Spark reads it, in a session whose time zone is UTC."""
     stream = Stream(tmp_path, {"fileFormat": "parquet"})
     query = (
         "SELECT id AS a, timestamp'2026-01-01 00:00:00' + make_interval(0,0,0,0,0,id) AS ts,"
