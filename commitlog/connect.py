@@ -10,7 +10,10 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, get_args
+
+from attrs import evolve
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -108,6 +111,7 @@ def connect(
         executor=_threads,
         lock=_Lock(),
         finish=_Later() if remote else _now,
+        root=lambda: closing(open_store(evolve(place, prefix=""), clock=clock, session=session)),
     )
 
 

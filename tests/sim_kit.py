@@ -130,7 +130,7 @@ class CommitWorld:
     Args:
         simulation: where it all happens. Made with faults, latencies and so on by the test.
         nodes: the clock of each node, by name.
-        mode: ``lease`` or ``native``.
+        mode: ``auto``, ``lease`` or ``native``.
         conditions: whether the store enforces conditions; by default, if they are relied on.
         fences: whether the store enforces expiries. If not, clients are told so by a verdict.
         store, table: the servers' clocks.
@@ -147,7 +147,7 @@ class CommitWorld:
         simulation: Simulation,
         *,
         nodes: Mapping[str, Ticks],
-        mode: Literal["lease", "native"] = "lease",
+        mode: Literal["auto", "lease", "native"] = "lease",
         conditions: bool | None = None,
         fences: bool = True,
         store: Ticks = Ticks(),
@@ -227,7 +227,7 @@ class CommitWorld:
             "backoff": self._backoff(name),
             "words": node.word,
         }
-        if self._mode == "lease":
+        if self._mode != "native":
             options["table"] = SimulatedTable(node, self.items, tells=self._tells)
             options["settings"] = self._settings
         store = self._connect(self.port(node), **options)

@@ -11,7 +11,9 @@ import pytest
 from attrs import evolve
 from commit_kit import Script, ScriptedStore, World, proven, raising
 
+from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore
+from commitlog.commit.bucket import BUCKETS, Bucket
 from commitlog.commit.evidence import FINDINGS, Findings
 from commitlog.commit.probe import RACERS
 from commitlog.commit.record import LEASE_SCHEMA
@@ -28,6 +30,7 @@ from commitlog.paths import check_path
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key, Table, TableCondition
 from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
 from commitlog.words import random_word
 
 
@@ -177,11 +180,20 @@ def test_all_spellings_of_one_bucket_share_its_findings() -> None:
     def findings(query: str) -> Findings:
         store = MemoryStore()
         store.url = f"s3://bucket{query}"
-        return Findings(table, store, check=table.check)
+        bucket = Bucket(
+            table,
+            ScriptedStore(store, Script()),
+            root=None,
+            clock=ManualClock(),
+            backoff=Backoff(),
+            words=random_word,
+        )
+        return Findings(table, store, bucket=bucket, check=table.check)
 
-    rows = proven(Kind.FENCE).of(Kind.FENCE)
-    findings("/a?region=eu-west-1&profile=p&verify=false").agree(Kind.FENCE, rows)
-    assert findings("/b?addressing_style=path").get(Kind.FENCE) == rows
+    for kind in (Kind.FENCE, Kind.PUT_IF_ABSENT):
+        rows = proven(kind).of(kind)
+        findings("/a?region=eu-west-1&profile=p&verify=false").agree(kind, rows)
+        assert findings("/b?addressing_style=path").get(kind) == rows
     assert findings("?endpoint_url=http://host").get(Kind.FENCE) == ()
 
 
@@ -192,7 +204,8 @@ def test_a_client_that_cannot_race_keeps_nothing() -> None:
         ScriptedStore(MemoryStore("memory://bucket"), Script(), ignores=False), table=table
     )
     mine.put_if_absent("a", b"1")
-    assert not [item for item in table.scan() if str(item["path"]).startswith(FINDINGS)]
+    kept = [item["etag"] for item in table.scan() if str(item["path"]).startswith(FINDINGS)]
+    assert kept == [BUCKETS.range]
 
 
 def test_a_verdict_of_ones_own_goes_first_and_can_be_kept_for_all(client: Client) -> None:
@@ -240,7 +253,8 @@ def test_nothing_is_kept_in_a_table_that_does_not_fit() -> None:
     assert not list(world.items.scan())
     world.client.put_if_absent("a", b"1")
     world.client.put_if_absent("b", b"2")
-    assert world.script.log == ["check"] * 3 + ["put"] * 2
+    marking = ["put", "head"]
+    assert world.script.log == ["check"] * 3 + marking + ["put"] * 2
 
 
 def test_no_object_can_have_the_key_of_a_finding() -> None:
@@ -272,7 +286,7 @@ def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> No
     store = client(table).store
     first = ConditionalStore(store, table=table, verdict=proven(*Kind, url=store.url))
     first.put_if_absent("a", b"1")
-    assert _requests(first) == 1
+    assert _requests(first) == 3  # with the mark of the bucket, and a look at its date
     later = client(table)
     later.put_if_absent("b", b"2")
     assert _requests(later) == 1 and later.verdict.proves(Kind.PUT_IF_ABSENT)

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock, SystemClock
+from commitlog.commit.bucket import Bucket, Root
 from commitlog.commit.evidence import Evidence, Findings
 from commitlog.commit.leased import LeaseCommitter
 from commitlog.commit.mutation import Mutation, contradiction, holds, quoted
@@ -43,6 +44,7 @@ from commitlog.stores.api import (
     split_body,
 )
 from commitlog.tables.api import Table
+from commitlog.urls import parse_store_url
 from commitlog.words import random_word
 
 __all__ = ["ConditionalStore", "Mode"]
@@ -78,6 +80,8 @@ class ConditionalStore:
             for proven; `commitlog.connect` gives one.
         finish: takes the releases of leases, see `LeaseCommitter`.
         lock: keeps threads from measuring the same thing at the same time, see `Evidence`.
+        root: opens the whole bucket that `store` is in, where a mark tells which bucket it is, see
+            `Bucket`. By default `store` itself, if its URL has no prefix.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
     `OutcomeUnknown` (only if reading back could not settle it, `rename_if_absent` excepted). Answers
@@ -113,6 +117,7 @@ class ConditionalStore:
         executor: Callable[[], AbstractContextManager[Mapper]] | None = None,
         finish: Callable[[Pending[None]], None] = lambda pending: pending(),
         lock: AbstractContextManager[object] | None = None,
+        root: Root | None = None,
     ) -> None:
         if mode not in ("auto", "native", "lease"):
             raise ConfigurationError(f"mode is {mode!r}; it must be 'auto', 'native' or 'lease'")
@@ -131,7 +136,10 @@ class ConditionalStore:
         lease: LeaseCommitter | None = None
         if table is not None:
             check = cache(table.check)
-            findings = Findings(table, store, check=check)
+            if root is None and not parse_store_url(store.url).prefix:
+                root = lambda: contextlib.nullcontext(store)  # noqa: E731
+            bucket = Bucket(table, store, root=root, clock=clock, backoff=backoff, words=words)
+            findings = Findings(table, store, bucket=bucket, check=check)
             lease = LeaseCommitter(
                 store,
                 table,

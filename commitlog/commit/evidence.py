@@ -14,17 +14,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 from attrs import evolve
 
+from commitlog.commit.bucket import BUCKETS, Bucket
 from commitlog.commit.probe import Mapper, probe
 from commitlog.commit.verdict import Kind, Row, Verdict
 from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Table, TableCondition
-from commitlog.urls import bucket_of
 
 __all__ = ["FINDINGS", "Evidence", "Findings"]
 
 #: What the hash keys of findings start with. No object's path can: it has a segment ``..``.
-FINDINGS = "../PROBE/"
+FINDINGS = BUCKETS.hash
 
 
 class Findings:
@@ -32,24 +32,30 @@ class Findings:
 
     Args:
         table: where (`commitlog.commit.record.LEASE_SCHEMA`).
-        store: whose conduct it is; all prefixes of a bucket at one endpoint share their findings.
+        store: whose conduct it is; all prefixes of a bucket share their findings.
+        bucket: tells under which URL the findings of the bucket are kept: that of the client which came
+            first. Its endpoint may be spelled in another way than that of `store`.
         check: makes sure that the table fits; called before each use, so it has to remember that it did.
 
     The items have no TTL: clients that went by a finding must not meet others that go by a new one. They
     hold strings and numbers alone, as all items of such a table have to.
     """
 
-    def __init__(self, table: Table, store: ObjectStore, *, check: Callable[[], None]) -> None:
+    def __init__(
+        self, table: Table, store: ObjectStore, *, bucket: Bucket, check: Callable[[], None]
+    ) -> None:
         self._table = table
         self._store = store
         self._check = check
-        self._bucket = bucket_of(store.url)
-        self._hash = FINDINGS + self._bucket
+        self._bucket = bucket
 
     def get(self, kind: Kind) -> tuple[Row, ...]:
-        """Return what is kept of `kind`; nothing, if nobody measured it. Raises `CorruptRecord`."""
+        """Return what is kept of `kind`; nothing, if it was never measured.
+
+        Raises `CorruptRecord`, and what `Bucket.name` does.
+        """
         self._check()
-        item = self._table.get(Key(self._hash, kind.value))
+        item = self._table.get(Key(FINDINGS + self._url(kind), kind.value))
         return () if item is None else self._rows(item, kind)
 
     def agree(self, kind: Kind, rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -63,7 +69,7 @@ class Findings:
             kept = self.get(kind)
             if not kept:
                 raise Unavailable(
-                    f"what was found of {self._bucket} could not be kept in the table ({error}); "
+                    f"what was found of {self._bucket.url} could not be kept in the table ({error}); "
                     "nothing was sent, try again"
                 ) from error
             return kept
@@ -76,15 +82,26 @@ class Findings:
         it is of another bucket.
         """
         _check_bucket(verdict, self._store)
+        self._check()
+        self._bucket.renew()
         for kind in Kind:
             if verdict.measured(kind):
                 self._put(kind, verdict.of(kind), None)
 
     def _put(self, kind: Kind, rows: tuple[Row, ...], condition: TableCondition | None) -> None:
         self._check()
-        verdict = Verdict(url=self._bucket, rows=rows).to_json()
-        item: Item = {"path": self._hash, "etag": kind.value, "verdict": verdict}
+        url = self._url(kind)
+        verdict = Verdict(url=url, rows=rows).to_json()
+        item: Item = {"path": FINDINGS + url, "etag": kind.value, "verdict": verdict}
         self._table.put(item, condition=condition)
+
+    def _url(self, kind: Kind) -> str:
+        """Return the URL under which findings of that kind are kept.
+
+        Whether an expired request is refused may depend on the way that it takes (a proxy may sign it
+        again), and clients need not agree on it to exclude one another.
+        """
+        return self._bucket.url if kind is Kind.FENCE else self._bucket.name()
 
     def _rows(self, item: Item, kind: Kind) -> tuple[Row, ...]:
         text = item.get("verdict")
@@ -96,8 +113,8 @@ class Findings:
                 raise CorruptRecord("it has no rows, or some of another kind")
         except CorruptRecord as error:
             raise CorruptRecord(
-                f"what was found about {kind.value} of {self._bucket} is corrupt in the table ({error});"
-                " nothing was sent. Stop the writers, and run 'commitlog probe --table' anew"
+                f"what was found about {kind.value} of {self._bucket.url} is corrupt in the table "
+                f"({error}); nothing was sent. Stop the writers, and run 'commitlog probe --table' again"
             ) from error
         return rows
 

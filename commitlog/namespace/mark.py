@@ -11,7 +11,7 @@ from attrs import frozen
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import AccessDenied, CommitError, Conflict, OutcomeUnknown, Unavailable
+from commitlog.commit.bucket import put_mark
 from commitlog.namespace.binding import RESERVED
 from commitlog.stores.api import ObjectStore
 
@@ -43,14 +43,5 @@ class Marks:
 
     def put(self, path: str) -> bool:
         """Store a mark; return False if that is denied. Raises `BucketNotFound`, `Unavailable`."""
-        last: CommitError | None = None
-        for _ in self.backoff.attempts(self.clock):
-            try:
-                self.store.put(path, b"By this object a namespace knows its store. Leave it here.\n")
-            except AccessDenied:
-                return False
-            except (Conflict, OutcomeUnknown, Unavailable) as error:
-                last = error
-                continue
-            return True
-        raise Unavailable(f"{path!r} could not be stored in {self.store.url} ({last})") from last
+        text = b"By this object a namespace knows its store. Leave it here.\n"
+        return put_mark(self.store, lambda: path, text, clock=self.clock, backoff=self.backoff)

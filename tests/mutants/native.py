@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from attrs import evolve
 from commit_kit import proven
 from sim_kit import copy, create, delete, edit
 
-from commitlog.commit.verdict import Kind
-from commitlog.testing.sim import Fault, Forced
+from commitlog.commit.bucket import BUCKETS
+from commitlog.commit.verdict import Kind, Verdict
+from commitlog.testing.sim import Fault, Forced, Node, SimulatedStore
 from mutants.loader import Edit
 from mutants.mutant import Mutant
 from mutants.worlds import BOTH, UNEXPLAINED, Setting, racing
@@ -20,6 +22,53 @@ def _without_expiry(setting: Setting) -> Setting:
     """Return the setting of a store that enforces no more than its verdict says."""
     return lambda code, _: setting(code, False)
 
+
+def _url(node: str) -> str:
+    return f"s3://bucket?endpoint_url=http://{node.lower()}"
+
+
+def _spelled(store: SimulatedStore, node: Node) -> SimulatedStore:
+    """Return the store under the URL by which the node knows it."""
+    store.url = _url(node.name)
+    return store
+
+
+def _told(node: str, *kinds: Kind) -> Verdict:
+    return evolve(proven(*kinds), url=_url(node))
+
+
+#: A and B know one store by two URLs, and were told different things of it.
+_TWO_NAMES: Setting = _without_expiry(
+    racing(
+        BOTH,
+        wrap=_spelled,
+        forced=(Forced("B put k", Fault.DELAYED, 1, 1),),
+        starts={"A": 0.5},
+        conditions=True,
+        own={
+            "A": {"mode": "auto", "verdict": _told("A", *ABSENT)},
+            "B": {"mode": "auto", "verdict": _told("B")},
+        },
+    )
+)
+
+#: They come at the same moment, and A's finding takes some time.
+_AT_ONCE: Setting = _without_expiry(
+    racing(
+        BOTH,
+        wrap=_spelled,
+        forced=(
+            Forced("B put k", Fault.DELAYED, 1, 3),
+            Forced(f"A table.put {BUCKETS.hash} {BUCKETS.range}", Fault.DELAYED, 1, 1),
+        ),
+        starts={"A": 0.5, "B": 1},
+        conditions=True,
+        own={
+            "A": {"mode": "auto", "verdict": _told("A", *ABSENT)},
+            "B": {"mode": "auto", "verdict": _told("B")},
+        },
+    )
+)
 
 NATIVE: tuple[Mutant, ...] = (
     Mutant(
@@ -189,6 +238,48 @@ NATIVE: tuple[Mutant, ...] = (
         story=(
             "B was told that the store honours no condition, and takes a lease; A was told that it "
             "honours all, and does not ask for one."
+        ),
+    ),
+    Mutant(
+        name="findings belong to a URL",
+        where="protocol.md#one-bucket-several-urls",
+        rule="a finding belongs to the bucket, whatever URL leads to it",
+        edit=Edit(
+            "commit.evidence",
+            (
+                "return self._bucket.url if kind is Kind.FENCE else self._bucket.name()",
+                "return self._bucket.url",
+            ),
+        ),
+        setting=_TWO_NAMES,
+        caught=UNEXPLAINED,
+        story=(
+            "A and B know one store by two URLs. What B keeps in the table, that the store honours no "
+            "condition, A does not find: B takes a lease, and A asks the store."
+        ),
+    ),
+    Mutant(
+        name="a new URL is a new bucket",
+        where="protocol.md#one-bucket-several-urls",
+        rule="a client with a URL that is not in the list looks for the marks of the list",
+        edit=Edit("commit.bucket", ("there = marks.has(bucket.mark)", "there = False")),
+        setting=_TWO_NAMES,
+        caught=UNEXPLAINED,
+        story="A does not look for the mark that B has stored, and lists the bucket a second time.",
+    ),
+    Mutant(
+        name="the list of buckets is replaced whatever it is",
+        where="protocol.md#one-bucket-several-urls",
+        rule="the list is replaced only if it has not changed; if it has, the new marks are looked for",
+        edit=Edit(
+            "commit.bucket",
+            ("self._table.put(item, condition=condition)", "self._table.put(item)"),
+        ),
+        setting=_AT_ONCE,
+        caught=UNEXPLAINED,
+        story=(
+            "A's request to list the bucket is slow. Meanwhile B has listed it, and goes by its own "
+            "finding. A's list takes the place of B's, and A goes by its own, too."
         ),
     ),
 )
