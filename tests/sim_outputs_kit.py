@@ -69,6 +69,7 @@ class OutputWorld:
         staged: whether records are so large that they are uploads before they are records, which a
             recovery may drop.
         before: jobs that were committed before the beginning, each with one file.
+        remembered: number of decided attempts that a state knows, if the library was given another one.
         denied: for the node of each name, the mutations that it has no permission for; see
             `SimulatedStore`.
         store, table: the servers' clocks.
@@ -91,6 +92,7 @@ class OutputWorld:
         logged: bool = False,
         staged: bool = False,
         before: tuple[str, ...] = (),
+        remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
         store: Ticks = _RIGHT,
         table: Ticks = _RIGHT,
@@ -112,6 +114,7 @@ class OutputWorld:
             conditions=not leases,
         )
         self.truth: Truth = self._server.truth
+        self.truth.remembered = remembered
         self.handed_out: dict[str, tuple[Job, tuple[StagedFile, ...] | None]] = {}
         self._backoff = backoff
         self._connect = connect
@@ -409,7 +412,7 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
                 client.node.clock.sleep(every)
             with client.trouble("recover"):
                 report = client.output.recover(older_than=older_than)
-                assert report.aborted.keys() <= client.truth.aborted
+                assert report.aborted.keys() <= set(client.truth.decided)
                 versions = {commit.version for commit in client.truth.commits.values()}
                 assert versions >= set(report.completed)
                 client.tell("recover", "aborts" if report.aborted else "done")
@@ -426,7 +429,7 @@ def gc(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Progra
                 client.node.clock.sleep(every)
             with client.trouble("gc"):
                 report = client.output.gc(older_than=older_than)
-                assert report.recovery.aborted.keys() <= client.truth.aborted
+                assert report.recovery.aborted.keys() <= set(client.truth.decided)
                 assert report.expired <= client.truth.expired
                 client.tell("gc", "removes" if report.removed else "done")
 

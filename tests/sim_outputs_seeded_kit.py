@@ -46,8 +46,11 @@ _ADDING: tuple[Mode, ...] = ("append", "append", "append", "append", "error")
 _REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
 
 
-def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
-    """Return what builds a world of 3 to 5 nodes that work on one output, with all faults."""
+def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int = 1_000) -> World:
+    """Return what builds a world of 3 to 5 nodes that work on one output, with all faults.
+
+    The arguments are those of `OutputWorld`.
+    """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         def draw(what: str, options: Sequence[T]) -> T:
@@ -112,6 +115,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False) -> World:
             nodes=nodes,
             leases=leases,
             staged=staged,
+            remembered=remembered,
             logged=draw("logged", (False, True)),
             before=draw("before", ((), ("before",), ("before", "and before"))),
         )

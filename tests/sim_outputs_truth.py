@@ -104,6 +104,9 @@ class Truth:
         seen: files that were so once.
         denied: attempts of which some caller was told that they are not committed, and what it was told.
         shared: attempts that are committed by several callers.
+        decided: attempts in the order in which records decided them.
+        remembered: number of the last of these that no record may decide once more. The same is true of
+            an attempt of which a file is part of the output.
     """
 
     server: WatchedStore
@@ -118,6 +121,8 @@ class Truth:
     seen: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
+    decided: list[str] = field(factory=list)
+    remembered: int = 1_000
 
     @property
     def last(self) -> int:
@@ -217,12 +222,15 @@ class Truth:
             assert not left, f"entries are left: {left}"
 
     def check_collected(self) -> None:
-        """Check what holds after `Output.gc` besides: nothing is there that no version can need."""
+        """Check what holds after `Output.gc` besides: nothing is there that no version can need.
+
+        Lists of files stay of attempts that were ruled out so long ago that it is forgotten.
+        """
         hidden = {path for path in self.visible if path.startswith("_")}
         needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
         assert hidden == {path for path in needed if path.startswith("_")}
         listed = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)}
-        left = sorted(listed - self.commits.keys())
+        left = sorted(listed - self.commits.keys() - set(self.decided[: -self.remembered]))
         assert not left, f"lists of files of {left} are left"
 
     def state(self) -> Hashable:
@@ -323,9 +331,14 @@ class Truth:
             self._committed(number, document)
 
     def _aborted(self, attempt: str) -> None:
-        assert attempt not in self.commits, f"{attempt} is committed and then aborted"
-        assert attempt not in self.aborted, f"{attempt} is aborted twice"
-        self.aborted.add(attempt)
+        then = "committed" if attempt in self.commits else "aborted"
+        if attempt in self.decided:
+            recent = attempt in self.decided[-self.remembered :]
+            known = recent or attempt in map(_attempt_of, self.files(self.last))
+            assert not known, f"{attempt} is {then} and then aborted"
+        self.decided.append(attempt)
+        if attempt not in self.commits:  # the first record that decides it is the one that counts
+            self.aborted.add(attempt)
 
     def _committed(self, number: int, document: Mapping[str, Any]) -> None:
         job_id, attempt = document["job"], document["attempt"]
@@ -367,6 +380,7 @@ class Truth:
                 )
         self.replaced.update(dict.fromkeys(commit.replaced, number))
         self.commits[attempt] = commit
+        self.decided.append(attempt)
         if document["mode"] != "rewrite":
             new = [(partitions[path], row) for path, rows in commit.rows.items() for row in rows]
             self.rows = sorted([*self._kept(document["mode"], set(partitions.values())), *new])

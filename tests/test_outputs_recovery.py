@@ -564,6 +564,25 @@ def test_uploads_of_decided_attempts_go_whatever_their_age(
     audit(store)
 
 
+def test_gc_keeps_the_lists_of_a_job_that_was_committed_long_ago(
+    output: Output, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state has forgotten the attempt, so a late upload of it is ruled out. Its version stays."""
+    monkeypatch.setattr("commitlog.outputs.state.REMEMBERED", 1)
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    long_ago = output.begin("long ago")
+    record = output.commit(long_ago, stage_some(output, long_ago))
+    now = output.begin("now", mode="overwrite")
+    output.commit(now, stage_some(output, now))
+    output.stage(long_ago, long_ago.file_name(7), b"late")
+    for _ in range(2):
+        output.gc(older_than=0)
+        assert list(store.list_staged()) == []
+        assert len(list(output.files(record))) == 2
+        tail = output.tail(on_rewrite="added")
+        assert len(list(tail.added(tail.start(0), tail.advance(tail.start(0))))) == 2
+
+
 def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:

@@ -312,15 +312,16 @@ def test_states_of_larger_worlds(case: Case) -> None:
 
 
 #: Kinds of large worlds: arguments of `seeded_world`, and how many runs a default run makes.
-KINDS: Mapping[str, tuple[Mapping[str, bool], int]] = {
+KINDS: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "conditions": ({}, 300),
     "leases": ({"leases": True}, 150),
     "records-staged": ({"staged": True}, 150),
-    "lists": ({}, 200),
+    "lists": ({"remembered": 2}, 200),
 }
 
 #: What makes short things long: from how many bytes on records are staged (``_SUCCESS`` has fewer), how
-#: many files they list themselves, and how often a checkpoint is made.
+#: many files they list themselves, how often a checkpoint is made, and how many decided attempts a state
+#: knows.
 LONG: Mapping[str, Mapping[str, int]] = {
     "records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
     "lists": {
@@ -328,6 +329,7 @@ LONG: Mapping[str, Mapping[str, int]] = {
         "commitlog.outputs.log.INLINE_FILES": 1,
         "commitlog.outputs.checkpoints.INTERVAL": 2,
         "commitlog.outputs.output.INTERVAL": 2,
+        "commitlog.outputs.state.REMEMBERED": 2,
     },
 }
 

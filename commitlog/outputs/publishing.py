@@ -18,7 +18,7 @@ Imports the ground floor, the operation log's entries, the log and the records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -299,12 +299,21 @@ class Publisher:
 
     def clear(self, attempt: str) -> None:
         """Remove what the log's directory holds of an attempt that was ruled out."""
-        lists = [info.path for info in self.lists(attempt)]
-        # It may have been committed long before it was ruled out, and what a record names stays.
-        if lists and not self._log.verdicts([attempt]).committed:
-            self.remove(lists)
+        self.remove_lists({attempt}, self.lists(attempt))
         self.still(attempt)
         self.forget(attempt)
+
+    def remove_lists(self, attempts: Set[str], lists: Iterable[ObjectInfo]) -> int:
+        """Remove those of `lists` that are of `attempts`, which were ruled out; return how many.
+
+        An attempt may have been committed long before it was ruled out. So the whole log is read, and a
+        list that a record names stays.
+        """
+        of = {info.path: attempt_of(info.path) for info in lists}
+        found = {attempt for attempt in of.values() if attempt is not None and attempt in attempts}
+        if found:
+            found -= self._log.verdicts(found).committed.keys()
+        return self.remove(path for path, attempt in of.items() if attempt in found)
 
     def still(self, attempt: str) -> None:
         """Remove the heartbeat of an attempt that is decided."""

@@ -190,9 +190,10 @@ def collect(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )
     # A driver may have listed its files after a recovery had ruled its attempt out.
-    lists = [(attempt_of(info.path), info.path) for info in publisher.lists()]
-    aborted = fenced.aborted | {a for a, _ in lists if a and state.committed(a) is False}
-    removed += publisher.remove(path for a, path in lists if a in aborted)
+    lists = publisher.lists()
+    listed = {attempt for info in lists if (attempt := attempt_of(info.path)) is not None}
+    ruled_out = {attempt for attempt in listed if state.committed(attempt) is False}
+    removed += publisher.remove_lists(fenced.aborted | ruled_out, lists)
     return GcReport(recovery=recovery, expired=state.expired, removed=removed)
 
 

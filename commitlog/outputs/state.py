@@ -16,8 +16,8 @@ from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, Expir
 __all__ = ["State"]
 
 #: Attempts that a state knows the verdict on. What a driver leaves behind is found by the next
-#: recovery; were it so late that this many others came first, it would be ruled out once more, which
-#: changes nothing.
+#: recovery. If this many others were decided before that, a recovery may rule the attempt out although
+#: it was committed. The first verdict counts, and only the log has it: see `CommitLog.verdicts`.
 REMEMBERED = 1_000
 
 
@@ -36,7 +36,7 @@ class State:
         schema: schema of the last commit that told one.
         visibility: that of the commits, or None if there is none.
         expired: versions below this one cannot be read any more.
-        decided: the last `REMEMBERED` attempts that were decided, with whether they were committed.
+        decided: the last `REMEMBERED` attempts that were decided, with the first verdict that is known.
     """
 
     version: int = 0
@@ -52,7 +52,10 @@ class State:
     _known: set[str] | None = field(default=None, init=False, repr=False, eq=False)
 
     def committed(self, attempt: str) -> bool | None:
-        """Tell whether an attempt was committed; None if it was not decided, or too long ago to tell."""
+        """Tell whether an attempt was committed; None if it was not decided, or too long ago to tell.
+
+        False is no proof: an attempt that was committed, and then forgotten, may have been ruled out.
+        """
         return self.decided.get(attempt, True if attempt in self._authors() else None)
 
     def _authors(self) -> set[str]:

@@ -12,7 +12,7 @@ import ast
 import enum
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -40,13 +40,16 @@ class Edit:
     Attributes:
         module: its name below the package, such as ``commit.lease``.
         changes: pairs of a snippet that occurs once in it, and what it becomes. None: a mere copy.
+        limits: edits of other modules that make its limits small enough for a small world. They are
+            made in the library as it is, too, and the page does not show them.
     """
 
     module: str
     changes: tuple[tuple[str, str], ...]
+    limits: tuple[Edit, ...]
 
-    def __init__(self, module: str, *changes: tuple[str, str]) -> None:
-        self.__attrs_init__(f"commitlog.{module}", changes)
+    def __init__(self, module: str, *changes: tuple[str, str], limits: Iterable[Edit] = ()) -> None:
+        self.__attrs_init__(f"commitlog.{module}", changes, tuple(limits))
 
     def apply(self, source: str) -> str:
         """Return the changed source. Raises `OutOfDate`."""
@@ -69,7 +72,7 @@ class Edit:
 
     def none(self) -> Edit:
         """Return the edit of the same module that changes nothing."""
-        return Edit(self.module.removeprefix("commitlog."))
+        return Edit(self.module.removeprefix("commitlog."), limits=self.limits)
 
     @property
     def source(self) -> str:
@@ -97,12 +100,13 @@ def load(edit: Edit) -> Code:
     real = {name: importlib.import_module(name) for name in _files()}
     copies: dict[str, ModuleType] = {}
     with patch.dict(sys.modules):
-        for name in _dependents(edit.module):
+        edits = {each.module: each for each in (edit, *edit.limits)}
+        for name in _dependents(frozenset(edits)):
             path = _files()[name]
             source = path.read_text()
             copy = ModuleType(name)
             sys.modules[name] = copies[name] = copy
-            changed = edit.apply(source) if name == edit.module else source
+            changed = edits[name].apply(source) if name in edits else source
             exec(compile(changed, f"{path} (copy)", "exec", dont_inherit=True), vars(copy))
             # Members of enums are compared by identity, everywhere.
             vars(copy).update(
@@ -111,10 +115,10 @@ def load(edit: Edit) -> Code:
     return Code(edit, copies)
 
 
-def _dependents(changed: str) -> Iterator[str]:
-    """Yield `changed` and all modules that depend on it, each after those that it depends on."""
-    if changed not in _files():
-        raise OutOfDate(f"there is no module {changed}")
+def _dependents(changed: frozenset[str]) -> Iterator[str]:
+    """Yield what is `changed` and all modules that depend on it, each after those that it depends on."""
+    for name in changed - _files().keys():
+        raise OutOfDate(f"there is no module {name}")
     done: set[str] = set()
 
     def visit(name: str) -> Iterator[str]:
@@ -129,8 +133,8 @@ def _dependents(changed: str) -> Iterator[str]:
         yield from visit(name)
 
 
-def _depends(name: str, changed: str) -> bool:
-    return name == changed or any(_depends(imported, changed) for imported in _imports(name))
+def _depends(name: str, changed: frozenset[str]) -> bool:
+    return name in changed or any(_depends(imported, changed) for imported in _imports(name))
 
 
 @cache

@@ -210,4 +210,34 @@ PUBLISHING: tuple[Mutant, ...] = (
             "without the upload that R drops."
         ),
     ),
+    Mutant(
+        name="lists removed of an attempt that was committed long ago",
+        where="outputs.md#layout",
+        rule="a manifest that a commit record names is never removed",
+        edit=Edit(
+            "outputs.publishing",
+            ("            found -= self._log.verdicts(found).committed.keys()\n", "            pass\n"),
+            limits=(
+                Edit("outputs.pending", ("INLINE_FILES = 1_000", "INLINE_FILES = 0")),
+                Edit("outputs.state", ("REMEMBERED = 1_000", "REMEMBERED = 1")),
+            ),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "Z": outputs.stage_late(),
+                "B": outputs.drive("k", mode="overwrite"),
+                "G": outputs.gc(),
+            },
+            after={"Z": 1, "B": 2, "G": 3},
+            remembered=1,
+        ),
+        caught="was deleted, and a record names it",
+        story=(
+            "In this world a state knows the last decided attempt, and each list of files is an object. "
+            "A task of A's job is late, and B's job has replaced A's file. To G, the late upload is of "
+            "an attempt that was never decided. G rules it out, and removes the list that version 1 "
+            "names."
+        ),
+    ),
 )
