@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import json
 import re
@@ -123,6 +124,37 @@ def test_operators_are_told_about_every_error() -> None:
     text = (ROOT / "docs/operations.md").read_text()
     inner = {"CommitError", "TransactionCanceled"}
     assert not [name for name in errors.__all__ if name not in inner and f"`{name}`" not in text]
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted((ROOT / "commitlog").rglob("*.py")):
+        yield _name(file), ast.parse(file.read_text())
+
+
+def test_boto3_is_only_imported_where_the_decision_says() -> None:
+    """Decision 0002 says that a helper of the test servers alone imports boto3."""
+    importing = {
+        name
+        for name, module in _modules()
+        for node in ast.walk(module)
+        if (isinstance(node, ast.Import) and any(each.name.startswith("boto3") for each in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("boto3"))
+    }
+    assert importing == {"commitlog/testing/servers.py"}
+
+
+def test_state_of_modules_is_where_the_decision_says() -> None:
+    """Decision 0005 names every module that keeps state of its own: a registry, and its lock."""
+    keeping = {
+        name.removeprefix("commitlog/")
+        for name, module in _modules()
+        for node in module.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        and isinstance(node.value, ast.Call)
+        and re.search(r"^(Weak|threading\.|local$|defaultdict|deque)", ast.unparse(node.value.func))
+    }
+    [decision] = (ROOT / "docs/decisions").glob("0005*")
+    assert keeping == set(re.findall(r"`([\w/]+\.py)`", decision.read_text()))
 
 
 def test_every_command_explains_itself() -> None:

@@ -81,8 +81,7 @@ def probe(
 
     Args:
         store: the store; all is done below one new prefix, and removed.
-        kinds: what to try; everything by default. Requests in all: about 20 for each kind, and for its
-            race 60 to 600.
+        kinds: what to try; everything by default. How many requests each takes is in docs/protocol.md.
         executor: runs races, eight requests at a time. Without one there are none, and nothing is
             proven: a store may honour each condition alone, and still let two racers win.
         words: makes a word that nobody else ever makes.

@@ -92,8 +92,9 @@ class _Space:
             del self.keys[bisect_left(self.keys, key)]
 
 
-# The one module-level state of the project: a name can only mean the same store in the whole process
-# if the process remembers it. Weak, so a name is forgotten with the last store that was opened on it.
+# Module-level state: a name can only mean the same store in the whole process if the process remembers
+# it. Weak, so a name is forgotten with the last store that was opened on it. `tables/memory.py` does the
+# same for tables.
 _spaces: WeakValueDictionary[str, _Space] = WeakValueDictionary()
 _spaces_lock = threading.Lock()
 

@@ -57,9 +57,8 @@ class _Contents:
         self.items: dict[str, dict[str | None, dict[str, Value]]] = {}
 
 
-# The one mutable module-level thing: "memory://name" has to mean the same table wherever in this
-# process it is opened, and no object exists in which the two openers could meet. Weak, so that a
-# table goes with its last user.
+# Module-level state, as in `stores/memory.py`: "memory://name" has to mean the same table wherever in
+# this process it is opened. Weak, so that a table goes with its last user.
 _named: WeakValueDictionary[str, _Contents] = WeakValueDictionary()
 _named_lock = threading.Lock()
 
