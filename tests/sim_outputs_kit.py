@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 from sim_kit import SMALL, Ticks, steady
-from sim_outputs_truth import Truth, WatchedStore, content
+from sim_outputs_truth import TOP, Truth, WatchedStore, content
 
 from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore
@@ -72,6 +72,7 @@ class OutputWorld:
         remembered: number of decided attempts that a state knows, if the library was given another one.
         denied: for the node of each name, the mutations that it has no permission for; see
             `SimulatedStore`.
+        foreign: files that another program left there before the beginning, such as ``p=x/old``.
         store, table: the servers' clocks.
         backoff: how the node of that name backs off.
         connect: makes an output, such as a mutated one, with the arguments of `Output`.
@@ -94,6 +95,7 @@ class OutputWorld:
         before: tuple[str, ...] = (),
         remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
+        foreign: tuple[str, ...] = (),
         store: Ticks = _RIGHT,
         table: Ticks = _RIGHT,
         backoff: Callable[[str], Backoff] = steady,
@@ -130,6 +132,8 @@ class OutputWorld:
             job = output.begin(job_id, visibility=self.visibility)
             path = job.file_name(0)
             output.commit(job, [output.stage(job, path, content(job_id, path), rows=1)])
+        for name in foreign:
+            self.truth.leave(name, b"rows of another program")
         self.nodes: dict[str, Node] = {
             name: simulation.node(name, rate=ticks.rate, offset=ticks.offset)
             for name, ticks in nodes.items()
@@ -315,7 +319,7 @@ def drive(
                 assert truth.is_whole(commit), "begin says that all files are visible"
                 client.tell("begin", error)
             except AlreadyExists as error:
-                assert mode == "error" and truth.commits
+                assert mode == "error" and (truth.commits or truth.strangers)
                 client.tell("begin", error)
         if job is None:
             return
@@ -384,7 +388,7 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
         elif isinstance(error, JobAlreadyCommitted):
             truth.check_superseded(error, job.batch)
         elif isinstance(error, AlreadyExists):
-            assert job.mode == "error" and truth.commits
+            assert job.mode == "error" and (truth.commits or truth.strangers)
         return False
     client.tell("commit")
     commit = truth.commits[job.attempt]
@@ -401,6 +405,17 @@ def _abort(client: Client, job: Job, files: tuple[StagedFile, ...]) -> None:
         else:
             assert truth.commits[job.attempt].version == record.version
         client.tell("abort", "done" if record is None else "is committed")
+
+
+def write_again(name: str) -> Program:
+    """Write a file as another program does, in the place of one that was there before."""
+
+    def program(client: Client) -> None:
+        with client.trouble("write"):
+            client.output.store.store.put(TOP + name, b"rows that came later")
+            client.tell("write")
+
+    return program
 
 
 def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:

@@ -118,6 +118,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
             remembered=remembered,
             logged=draw("logged", (False, True)),
             before=draw("before", ((), ("before",), ("before", "and before"))),
+            foreign=draw("foreign", ((), (), ("old", "p=x/old", "p=y/old"))),
         )
         for number, name in enumerate(nodes):
             does = program(number == 0 or draw("drives", (True, False)))

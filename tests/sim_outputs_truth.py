@@ -71,6 +71,7 @@ class Commit:
         rows: what its files hold, by path; a rewrite's file holds what was in those that it replaced.
         uploads: what its files were to come from, by path.
         replaced: files of earlier versions that are no part of this one.
+        foreign: files that no job wrote and that it replaces, by path, with their etags.
         batch: stream and number of the batch that the job was, or None.
     """
 
@@ -83,6 +84,7 @@ class Commit:
     rows: Mapping[str, tuple[bytes, ...]] = field(hash=False)
     uploads: Mapping[str, str] = field(hash=False)
     replaced: frozenset[str]
+    foreign: Mapping[str, str] = field(hash=False)
     batch: tuple[str, int] | None
 
 
@@ -102,6 +104,8 @@ class Truth:
         success: version that ``_SUCCESS`` names.
         visible: files that are visible, or hidden and there, relative to the output.
         seen: files that were so once.
+        foreign: files that are there and that no job wrote, relative to the output, with their etags.
+        strangers: paths at which there were such files once.
         denied: attempts of which some caller was told that they are not committed, and what it was told.
         shared: attempts that are committed by several callers.
         decided: attempts in the order in which records decided them.
@@ -119,6 +123,8 @@ class Truth:
     success: int = 0
     visible: set[str] = field(factory=set)
     seen: set[str] = field(factory=set)
+    foreign: dict[str, str] = field(factory=dict)
+    strangers: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
@@ -169,7 +175,15 @@ class Truth:
 
     def is_done(self, commit: Commit) -> bool:
         """Tell whether that is so, and what it replaced is not visible any more."""
-        return self.is_whole(commit) and (commit.logged or commit.replaced.isdisjoint(self.visible))
+        if commit.foreign.items() & self.foreign.items() or not self.is_whole(commit):
+            return False
+        return commit.logged or commit.replaced.isdisjoint(self.visible)
+
+    def leave(self, name: str, data: bytes) -> None:
+        """Put a file there, as another program does."""
+        result = MemoryStore.put(self.server, TOP + name, data)
+        self.strangers.add(name)
+        self.foreign[name] = result.etag
 
     def check_committed(
         self, error: JobAlreadyCommitted | PublishIncomplete, attempt: str | None = None
@@ -246,6 +260,8 @@ class Truth:
             self._recorded(int(match[1]), json.loads(data))
         elif name == "_SUCCESS":
             self._advanced(json.loads(data))
+        elif name in self.strangers:
+            self.foreign[name] = self.server.head(path).etag
         else:
             assert _PENDING.fullmatch(name) or name.startswith((_LISTS, *_NOTES)), f"{path} was put"
 
@@ -284,6 +300,13 @@ class Truth:
             return
         if name.startswith(_LISTS):
             assert _attempt_of(name) not in self.commits, f"{path} was deleted, and a record names it"
+        elif name in self.strangers:
+            etag = self.foreign.pop(name)
+            by_whom = [each for each in self.commits.values() if each.foreign.get(name) == etag]
+            assert by_whom, f"{path} was deleted, and no job replaces it as it was"
+            assert any(map(self.is_whole, by_whom)), (
+                f"{path} was deleted before what replaces it was there"
+            )
         elif match := _PENDING.fullmatch(name):
             commit = self.commits.get(match[1])
             if commit is None:
@@ -347,7 +370,9 @@ class Truth:
         assert self.commit_of(job_id) is None, f"job {job_id} is committed twice"
         told = self.denied.get(attempt)
         assert told is None, f"{attempt} is committed, and its driver was told: {told}"
-        assert document["mode"] != "error" or not self.commits, "there is data where none was wanted"
+        assert document["mode"] != "error" or not (self.commits or self.foreign), (
+            "there is data where none was wanted"
+        )
         logged = document["visibility"] == "logged"
         assert all(commit.logged == logged for commit in self.commits.values()), (
             "it is listed and logged"
@@ -365,8 +390,11 @@ class Truth:
             rows=self._rows_of(document, partitions, named),
             uploads={} if logged else self._uploads(attempt, files),
             replaced=self._replaced_by(document["mode"], set(partitions.values()), named),
+            foreign=self._foreign(document),
             batch=document["batch"] and tuple(document["batch"]),
         )
+        missed = self._foreign_in(document["mode"], set(partitions.values())) - commit.foreign.items()
+        assert not missed, f"{attempt} is committed, and does not replace {sorted(missed)}"
         if commit.batch:
             earlier = [
                 c.batch for c in self.commits.values() if c.batch and c.batch[0] == commit.batch[0]
@@ -394,6 +422,23 @@ class Truth:
         """Return the files that a record names to be replaced."""
         listed = (file["path"] for file in self._lists(document.get("replaced_manifests", ())))
         return [*document.get("replaced", ()), *listed]
+
+    def _foreign(self, document: Mapping[str, Any]) -> dict[str, str]:
+        """Return the files that a record replaces and that no job wrote, with their etags."""
+        listed = self._lists(document.get("foreign_manifests", ()))
+        return {file["path"]: file["etag"] for file in [*document.get("foreign", ()), *listed]}
+
+    def _foreign_in(self, mode: str, partitions: set[object]) -> set[tuple[str, str]]:
+        """Return those that are there and that a job of that mode, with files there, is to replace."""
+        if mode == "overwrite":
+            return set(self.foreign.items())
+        if mode != "overwrite-partitions":
+            return set()
+        where = {path: (("p", path[2]),) if "/" in path else () for path in self.foreign}
+        wanted = {
+            path for path, partition in where.items() if () in partitions or partition in partitions
+        }
+        return {(path, etag) for path, etag in self.foreign.items() if path in wanted}
 
     def _lists(self, manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for each in manifests:

@@ -31,6 +31,7 @@ from sim_outputs_kit import (
     read,
     recover,
     world_of,
+    write_again,
 )
 from sim_outputs_seeded_kit import seeded_world
 
@@ -103,6 +104,31 @@ SMALL = [
         nodes={"A": drive("j", mode="overwrite")},
         told=("commit: done", "commit: PublishIncomplete", "abort: is committed"),
         options={"before": ("b",)},
+    ),
+    Case(
+        name="a driver that replaces what others left, any fault",
+        nodes={"A": drive("j", mode="overwrite")},
+        told=("commit: done", "commit: PublishIncomplete", "abort: is committed"),
+        options={"foreign": ("old",)},
+    ),
+    Case(
+        name="the same, where only the log shows files, in one partition",
+        nodes={"A": drive("j", mode="overwrite-partitions", partition="x")},
+        told=("commit: done", "commit: PublishIncomplete", "abort: is committed"),
+        options={"foreign": ("p=x/old", "p=y/old"), "logged": True},
+    ),
+    Case(
+        name="a driver that wants the output empty, where others left something",
+        nodes={"A": drive("j", mode="error")},
+        told=("begin: AlreadyExists",),
+        options={"foreign": ("old",)},
+    ),
+    Case(
+        name="what others left is written again before a recovery, a crash",
+        nodes={"A": drive("j", mode="overwrite"), "W": write_again("old"), "R": recover()},
+        faults=CRASH,
+        told=("commit: done", "recover: done", "write: done"),
+        options={"foreign": ("old",), "after": {"W": 5.0, "R": 10.0}},
     ),
     Case(
         name="a driver by lease, any fault",

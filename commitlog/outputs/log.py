@@ -10,7 +10,7 @@ Imports the operation log's entries and the records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -32,6 +32,7 @@ from commitlog.errors import (
 from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.checkpoints import Checkpoints
+from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import NAMING, Job, Visibility
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
@@ -81,6 +82,19 @@ class ToReplace:
 
     state: State
     paths: tuple[str, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
+
+
+@frozen(kw_only=True)
+class NamedForeign:
+    """Foreign files that a job is to replace.
+
+    Attributes:
+        files: the files, unless there are lists of them.
+        manifests: what lists them, if they are too many.
+    """
+
+    files: tuple[ForeignFile, ...] = ()
     manifests: tuple[Manifest, ...] = ()
 
 
@@ -134,6 +148,12 @@ class CommitLog:
             yield from record.replaced
             for manifest in record.replaced_manifests:
                 yield from (file.path for file in self.manifests.files(manifest))
+
+    def foreign(self, record: CommitRecord) -> Iterator[ForeignFile]:
+        """Yield the files that `record` replaces and that no job wrote, as `files` does."""
+        yield from record.foreign
+        for manifest in record.foreign_manifests:
+            yield from self.manifests.foreign(manifest)
 
     def apply(self, record: Record, state: State) -> list[DataFile]:
         """Take `state` to `record`, the next one; see `State.apply`."""
@@ -202,8 +222,23 @@ class CommitLog:
             return ToReplace(state=state, paths=job.replaces)
         return ToReplace(state=state, manifests=self.manifests.write_replaced(job.attempt, files))
 
+    def name_foreign(self, job: Job, files: Sequence[ForeignFile]) -> NamedForeign:
+        """Return what the commit record of `job` is to name of `files`, having stored a long list.
+
+        Raises what `Manifests.write_foreign` raises.
+        """
+        if len(files) <= INLINE_FILES:
+            return NamedForeign(files=tuple(files))
+        return NamedForeign(manifests=self.manifests.write_foreign(job.attempt, files))
+
     def commit(
-        self, job: Job, pending: PendingJob, *, after: int, to_replace: ToReplace | None = None
+        self,
+        job: Job,
+        pending: PendingJob,
+        *,
+        after: int,
+        to_replace: ToReplace | None = None,
+        foreign: NamedForeign | None = None,
     ) -> CommitRecord:
         """Append the commit record of `job`, or return the one that this very attempt has already.
 
@@ -212,11 +247,13 @@ class CommitLog:
             pending: what it adds.
             after: number of the last record that was looked at.
             to_replace: what it names to be replaced, looked up at that record.
+            foreign: what it names of files that no job wrote.
 
         Raises what `look` raises, `Conflict` if a file that it names is no part of the output any more,
         and `OutcomeUnknown`.
         """
         state = None if to_replace is None else to_replace.state
+        foreign = foreign or NamedForeign()
         record = CommitRecord(
             version=after,
             job_id=job.job_id,
@@ -230,6 +267,8 @@ class CommitLog:
             batch=job.batch,
             replaced=() if to_replace is None else to_replace.paths,
             replaced_manifests=() if to_replace is None else to_replace.manifests,
+            foreign=foreign.files,
+            foreign_manifests=foreign.manifests,
         )
         document = record.to_document()
         losses = 0

@@ -20,6 +20,7 @@ from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew
 from commitlog.oplog.codec import ADVICE, Document
 from commitlog.oplog.fields import build, items, mapping, text
+from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import StagedFile
 from commitlog.outputs.records import DataFile, Manifest, total_rows
 from commitlog.paths import join
@@ -56,7 +57,9 @@ class Manifests:
         """
         return tuple(
             self._write(
-                f"{attempt}-{number:05d}", list(map(DataFile.of, part)), map(staged_to_json, part)
+                f"{attempt}-{number:05d}",
+                map(staged_to_json, part),
+                rows=total_rows(list(map(DataFile.of, part))),
             )
             for number, part in _parts(files)
         )
@@ -64,7 +67,27 @@ class Manifests:
     def write_replaced(self, attempt: str, files: Sequence[DataFile]) -> tuple[Manifest, ...]:
         """Store likewise the list of the files that `attempt` replaces."""
         return tuple(
-            self._write(f"{attempt}-replaced-{number:05d}", part, (file.to_json() for file in part))
+            self._write(
+                f"{attempt}-replaced-{number:05d}",
+                (file.to_json() for file in part),
+                rows=total_rows(part),
+            )
+            for number, part in _parts(files)
+        )
+
+    def write_foreign(self, attempt: str, files: Sequence[ForeignFile]) -> tuple[Manifest, ...]:
+        """Store likewise a list of foreign files that `attempt` replaces.
+
+        Each list has a name of its own: calls to commit one attempt may find different files.
+        """
+        listed = repr([file.to_json() for file in files]).encode()
+        word = hashlib.sha256(listed).hexdigest()[:16]
+        return tuple(
+            self._write(
+                f"{attempt}-foreign-{word}-{number:05d}",
+                (file.to_json() for file in part),
+                rows=None,
+            )
             for number, part in _parts(files)
         )
 
@@ -75,6 +98,10 @@ class Manifests:
     def files(self, manifest: Manifest) -> Iterator[DataFile]:
         """Yield the same as what becomes of them, or the files of a list of replaced ones."""
         return self._read(manifest, DataFile.from_json)
+
+    def foreign(self, manifest: Manifest) -> Iterator[ForeignFile]:
+        """Yield the files of a list of foreign ones."""
+        return self._read(manifest, ForeignFile.from_json)
 
     def path(self, manifest: Manifest) -> str:
         """Return the path of a manifest."""
@@ -108,15 +135,16 @@ class Manifests:
         for line in lines[1:]:
             yield build(Document("manifest", {}, path), lambda line=line: _parse(line, make))  # type: ignore[misc]
 
-    def _write(self, stem: str, files: Sequence[DataFile], stored: Iterable[dict[str, Any]]) -> Manifest:
+    def _write(self, stem: str, stored: Iterable[dict[str, Any]], *, rows: int | None) -> Manifest:
+        stored = list(stored)
         lines = [json.dumps(item, ensure_ascii=False) for item in (_HEADER, *stored)]
         data = gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0)
         manifest = Manifest(
             name=f"{stem}.jsonl.gz",
             sha256=hashlib.sha256(data).hexdigest(),
-            files=len(files),
-            rows=total_rows(files),
-            bytes=sum(file.size for file in files),
+            files=len(stored),
+            rows=rows,
+            bytes=sum(item["size"] for item in stored),
         )
         path = self.path(manifest)
         try:

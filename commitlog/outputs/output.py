@@ -39,7 +39,8 @@ from commitlog.errors import (
 )
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.checkpoints import INTERVAL
-from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility
+from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import ALIVE, Executor, Publisher
@@ -137,11 +138,13 @@ class Output:
         Args:
             job_id: any text of at most 512 bytes of UTF-8, such as ``"daily-2026-11-21"``; None: a new
                 one, or one after `batch`.
-            mode: ``append`` adds to what is there; ``error`` refuses an output with committed data,
-                now and again at the commit point; ``overwrite`` replaces all that is there at the commit
-                point, ``overwrite-partitions`` what is there then in the partitions of the job's files,
+            mode: ``append`` adds to what is there; ``error`` refuses an output with data, now and again
+                at the commit point; ``overwrite`` replaces all that is there at the commit point,
+                ``overwrite-partitions`` what is there then in the partitions of the job's files,
                 ``overwrite-files`` the files that `replaces` names; and so does ``rewrite``, the job's
-                own files holding the same rows in the same partitions.
+                own files holding the same rows in the same partitions. Foreign files, see `foreign`, are
+                data that ``error`` refuses and the first two overwriting modes replace; ``append``
+                leaves them where they are.
             schema: schema of the files as a JSON text, kept in the commit record as it is; or what makes
                 it of the state of the output that the job is begun with, and raises if they do not fit.
             visibility: ``listed``: readers that list the directory see the files, once the job is
@@ -157,7 +160,7 @@ class Output:
         Raises:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
-            AlreadyExists: the mode is ``error``, and there is data of other jobs.
+            AlreadyExists: the mode is ``error``, and there is data, of other jobs or foreign.
             CorruptRecord: a record cannot be read.
         """
         attempt = self.new_attempt() if attempt is None else attempt
@@ -183,10 +186,12 @@ class Output:
         )
         if state.visibility not in (None, job.visibility):
             raise other_visibility(job, state.visibility)
-        if mode == "error" and state.commit:
-            raise AlreadyExists(
-                f"{self!r} has committed data, and the mode is 'error'; nothing was done"
-            )
+        if mode == "error":
+            if state.commit:
+                raise AlreadyExists(
+                    f"{self!r} has committed data, and the mode is 'error'; nothing was done"
+                )
+            self._refuse_foreign()
         return job
 
     def new_attempt(self, word: str | None = None) -> str:
@@ -241,7 +246,34 @@ class Output:
         """
         self._publisher.still(attempt)
 
-    def commit(self, job: Job, files: Iterable[StagedFile]) -> CommitRecord:
+    def foreign(self, directories: Iterable[str] = ("",)) -> Iterator[ForeignFile]:
+        """Yield the files that readers of the directory read and that no job of this output wrote.
+
+        They may have been there before the output, or another program wrote them. Readers of the log do
+        not see them. Directories that are outputs of their own do not count, nor do names that readers
+        skip.
+
+        Args:
+            directories: where to look, relative to the output, with a slash at their ends.
+
+        It takes a listing of those directories, and, if there are such files, the state of the log.
+        """
+        found = [
+            file
+            for file in self._publisher.data_files(directories)
+            if not (attempt_of(file.path) or "").startswith(self._tag)
+        ]
+        # An output that was copied from elsewhere has files that bear other digits.
+        known = self._log.state().files if found else {}
+        return (file for file in found if file.path not in known)
+
+    def commit(
+        self,
+        job: Job,
+        files: Iterable[StagedFile],
+        *,
+        foreign: Iterable[ForeignFile] | None = None,
+    ) -> CommitRecord:
         """Make all of `files` part of the output, or nothing.
 
         May be called from another process than `begin` and `stage`, and again with the same arguments:
@@ -250,6 +282,9 @@ class Output:
         Args:
             job: as `begin` returned it.
             files: the uploads to be published; what else the attempt staged is dropped. May be empty.
+            foreign: foreign files that the job replaces; None: those that its mode does. They are looked
+                up before the commit point and removed after it, unless they were written again
+                meanwhile.
 
         Raises:
             ConfigurationError: two files have one path, or an earlier call for the same attempt named
@@ -258,7 +293,7 @@ class Output:
             InvalidPath: a file is not this job's. Nothing was sent.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
-            AlreadyExists: the mode is ``error``, and another job's data came first. Nothing was added.
+            AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
             Conflict: another job gave the output another schema meanwhile, or replaced a file that this
                 one names to be replaced. Nothing was added.
             OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
@@ -273,10 +308,15 @@ class Output:
         pending = self._stored(job, lambda: PendingJob.of(job, files, self._log.manifests))
         if record is None:
             to_replace = self._stored(job, lambda: self._log.to_replace(job, pending, at=end))
-            # What is visible already needs no entry that tells how to publish it.
-            if job.visibility == "listed":
+            if job.mode == "error":
+                self._refuse_foreign()
+            gone = list(self._to_remove(job, files) if foreign is None else foreign)
+            # What is visible already needs no entry that tells how to publish it. But where there is
+            # no entry, nothing is left to do after the commit point.
+            if job.visibility == "listed" or gone:
                 self._prepare(pending)
-            record = self._log.commit(job, pending, after=end, to_replace=to_replace)
+            named = self._stored(job, lambda: self._log.name_foreign(job, gone))
+            record = self._log.commit(job, pending, after=end, to_replace=to_replace, foreign=named)
         if not (pending.lists(record) and record.names(job.replaces)):
             raise _other_files(job)
         self._publisher.publish(record, pending)
@@ -489,6 +529,26 @@ class Output:
             seen.add(path)
         return relative
 
+    def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
+        """Yield the foreign files that `job` replaces, going by its mode."""
+        if job.mode == "overwrite":
+            yield from self.foreign()
+        elif job.mode == "overwrite-partitions":
+            partitions = {tuple(file.partition.items()): file.partition for file in files}
+            directories = {_directory_of(job, file) for file in files}
+            for file in self.foreign(directories):
+                if lies_in(file.path, partitions.values()):
+                    yield file
+
+    def _refuse_foreign(self) -> None:
+        """Raise `AlreadyExists` if there are foreign files."""
+        file = next(self.foreign(), None)
+        if file is not None:
+            raise AlreadyExists(
+                f"{self!r} has data that was written without it, such as {file.path!r}, and the mode is"
+                " 'error'; nothing was done"
+            )
+
     def _checkpoint(self, version: int) -> None:
         if version % INTERVAL == 0:
             state = self._log.state(until=version)
@@ -517,6 +577,17 @@ class Output:
             with contextlib.suppress(NotFound):
                 if PendingJob.read(self._pending, pending.attempt) != pending:
                     raise _other_files(pending) from None
+
+
+def _directory_of(job: Job, file: StagedFile) -> str:
+    """Return the directory of a file of `job` as readers list it, with a slash at its end."""
+    path = file.staged.path
+    if job.visibility == "logged":
+        path = path.removeprefix(join(HIDDEN, ""))
+        directory = path.rpartition("/")[0].rpartition("/")[0]  # without the word of its own
+    else:
+        directory = path.rpartition("/")[0]
+    return join(directory, "") if directory else ""
 
 
 def _not_prepared(job_id: str, error: OutcomeUnknown) -> Unavailable:

@@ -18,7 +18,7 @@ Imports the ground floor, the operation log's entries, the log and the records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -40,6 +40,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.entries import Entries
+from commitlog.outputs.foreign import ForeignFile, data_files, roots_of
 from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
@@ -214,15 +215,20 @@ class Publisher:
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
 
-        Every earlier version is completed first. Raises `PublishIncomplete`.
+        That are files of earlier versions, each of which is completed first, and foreign ones. Raises
+        `PublishIncomplete`.
         """
-        if not record.replaces or record.visibility == "logged":
+        of_versions = record.replaces and record.visibility == "listed"
+        if not of_versions and not record.replaces_foreign:
             return
         try:
-            self.roll_forward(until=record.version - 1)
-            state = self._log.state(until=record.version - 1)
-            gone = self._log.apply(record, state)
-            self.remove(self.place(file.path) for file in gone)
+            gone: list[str] = []
+            if of_versions:
+                self.roll_forward(until=record.version - 1)
+                state = self._log.state(until=record.version - 1)
+                gone = [file.path for file in self._log.apply(record, state)]
+            gone += self._unchanged(list(self._log.foreign(record)))
+            self.remove(map(self.place, gone))
         except CommitError as error:
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but files that it"
@@ -346,7 +352,28 @@ class Publisher:
             raise errors[0]
         return len(distinct)
 
+    def data_files(self, directories: Iterable[str]) -> Iterator[ForeignFile]:
+        """Yield what readers read in directories of the output, its own files included.
+
+        Args:
+            directories: relative to the output, with a slash at their ends; "" for all of it.
+        """
+        top = self.place("")
+
+        def look(directory: str) -> list[ForeignFile]:
+            return data_files(self._store.list(top + directory), top)
+
+        run = map if self._executor is None else self._executor.map
+        for found in run(look, roots_of(directories)):
+            yield from found
+
     # inside
+
+    def _unchanged(self, files: Collection[ForeignFile]) -> list[str]:
+        """Return the paths of those of `files` that nothing was written over since they were named."""
+        directories = {file.path[: file.path.rfind("/") + 1] for file in files}
+        there = {file.path: file for file in self.data_files(directories)}
+        return [file.path for file in files if file.is_same(there.get(file.path))]
 
     def _check_all_visible(self, record: CommitRecord, error: CorruptRecord) -> None:
         hidden = self._hidden(self._log.files(record))

@@ -27,6 +27,7 @@ from commitlog.oplog.fields import (
     path,
     text,
 )
+from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import (
     HIDDEN,
     NAMING,
@@ -189,6 +190,9 @@ class CommitRecord:
         batch: the batch of a stream that the job was, or None.
         replaced: paths of the files that it names, if there are no lists of them.
         replaced_manifests: what list those files, if they are too many; `Output.replaced` reads them.
+        foreign: files that no job of the output wrote, and that it replaced, unless there are lists of
+            them. They are removed once the files of the job are visible.
+        foreign_manifests: what list those files, if they are too many.
     """
 
     version: int
@@ -203,6 +207,8 @@ class CommitRecord:
     batch: Batch | None = None
     replaced: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
     replaced_manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
+    foreign: tuple[ForeignFile, ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
+    foreign_manifests: tuple[Manifest, ...] = field(default=(), repr=lambda m: f"<{len(m)} manifests>")
 
     @property
     def file_count(self) -> int:
@@ -231,12 +237,21 @@ class CommitRecord:
         """True if files of earlier versions are no part of this one."""
         return self.mode not in ("append", "error")
 
+    @property
+    def replaces_foreign(self) -> bool:
+        """True if it names files to be removed that no job of the output wrote."""
+        return bool(self.foreign or self.foreign_manifests)
+
     def to_document(self) -> Document:
         """Return what is stored. The version is the entry's name."""
         batch = self.batch
         named = {
             "replaced": list(self.replaced),
             "replaced_manifests": [manifest.to_json() for manifest in self.replaced_manifests],
+        }
+        foreign = {
+            "foreign": [file.to_json() for file in self.foreign],
+            "foreign_manifests": [manifest.to_json() for manifest in self.foreign_manifests],
         }
         body = {
             "job": self.job_id,
@@ -249,6 +264,7 @@ class CommitRecord:
             "files": [file.to_json() for file in self.files],
             "manifests": [manifest.to_json() for manifest in self.manifests],
             **(named if self.mode in NAMING else {}),
+            **(foreign if self.replaces_foreign else {}),
         }
         return Document("commit", body)
 
@@ -366,6 +382,8 @@ def record_of(version: int, document: Document) -> Record:
             replaced_manifests=tuple(map(Manifest.from_json, items(body["replaced_manifests"])))
             if naming
             else (),
+            foreign=tuple(map(ForeignFile.from_json, items(body.get("foreign", [])))),
+            foreign_manifests=tuple(map(Manifest.from_json, items(body.get("foreign_manifests", [])))),
         ),
     )
 

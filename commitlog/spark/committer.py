@@ -11,8 +11,7 @@ Imports outputs, the local store, and the rest of this package; pyspark from out
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -23,21 +22,20 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from commitlog.errors import ConfigurationError, CorruptRecord, JobAlreadyCommitted, NotSupported
 from commitlog.outputs import Job, Mode, Output, StagedFile, State
-from commitlog.outputs.job import HIDDEN, attempt_of
+from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.alive import kept_alive
 from commitlog.spark.options import WriteOptions
 from commitlog.spark.partitions import check_spelling, partition_in
 from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
-from commitlog.spark.source import open_output
+from commitlog.spark.source import open_output, warn_of_foreign
 from commitlog.spark.writer import PUBLISHERS
 from commitlog.stores.api import Staged
 from commitlog.stores.local import LocalStore
 from commitlog.words import random_word
 
 __all__ = ["Committer"]
-
-_log = logging.getLogger(__name__)
 
 #: What can be set, as ``spark.commitlog.…``.
 OPTIONS = ("jobId", "onDuplicate", "table", "visibility")
@@ -57,7 +55,6 @@ class _Running:
         staging: where its files are written, relative to the output.
         replaced: the partitions that it is to replace as a whole, by directory; of some columns only
             perhaps.
-        foreign: files that are to be replaced and that no job of the output wrote.
         duplicate: True if the job was committed before, and is to be skipped.
         opened: ends the signs of life, and closes the output.
     """
@@ -67,7 +64,6 @@ class _Running:
     job: Job
     staging: str
     replaced: Sequence[str]
-    foreign: Sequence[str]
     duplicate: bool
     opened: ExitStack = field(repr=False)
 
@@ -129,7 +125,8 @@ class Committer:
                     f"{options.url}: the committer publishes files in local directories only. Write"
                     " with format('commitlog'), or set spark.commitlog.visibility=logged"
                 )
-            foreign = list(_foreign(output, replaced)) if listed else []
+            if mode == "append":
+                warn_of_foreign(output)
             opened.enter_context(kept_alive(output, attempt, HEARTBEAT))
             running = _Running(
                 options=options,
@@ -137,7 +134,6 @@ class Committer:
                 job=job,
                 staging=join(HIDDEN, attempt) if listed else HIDDEN,
                 replaced=[prefix for prefix in replaced if prefix],
-                foreign=foreign,
                 duplicate=duplicate,
                 opened=opened.pop_all(),
             )
@@ -151,13 +147,11 @@ class Committer:
             job = _overwriting(output, running, asked["files"])
             files = _staged(output, running, asked["files"])
             try:
-                output.commit(_with_partitions(job, files), files)
+                output.commit(_with_partitions(job, files), files, foreign=_foreign(output, running))
             except JobAlreadyCommitted:
                 if running.options.on_duplicate == "error":
                     raise
                 output.abort(running.job)
-            else:
-                _remove(output, running.foreign)
         running.opened.close()
         del self._running[asked["job"]]
         return {}
@@ -271,18 +265,10 @@ def _overwriting(output: Output, running: _Running, files: Iterable[Mapping[str,
     return evolve(running.job, mode="overwrite-files", replaces=tuple(file.path for file in there))
 
 
-def _foreign(output: Output, replaced: Sequence[str]) -> Iterator[str]:
-    """Yield the visible files that are to be replaced, and that the output does not know."""
-    known = output.state().files if replaced else {}
-    for prefix in replaced:
-        for info in output.store.list(join(output.path, join(prefix, "") if prefix else "")):
-            path = info.path.removeprefix(join(output.path, ""))
-            hidden = any(s.startswith((".", "_")) and "=" not in s for s in path.split("/"))
-            if not hidden and path not in known and attempt_of(path) is None:
-                yield info.path
-
-
-def _remove(output: Output, paths: Sequence[str]) -> None:
-    # The job is committed: this is no reason to fail.
-    for error in output.store.store.delete_many(paths).values():
-        _log.warning("a file that was there before the output could not be removed: %s", error)
+def _foreign(output: Output, running: _Running) -> list[ForeignFile] | None:
+    """Return the foreign files that a job replaces; None if its mode alone tells which they are."""
+    if running.job.mode == "overwrite" or not running.replaced:
+        return None
+    wanted = [partition_in(prefix + "/") for prefix in running.replaced]
+    found = output.foreign(prefix + "/" for prefix in running.replaced)
+    return [file for file in found if lies_in(file.path, wanted)]

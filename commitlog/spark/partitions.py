@@ -5,7 +5,7 @@ the spelling tells which rows a job replaces: numbers in plain digits, a decimal
 scale; ``true`` and ``false``; ISO 8601 for dates (``2013-03-10``), for instants in UTC
 (``2013-03-10T02:30:00.5Z``), and, with a space as Spark has it, for timestamps without a zone.
 
-Imports pyarrow and errors.
+Imports outputs and errors; pyarrow from outside.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
+from commitlog.outputs.foreign import NULL, partition_in
 
 __all__ = [
     "check_partitioning",
@@ -31,9 +31,6 @@ __all__ = [
     "split_batch",
     "value_of",
 ]
-
-#: The directory of rows that have no value, as Hive calls it.
-NULL = "__HIVE_DEFAULT_PARTITION__"
 
 # What Hive and Spark escape in a directory's name.
 _SPECIAL = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -130,16 +127,6 @@ def directory_of(partition: Mapping[str, str | None]) -> str:
     """
     pairs = ((name, NULL if value is None else value) for name, value in partition.items())
     return "".join(f"{_escape(name)}={_escape(value)}/" for name, value in pairs)
-
-
-def partition_in(path: str) -> dict[str, str | None]:
-    """Return the values that the directories of `path` tell, the reverse of `directory_of`.
-
-    >>> partition_in("year=2013/city=a%2Fb/part-0.parquet"), partition_in("city=%s/" % NULL)
-    ({'year': '2013', 'city': 'a/b'}, {'city': None})
-    """
-    pairs = (map(unquote, segment.split("=", 1)) for segment in path.split("/")[:-1])
-    return {name: None if value == NULL else value for name, value in pairs}
 
 
 def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:

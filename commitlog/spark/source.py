@@ -9,11 +9,13 @@ Imports outputs and the rest of this package; pyspark and pyarrow from outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+import logging
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
@@ -28,8 +30,9 @@ from commitlog.errors import (
 from commitlog.outputs import Output, Snapshot, State
 from commitlog.spark.fitting import fitted
 from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions, is_lake
+from commitlog.spark.partitions import check_spelling, partition_in
 from commitlog.spark.reader import CommitlogReader, check_asked, content_of_output
-from commitlog.spark.schema import load_schema, nullable
+from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.stream import CommitlogStreamWriter
 from commitlog.spark.tail import CommitlogTail
 from commitlog.spark.task import writable
@@ -40,7 +43,9 @@ if TYPE_CHECKING:
     from commitlog.spark.namespaces.options import LakeOptions
     from commitlog.spark.namespaces.source import LakeSource
 
-__all__ = ["CommitlogDataSource", "columns_of", "open_output"]
+__all__ = ["CommitlogDataSource", "columns_of", "open_output", "warn_of_foreign"]
+
+_log = logging.getLogger(__name__)
 
 
 def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
@@ -146,6 +151,10 @@ class CommitlogDataSource(DataSource):
                 if options.if_exists == "ignore":
                     return NothingToWrite()
                 raise
+            if mode == "append" and options.attempt is None:  # `write` warns where the user sees it
+                warn_of_foreign(output)
+            if mode == "overwrite-partitions":
+                _check_spellings(output, columns, options.partition_by)
         return CommitlogWriter(type(self).open_output, options, job, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -169,6 +178,8 @@ class CommitlogDataSource(DataSource):
         output = self.open_output(options)
         with output.store:
             state = output.state()
+            if not state.commit:
+                warn_of_foreign(output)
         return CommitlogStreamWriter(
             type(self).open_output,
             evolve(options, visibility=options.visibility or state.visibility),
@@ -184,6 +195,34 @@ class CommitlogDataSource(DataSource):
             with output.store:
                 self._snapshot = output.snapshot(options.version, roll_forward=options.roll_forward)
         return self._snapshot
+
+
+def warn_of_foreign(output: Output) -> None:
+    """Log a warning if nothing was committed to the output yet, and its directory has foreign files."""
+    if output.watermark():
+        return
+    file = next(output.foreign(), None)
+    if file is not None:
+        _log.warning(
+            "%r has files that were written without it, such as %r. They stay where they are: who lists"
+            " the directory reads them beside the new ones, and who reads the log does not. To have them"
+            " in it, write their rows with mode 'overwrite', or all of them to another directory",
+            output,
+            file.path,
+        )
+
+
+def _check_spellings(output: Output, columns: StructType, names: Sequence[str]) -> None:
+    """Raise `NotSupported` if foreign files are in partitions that the output spells otherwise.
+
+    They would not be recognised as those that the job replaces. Instants alone have several spellings.
+    """
+    schema = arrow_schema(columns)
+    instants = [name for name in names if getattr(schema.field(name).type, "tz", None)]
+    if instants:
+        only = pa.schema([schema.field(name) for name in instants])
+        for file in output.foreign():
+            check_spelling(partition_in(file.path), only)
 
 
 def columns_of(snapshot: Snapshot, options: ReadOptions) -> StructType:

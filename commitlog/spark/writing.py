@@ -15,7 +15,7 @@ from commitlog.spark.alive import kept_alive
 from commitlog.spark.namespaces.options import as_told_here
 from commitlog.spark.options import WriteOptions, is_lake
 from commitlog.spark.sessions import active, unbounded
-from commitlog.spark.source import open_output
+from commitlog.spark.source import open_output, warn_of_foreign
 from commitlog.words import random_word
 
 __all__ = ["write"]
@@ -87,6 +87,8 @@ def write(
     attempt = output.new_attempt(word)
     with output.store:
         before = output.watermark()
+        if mode == "append" and not before:
+            warn_of_foreign(output)
         with kept_alive(output, attempt, heartbeat):
             _save(df, url, mode, given)
         return next((record for record in output.log(before) if record.attempt == attempt), None)

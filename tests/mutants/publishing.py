@@ -70,6 +70,63 @@ PUBLISHING: tuple[Mutant, ...] = (
         story="Plain readers that list the directory now find none of the rows that were merged.",
     ),
     Mutant(
+        name="foreign files removed before the commit point",
+        where="outputs.md#foreign-files",
+        rule="foreign files are removed after the commit point, once the new files are visible",
+        edit=Edit(
+            "outputs.output",
+            (
+                "            named = self._stored(job, lambda: self._log.name_foreign(job, gone))\n",
+                "            self._publisher.remove(self._publisher.place(file.path) for file in gone)\n"
+                "            named = self._stored(job, lambda: self._log.name_foreign(job, gone))\n",
+            ),
+        ),
+        setting=writing({"A": outputs.drive("j", mode="overwrite")}, foreign=("old",)),
+        caught="old was deleted, and no job replaces it as it was",
+        story="Should the job be aborted now, its rows are lost, and nothing is in their place.",
+    ),
+    Mutant(
+        name="foreign files replaced by a logged job without a pending entry",
+        where="outputs.md#foreign-files",
+        rule="a job that names foreign files writes a pending entry, also in a logged output",
+        edit=Edit(
+            "outputs.output",
+            ('if job.visibility == "listed" or gone:', 'if job.visibility == "listed":'),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
+        ),
+        caught="_SUCCESS names 1, and commit 1 is not all visible",
+        story=(
+            "The driver dies after the commit point. The recovery finds no pending entry, takes the job "
+            "for done, and plain readers read the old rows for ever."
+        ),
+    ),
+    Mutant(
+        name="a foreign file removed although it was written again",
+        where="outputs.md#foreign-files",
+        rule="a foreign file that was written again after it was named stays",
+        edit=Edit(
+            "outputs.publishing",
+            ("for file in files if file.is_same(there.get(file.path))]", "for file in files]"),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j", mode="overwrite"),
+                "W": outputs.write_again("old"),
+                "R": outputs.recover(),
+            },
+            Fault.CRASHED,
+            after={"W": 5, "R": 10},
+            foreign=("old",),
+        ),
+        caught="old was deleted, and no job replaces it as it was",
+        story=(
+            "The driver dies after the commit point, and another program writes a file of the old name. "
+            "The recovery removes it: rows that came after the job are lost."
+        ),
+    ),
+    Mutant(
         name="`_SUCCESS` advanced without a condition",
         where="outputs.md#layout",
         rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",

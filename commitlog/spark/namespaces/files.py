@@ -93,21 +93,11 @@ def files_at(lake: Namespace, path: str) -> Iterator[LakeFile]:
     for found in lake.walk(path):
         name = found.path[len(path) :].lstrip("/") or found.name
         if found.data is not None and not any(map(_is_hidden, name.split("/"))):
-            yield LakeFile(path=name, size=found.size, partition=_partition_in(name), data=found.data)
+            yield LakeFile(path=name, size=found.size, partition=partition_in(name), data=found.data)
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _partition_in(path: str) -> dict[str, str | None]:
-    """Return the values that directories of `path` tell; others, such as those of jobs, tell none.
-
-    >>> _partition_in("job-0123/month=1/part-0.parquet")
-    {'month': '1'}
-    """
-    *directories, name = path.split("/")
-    return partition_in("/".join([*(each for each in directories if "=" in each), name]))
 
 
 # -- columns -----------------------------------------------------------------------------------------
