@@ -22,12 +22,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from commitlog.errors import ConfigurationError, CorruptRecord, JobAlreadyCommitted, NotSupported
 from commitlog.outputs import Job, Mode, Output, StagedFile, State
-from commitlog.outputs.foreign import ForeignFile, lies_in
+from commitlog.outputs.foreign import ForeignFile, lies_in, partition_in
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.alive import kept_alive
 from commitlog.spark.options import WriteOptions
-from commitlog.spark.partitions import check_spelling, partition_in
+from commitlog.spark.partitions import check_spelling
 from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
 from commitlog.spark.source import open_output, warn_of_foreign
 from commitlog.spark.writer import PUBLISHERS

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.errors import ConfigurationError, CorruptRecord, NotSupported
-from commitlog.outputs.foreign import NULL, partition_in
+from commitlog.outputs.foreign import NULL
 
 __all__ = [
+    "NULL",
     "check_partitioning",
     "check_spelling",
     "column_of",
     "directory_of",
-    "partition_in",
     "partition_of",
     "split_batch",
     "value_of",

@@ -28,9 +28,10 @@ from commitlog.errors import (
     NotSupported,
 )
 from commitlog.outputs import Output, Snapshot, State
+from commitlog.outputs.foreign import partition_in
 from commitlog.spark.fitting import fitted
 from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions, is_lake
-from commitlog.spark.partitions import check_spelling, partition_in
+from commitlog.spark.partitions import check_spelling
 from commitlog.spark.reader import CommitlogReader, check_asked, content_of_output
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.stream import CommitlogStreamWriter

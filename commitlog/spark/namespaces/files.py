@@ -22,9 +22,9 @@ from commitlog.errors import Conflict, NotFound, NotSupported
 from commitlog.namespace import Data, Namespace, Status
 from commitlog.namespace.content import Content
 from commitlog.outputs import DataFile
+from commitlog.outputs.foreign import partition_in
 from commitlog.spark.formats import format_of
 from commitlog.spark.formats.files import stored_file
-from commitlog.spark.partitions import partition_in
 from commitlog.spark.reader import Find
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.stores.api import ObjectData, ObjectStore
