@@ -7,9 +7,11 @@ programs (`create`, `update`, …) on a `ConditionalStore` whose calls are recor
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from attrs import frozen
@@ -40,7 +42,8 @@ from commitlog.testing.sim import (
 from commitlog.urls import parse_table_url
 
 #: The shortest lease there may be, and the shortest TTL for it; few looks while waiting, for few states.
-SMALL = LeaseSettings(timeout=3, max_clock_skew_rate=1.5, ttl=9, test_interval=3)
+#: No time is kept for bodies, since they take none unless a world has `bandwidths`.
+SMALL = LeaseSettings(timeout=3, max_clock_skew_rate=1.5, ttl=9, test_interval=3, min_bandwidth=math.inf)
 
 
 @frozen(kw_only=True)
@@ -140,6 +143,7 @@ class CommitWorld:
         tells: whether the table's failed conditions bring the item along.
         connect: makes a client, such as a mutated one, with the arguments of `ConditionalStore`.
         verdict: what clients are told of the store; by default what is true, if it has to be told.
+        bandwidths: bytes a second that the link of a node carries, where it is not without limit.
     """
 
     def __init__(
@@ -158,8 +162,10 @@ class CommitWorld:
         tells: bool = True,
         connect: Callable[..., ConditionalStore] = ConditionalStore,
         verdict: Verdict | None = None,
+        bandwidths: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.simulation = simulation
+        self._bandwidths = bandwidths
         self.recorder = _Ordered(lambda: simulation.now)
         #: The store and the table themselves, past all misfortune.
         self.objects = Server(
@@ -235,7 +241,8 @@ class CommitWorld:
 
     def port(self, node: Node) -> SimulatedStore:
         """Return what a node reaches the store by."""
-        return SimulatedStore(node, self.objects, fences=self._fences)
+        bandwidth = self._bandwidths.get(node.name, math.inf)
+        return SimulatedStore(node, self.objects, fences=self._fences, bandwidth=bandwidth)
 
     def history(self) -> History:
         """Return what is to be judged."""

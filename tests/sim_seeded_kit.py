@@ -7,6 +7,7 @@ alternative is the ordinary one, which is what runs are shrunk to.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,12 +101,15 @@ def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: boo
         draw = _Draw(choices)
         timeout, skew = draw.of("lease", _LEASES)
         margin = draw.of("TTL margin", (0.0, 10.0, 3600.0))
+        # Bodies take no time; or are sent under the lease, in the time that is kept for them; or staged.
+        bandwidth = draw.of("bandwidth", (math.inf, 16.0, 1.0))
         settings = LeaseSettings(
             timeout=timeout,
             max_clock_skew_rate=skew,
             ttl=2 * timeout * skew + margin,
             test_interval=draw.of("test interval", (1.0, 0.3)) * min(timeout, 5.0) / 3,
             max_wait=draw.of("max wait", (None, None, timeout / 2)),
+            min_bandwidth=bandwidth,
         )
         until = draw.of("faults until", (30.0, 100.0)) * timeout / 3
         faults = Faults(
@@ -116,7 +120,7 @@ def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: boo
         patience = draw.of("patience", (2.0, 7.0))
         # A round trip for which nobody waits, or for which the expiry of a short lease leaves no time,
         # is an error of configuration. (The expiry counts whole seconds, and loses up to two of them.)
-        longest = min(patience, (timeout - 2) / 2 if timeout >= 4 else 0.1)
+        longest = min(patience, (timeout - settings.reserve - 2) / 2 if timeout >= 4 else 0.1)
         slowest = min(1.0, 0.45 * longest / skew)
         latencies = draw.of("network", ((0.005,), (0.005, slowest)))
         simulation = Simulation(choices, faults=faults, latencies=latencies, patience=patience)
@@ -149,6 +153,7 @@ def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: boo
             settings=settings,
             backoff=lambda name: Backoff(random=_Jitter(draw, name)),
             tells=draw.of("the table tells", (True, False)),
+            bandwidths={name: bandwidth * draw.of(f"{name}'s link", (1.0, 8.0)) for name in names},
         )
         keys = tuple(f"k{number}" for number in range(draw.of("keys", counts[1])))
         repeats = faults.rates[Fault.REPEATED] > 0 and Fault.REPEATED not in spared
@@ -241,6 +246,7 @@ class _World(CommitWorld):
             fences=self._fences,
             spared=self._spared,
             lost=lambda path: self._note(node.name, path),
+            bandwidth=self._bandwidths[node.name],
         )
         if self._verdicts:
             port.capabilities = evolve(port.capabilities, enforced=False)

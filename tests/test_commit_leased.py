@@ -443,9 +443,44 @@ def test_a_pause_longer_than_a_lease_after_head_means_another_look(fences: bool)
 
 def test_a_pause_within_a_lease_needs_no_other_look(world: World) -> None:
     """Until then whoever wrote meanwhile has left a record."""
-    world.script.next("head", followed_by(lambda: world.clock.advance(19.0)))
+    world.script.next("head", followed_by(lambda: world.clock.advance(15.5)))
     world.client.put_if_absent("a", b"mine")
     assert world.script.log == ["check", "head", "take", "put", "take"]
+
+
+def test_a_body_that_a_slow_link_does_not_carry_in_time_is_staged_before_the_lease(world: World) -> None:
+    """A store checks the expiry when a request begins, and its body may arrive long after."""
+    most = int(world.settings.largest_body)
+    assert most == 64 * 1024 * 20 // 8
+    world.client.put_if_absent("a", bytes(most))
+    assert world.script.log == ["check", "head", "take", "put", "take"]
+    world.script.log.clear()
+    world.client.put_if_absent("b", bytes(most + 1))
+    assert world.script.log == ["head", "stage", "head", "take", "publish", "take"]
+    assert world.objects.head("b").size == most + 1
+
+
+def test_an_answer_after_the_lease_counts_if_the_lease_can_be_renewed(world: World) -> None:
+    """Then nobody has taken it over; and nobody who looked before can take it over any more."""
+    world.script.next("put", followed_by(lambda: world.clock.advance(21.0)))
+    assert world.client.put_if_absent("a", b"mine").etag == world.objects.head("a").etag
+    assert [sent["item"]["generation"] for sent in world.script.sent("take")] == [0, 1, 2]
+    assert world.record().timeout == 0
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_answer_after_the_lease_is_no_success_if_another_took_over(world: World, asked: bool) -> None:
+    """The write may lie over that of the next holder. The same if the table cannot be asked."""
+
+    def taken_over() -> None:
+        world.clock.advance(61.0)
+        world.plant(generation=1, timeout=0)
+
+    world.script.next("put", followed_by(taken_over))
+    if not asked:
+        world.script.next("take", None, *[raising(Unavailable("busy"))] * 5)
+    with pytest.raises(OutcomeUnknown, match="after the lease"):
+        world.client.put_if_absent("a", b"mine")
 
 
 def test_services_slower_than_the_lease_are_named(world: World) -> None:
@@ -461,12 +496,13 @@ def test_services_slower_than_the_lease_are_named(world: World) -> None:
 
 
 def test_the_request_expires_with_the_lease(world: World) -> None:
-    """Dated by the store, for whole seconds, with one to spare for a store that rounds."""
+    """Dated by the store, for whole seconds, with one to spare if a store rounds, and a reserve."""
     world.script.next("take", after(lambda: world.clock.advance(3.5)))
     world.client.put_if_absent("a", b"mine")
     fence = world.script.sent("put")[0]["fence"]
     assert fence.date == 1_800_000_000
-    assert fence.seconds == 15  # of the 16.5 s that were left when HEAD's answer had been read
+    # 16.5 s were left when the answer to HEAD had been read; 2.5 of them are the reserve.
+    assert fence.seconds == 13
 
 
 @given(
@@ -476,7 +512,7 @@ def test_the_request_expires_with_the_lease(world: World) -> None:
     offset=st.floats(-1e6, 1e6),
     rates=st.tuples(st.floats(1, 3), st.floats(1, 3), st.floats(1, 3)),
 )
-def test_no_request_is_accepted_once_a_waiter_may_take_over(
+def test_no_request_is_under_way_once_a_waiter_may_take_over(
     timeout: float, head: float, answer: float, offset: float, rates: tuple[float, float, float]
 ) -> None:
     """Whatever the clocks say and, within the skew rate, however fast they run.
@@ -493,14 +529,15 @@ def test_no_request_is_accepted_once_a_waiter_may_take_over(
         sent=head,
         received=head + answer,
     )
-    if timeout - look.received < 2:
+    reserve = timeout / 8
+    if timeout - look.received - reserve < 2:
         return
-    fence = look.fence(timeout, timeout)
+    fence = look.fence(timeout, timeout, reserve)
     assert fence is not None
     # Its clock being cut to whole seconds, the store accepts until just before the next one.
     last_accepted = real_head + (fence.expires_at + 1 - store_clock) / stores
     taken_over = 3 * timeout / waiters
-    assert last_accepted <= taken_over + 1e-6
+    assert last_accepted + reserve <= taken_over + 1e-6
 
 
 def test_a_delayed_request_is_refused_after_the_lease(world: World) -> None:
@@ -739,7 +776,7 @@ def test_a_put_that_was_lost_is_sent_again_once_it_cannot_land(world: World) -> 
     """The read is final when the store's own clock is past the expiry; then the lease is renewed."""
     world.script.next("put", lost_before)
     world.client.put_if_absent("a", b"mine")
-    assert world.clock.monotonic() >= 19.0
+    assert world.clock.monotonic() >= 17.0
     assert len(world.script.sent("put")) == 2
     assert [sent["item"]["generation"] for sent in world.script.sent("take")] == [0, 1, 2]
 
@@ -795,7 +832,7 @@ def test_an_expiry_that_the_store_does_not_enforce_is_not_trusted() -> None:
     world.script.next("put", lost_before)
     with pytest.raises(OutcomeUnknown, match="how late"):
         world.client.put_if_absent("a", b"mine")
-    assert 18.0 <= world.clock.monotonic() <= 20.1
+    assert 16.0 <= world.clock.monotonic() <= 20.1
     assert len(world.script.sent("put")) == 1
 
 

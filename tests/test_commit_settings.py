@@ -35,6 +35,8 @@ def test_defaults_are_those_of_object_store() -> None:
         {"test_interval": 0.0},
         {"test_interval": 20.1},
         {"max_wait": -1.0},
+        {"min_bandwidth": 0.0},
+        {"min_bandwidth": float("nan")},
     ],
 )
 def test_settings_that_break_the_protocol_are_refused(wrong: dict[str, Any]) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 from sim_kit import (
+    SMALL,
     Client,
     CommitWorld,
     Program,
@@ -53,6 +54,8 @@ from commitlog.urls import parse_table_url
 
 #: Tests of what is said in the rows of others.
 SHOWN_BESIDE = {
+    "a_late_answer_is_believed_while_the_lease_is_still_one_s_own",
+    "two_are_not_told_of_success_though_a_link_is_too_slow",
     "a_record_may_be_dropped_after_its_ttl",
     "a_write_that_is_repeated_on_the_way_is_recognised",
     "the_documented_table_names_these_tests",
@@ -121,6 +124,54 @@ class _TakenAndLeft(SimulatedStore):
 def test_what_is_accepted_must_be_applied_in_time() -> None:
     """An expiry that is checked when a request comes in does not help against what is applied later."""
     assert refuted(explored(CREATORS, Fault.DELAYED, kind=_SlowToApply))
+
+
+#: Of the words of these worlds, which have three bytes, none arrives within a lease of `SMALL`.
+SLOW = 3 / LONG
+
+
+def told_of_success(
+    programs: Mapping[str, Program], *faults: Fault, **options: Any
+) -> tuple[Exploration, int]:
+    """Explore the world of these programs; return also the most creations that one run told of."""
+    most = 0
+
+    class Counting(CommitWorld):
+        def judge(self) -> None:
+            nonlocal most
+            done = [call for call in self.history() if call.outcome is Outcome.DONE]
+            most = max(most, sum(call.action is Action.CREATE for call in done))
+
+    return explored(programs, *faults, kind=Counting, **options), most
+
+
+def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
+    """The store checks the expiry when a request begins, and its body arrives after the lease."""
+    slow = {"bandwidths": {"A": SLOW}}
+    assert refuted(explored(CREATORS, **slow))
+    assert not refuted(explored(CREATORS, **slow, settings=evolve(SMALL, min_bandwidth=SLOW)))
+    # Three bytes take all of the time that is kept for them: an eighth of three seconds.
+    least = {"settings": evolve(SMALL, min_bandwidth=8.0), "bandwidths": {"A": 8.0, "B": 8.0}}
+    for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE):
+        assert not refuted(explored(CREATORS, fault, delays=(0.5, 1.5, LONG), **least))
+
+
+def test_two_are_not_told_of_success_though_a_link_is_too_slow() -> None:
+    """What a late answer tells may be of a write over that of the next holder."""
+    for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE, Fault.CRASHED):
+        for bandwidth in (SLOW, 2 * SLOW):
+            found, most = told_of_success(
+                CREATORS, fault, delays=(1.0, LONG), bandwidths={"A": bandwidth}
+            )
+            assert found.complete
+            assert most == 1
+
+
+def test_a_late_answer_is_believed_while_the_lease_is_still_one_s_own() -> None:
+    """Without a rival, a link that is too slow does no harm, and says so."""
+    found, most = told_of_success({"A": create("k")}, bandwidths={"A": SLOW})
+    assert found.complete
+    assert most == 1
 
 
 # -- clocks --------------------------------------------------------------------------------------------
@@ -231,7 +282,7 @@ class _Unchecked(LeaseSettings):
     "options",
     [
         {"table": Ticks(offset=60.0)},
-        {"settings": _Unchecked(timeout=3, max_clock_skew_rate=1.5, ttl=0, test_interval=3)},
+        {"settings": _Unchecked(**{**asdict(SMALL), "ttl": 0})},
     ],
     ids=["clocks", "ttl"],
 )

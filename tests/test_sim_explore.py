@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
@@ -51,6 +52,7 @@ class Case:
         fences: whether the store enforces expiries.
         restarts: whether a writer that dies begins anew.
         only: the faults that may happen; by default all but those that are beyond the protocol.
+        bandwidth: bytes that the link of each writer carries in a second, as its settings say.
     """
 
     mode: Literal["lease", "native"]
@@ -63,9 +65,11 @@ class Case:
     fences: bool = True
     restarts: bool = False
     only: tuple[Fault, ...] | None = None
+    bandwidth: float = math.inf
 
     def __str__(self) -> str:
         unlike = ["unfenced"] * (not self.fences) + ["restarts"] * self.restarts
+        unlike += [f"{self.bandwidth:g}"] * (self.bandwidth < math.inf)
         return "-".join([self.mode, *self.calls, str(self.faults), *unlike])
 
     @property
@@ -125,6 +129,8 @@ class Case:
             fences=self.fences,
             objects=objects,
             restarts=self.restarts,
+            settings=evolve(SMALL, min_bandwidth=self.bandwidth),
+            bandwidths=dict.fromkeys(names, self.bandwidth),
         )
         return _ends_in_time(build, self) if self.faults < 2 else build
 
@@ -136,6 +142,7 @@ def _ends_in_time(build: World, case: Case) -> World:
     of one who has died can be taken over.
     """
     longest = max(case.delays) + SMALL.timeout * SMALL.max_clock_skew_rate
+    longest += 2 * len("A:1") / case.bandwidth  # each writer's word is sent once, or once more
 
     def timed(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation, judge = build(choices)
@@ -210,6 +217,20 @@ def test_states_of_writers_that_begin_anew(case: Case) -> None:
 )
 def test_states_of_pairs_without_expiries(case: Case) -> None:
     """Where the store enforces no expiry, leases hold as long as nothing comes late."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(mode="lease", calls=pair, bandwidth=bandwidth)
+        for pair in (("create", "create"), ("create", "delete"))
+        for bandwidth in (8.0, 1.0)
+    ],
+    ids=str,
+)
+def test_states_of_writers_on_slow_links(case: Case) -> None:
+    """Three bytes take all of the time that is kept for them, or are staged, which takes the lease."""
     explored(case)
 
 

@@ -52,7 +52,8 @@ __all__ = ["ConditionalStore", "Mode"]
 #: How conditions are enforced: where the store was proven to do it, else under leases; or one of them.
 Mode: TypeAlias = Literal["auto", "native", "lease"]
 
-#: Larger bodies are staged first, so that only a small request goes with the condition.
+#: Larger bodies are staged first, so that only a small request goes with the condition. Under a lease,
+#: bodies above `LeaseSettings.largest_body` are.
 STAGE_ABOVE = 8 * 1024 * 1024
 
 
@@ -134,6 +135,7 @@ class ConditionalStore:
         self._words = words
         findings: Findings | None = None
         lease: LeaseCommitter | None = None
+        settings = LeaseSettings() if settings is None else settings
         if table is not None:
             check = cache(table.check)
             if root is None and not parse_store_url(store.url).prefix:
@@ -143,7 +145,7 @@ class ConditionalStore:
             lease = LeaseCommitter(
                 store,
                 table,
-                settings=LeaseSettings() if settings is None else settings,
+                settings=settings,
                 clock=clock,
                 backoff=backoff,
                 owner=words,
@@ -151,6 +153,8 @@ class ConditionalStore:
                 fenced=lambda: self._evidence.proves(Kind.FENCE),
                 finish=finish,
             )
+        self._lease = lease
+        self._settings = settings
         self._evidence = Evidence(
             store, verdict, findings=findings, executor=executor, lock=lock, words=words
         )
@@ -196,7 +200,8 @@ class ConditionalStore:
         Args:
             path: where.
             data: bytes, or a binary file that is read from its position to its end. What is larger than
-                8 MiB is staged first; it appears whole, or not at all.
+                8 MiB is staged first; under a lease, what is larger than `LeaseSettings.largest_body`
+                (160 KiB by default). It appears whole, or not at all.
             metadata: user metadata; the library adds a nonce.
             content_type: media type.
 
@@ -391,6 +396,8 @@ class ConditionalStore:
         if rest is not None:
             return self._put_large(path, chain((small,), chunks(rest)), condition, marked, content_type)
         committer = self._strategy.choose(Operation.PUT, condition)
+        if committer is self._lease and len(small) > self._settings.largest_body:
+            return self._put_large(path, chunks(small), condition, marked, content_type)
 
         def send(sent: Condition | None, fence: Fence | None) -> PutResult:
             return self.store.put(

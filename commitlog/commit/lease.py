@@ -65,6 +65,8 @@ class Lease:
     Attributes:
         record: the record as this call last wrote it, or None while the lease is not held. A lease
             that ran out stays here: `ends` tells, and taking it again renews it.
+        interrupted: True once another record was seen after this call had held the lease: another holder
+            may have written since.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Lease:
         self._owner = owner
         self._first_sent: dict[int, float] = {}
         self.record: LeaseRecord | None = None
+        self.interrupted = False
+        self._held = False
 
     @property
     def ends(self) -> float:
@@ -179,5 +183,7 @@ class Lease:
         # landed, and others may have been counting since.
         if found is not None and found.owner == self._owner and found.generation in self._first_sent:
             self.record = found
+            self._held = True
             return None
+        self.interrupted = self._held
         return Obstacle(record=found, since=self._clock.monotonic())

@@ -44,9 +44,14 @@ from commitlog.tables.api import Key, Table
 
 __all__ = ["LeaseCommitter"]
 
-#: What has to be left of a lease for a request to be sent, in seconds: one that a store may round away
-#: (see `_Look.fence`), and one for the request.
+#: Seconds of a lease that a request needs before it is begun, in addition to the reserve for its body:
+#: one that a store may round away (see `_Look.fence`), and one for the head of the request.
 _LEAST = 2.0
+
+_OVERTAKEN = (
+    "it was applied, but perhaps after the lease had ended and over the work of the next holder. Let "
+    "bodies arrive faster, or set min_bandwidth to what the link carries"
+)
 
 
 @frozen(kw_only=True)
@@ -61,8 +66,11 @@ class _Look:
     def info(self) -> ObjectInfo | None:
         return self.observation.info
 
-    def fence(self, ends: float, timeout: float) -> Fence | None:
-        """Return an expiry on the store's clock that is not after a lease of `timeout` ending at `ends`.
+    def fence(self, ends: float, timeout: float, reserve: float) -> Fence | None:
+        """Return an expiry on the store's clock, `reserve` before the end of a lease or earlier.
+
+        The lease is of `timeout` seconds and ends at `ends`. The store checks the expiry when a request
+        begins; what has begun by then is there whole, and applied, after `reserve` seconds more.
 
         Let the store have read its clock, for the ``Date`` that it answered, at a moment when my clock
         read m ≤ received, and let a (the lease's start) be ends − timeout. The store accepts the request
@@ -70,15 +78,16 @@ class _Look:
         it earlier, but the store may cut the time at which it checks to whole seconds. A waiter began to
         count no earlier than a. While my clock moved from a to m, the waiter's moved by at most
         rate × (m − a); while the store's then moved by seconds + 1, by at most rate × (seconds + 1). It
-        waits for rate × timeout. So nothing is accepted after it took over if
-        m − a + seconds + 1 ≤ timeout, which holds for seconds = floor(ends − received) − 1. If m is
-        before a, the store began to count before the waiter did, and seconds + 1 ≤ timeout will do; but
-        a pause between m and a must not be added to it. The rate has to bound how fast any two of these
-        clocks run to one another; no two need agree on the time.
+        waits for rate × timeout. While a body arrives it moves by at most rate × reserve. So nothing is
+        applied after it took over if m − a + seconds + 1 + reserve ≤ timeout, which holds for
+        seconds = floor(ends − received − reserve) − 1. If m is before a, the store began to count before
+        the waiter did, and seconds + 1 + reserve ≤ timeout will do; but a pause between m and a must not
+        be added to it. The rate has to bound how fast any two of these clocks run to one another; no two
+        need agree on the time.
         """
         if self.observation.store_time is None:
             return None
-        seconds = math.floor(min(ends - self.received, timeout)) - 1
+        seconds = math.floor(min(ends - self.received, timeout) - reserve) - 1
         return Fence(self.observation.store_time, seconds)
 
 
@@ -99,12 +108,14 @@ class LeaseCommitter:
             whose result matters to nobody. By default it is called at once.
 
     Guarantees: of all clients that go through leases on one table, one at most replaces one version of
-    one object, as long as no clock runs faster than another by more than the skew rate; an answer that
-    was lost is settled by reading back.
+    one object, as long as no clock runs faster than another by more than the skew rate, and what a store
+    accepts is there and applied within `LeaseSettings.reserve`; an answer that was lost is settled by
+    reading back. An answer that comes after the lease counts only while the table still has the lease.
 
     Non-guarantees: writers without leases are not kept out. A store that does not enforce the expiry of
     signed requests may apply a delayed one after the lease, over the work of the next holder. So may a
-    store that accepts a request in time and takes longer than that to apply it.
+    store that accepts a request in time and takes longer than the reserve to receive and apply it; but
+    then its call does not return as a success.
     """
 
     def __init__(
@@ -141,6 +152,8 @@ class LeaseCommitter:
                 if attempt:
                     look = self._hold(lease, mutation)
                 if mutation.recognises(look.info):
+                    if lease.interrupted:
+                        raise mutation.unknown(_OVERTAKEN) from lost
                     self._release(lease)
                     return mutation.result(look.info)
                 if not mutation.holds(look.info):
@@ -159,11 +172,14 @@ class LeaseCommitter:
                     failure = error
                 except CommitError as error:
                     published = self._published(mutation, error)
-                    self._release(lease)
                     if published is None:
+                        self._release(lease)
                         raise
+                    self._check_mine(lease, mutation, self._clock.monotonic(), error)
+                    self._release(lease)
                     return mutation.result(published)
                 else:
+                    self._check_mine(lease, mutation, self._clock.monotonic())
                     self._release(lease)
                     return result
             self._release(lease)
@@ -239,12 +255,13 @@ class LeaseCommitter:
 
     def _valid(self, lease: Lease, look: _Look) -> bool:
         now = self._clock.monotonic()
-        return now - look.sent <= self._settings.timeout and lease.ends - now >= _LEAST
+        left = lease.ends - now - self._settings.reserve
+        return now - look.sent <= self._settings.timeout and left >= _LEAST
 
     def _fence(self, lease: Lease, look: _Look) -> Fence | None:
         if not self._store.capabilities.fences:
             return None
-        return look.fence(lease.ends, self._settings.timeout)
+        return look.fence(lease.ends, self._settings.timeout, self._settings.reserve)
 
     def _look_and_take(
         self, lease: Lease, mutation: Mutation, previous: LeaseRecord | None, fresh: _Look | None
@@ -321,12 +338,13 @@ class LeaseCommitter:
         while True:
             try:
                 look = self._begin_look(mutation)()
-                # Once the lease is over, what is there may be the next holder's.
-                reading = mutation.read(look.info, exclusive=look.received <= ends)
+                reading = mutation.read(look.info, exclusive=True)
             except CommitError as error:
                 why = f"the store could not be asked ({error})"
             else:
                 if reading is Reading.LANDED:
+                    # Once the lease is over, this may be the work of the next holder.
+                    self._check_mine(lease, mutation, look.received, lost)
                     return reading, look.info
                 if reading is Reading.OTHER:
                     raise mutation.unknown("what is there now is of another writer") from lost
@@ -345,6 +363,27 @@ class LeaseCommitter:
             if self._clock.monotonic() > (ends if fence is None else patience):
                 raise mutation.unknown(why) from lost
             self._clock.sleep(self._settings.test_interval)
+
+    def _check_mine(
+        self, lease: Lease, mutation: Mutation, seen: float, cause: CommitError | None = None
+    ) -> None:
+        """Raise `OutcomeUnknown` if another may have written before what I sent was applied (rule 8).
+
+        `seen` is the moment on the own clock by which it had been applied.
+
+        A request whose body took long is applied after the lease, over the work of the next holder. If
+        the lease can be renewed there is none, for it would have replaced the record. To read the record
+        is not enough: a waiter that looked before my request was applied may be about to replace it.
+        """
+        if seen <= lease.ends:
+            return
+        try:
+            if lease.begin_take(lease.record)() is None:
+                return
+        except CommitError as error:
+            late = f"the answer came after the lease, and the table could not be asked ({error})"
+            raise mutation.unknown(late) from cause or error
+        raise mutation.unknown(_OVERTAKEN) from cause
 
     def _published(self, mutation: Mutation, refusal: CommitError) -> ObjectInfo | None:
         """Return the object if its upload was refused as missing because it is published by now.

@@ -36,6 +36,10 @@ class LeaseSettings:
         test_interval: seconds between two looks while waiting.
         max_wait: most seconds to wait for other holders before `LeaseTimeout`; None: as long as it
             takes, which for one dead holder is its timeout × max_clock_skew_rate.
+        min_bandwidth: bytes of a request's body that reach the store in each second, at least. Requests
+            that are sent at the same time share a link, so this is the link's rate divided by the number
+            of writers that use it at once. Leases keep `reserve` seconds for a body, and bodies above
+            `largest_body` are staged first, before the lease is taken. Infinite: bodies take no time.
 
     Raises:
         ConfigurationError: a value, or a relation between them, is out of range.
@@ -50,6 +54,7 @@ class LeaseSettings:
     ttl: float = 3600.0
     test_interval: float = 0.1
     max_wait: float | None = None
+    min_bandwidth: float = 64 * 1024.0
 
     def __attrs_post_init__(self) -> None:
         if not MIN_TIMEOUT <= self.timeout < float("inf"):
@@ -72,6 +77,25 @@ class LeaseSettings:
             )
         if self.max_wait is not None and not self.max_wait >= 0:
             raise ConfigurationError(f"max_wait is {self.max_wait} s; it must be 0 or more")
+        if not self.min_bandwidth > 0:
+            raise ConfigurationError(
+                f"min_bandwidth is {self.min_bandwidth} bytes a second; it must be above 0"
+            )
+
+    @property
+    def reserve(self) -> float:
+        """The last seconds of a lease, in which no request is begun.
+
+        A store checks the expiry of a request when the request begins. These seconds are for the rest of
+        it: its body arrives in them, and the store applies it. They are an eighth of the timeout, or
+        none if bodies take no time.
+        """
+        return 0.0 if self.min_bandwidth == float("inf") else self.timeout / 8
+
+    @property
+    def largest_body(self) -> float:
+        """Bytes of the largest body that is sent under a lease; it arrives within `reserve`."""
+        return self.min_bandwidth * self.timeout / 8
 
     @property
     def timeout_ms(self) -> int:

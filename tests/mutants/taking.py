@@ -147,7 +147,7 @@ TAKING: tuple[Mutant, ...] = (
         rule="a look older than a `timeout` is made anew",
         edit=Edit(
             "commit.leased",
-            ("return now - look.sent <= self._settings.timeout and lease", "return lease"),
+            ("return now - look.sent <= self._settings.timeout and left", "return left"),
         ),
         setting=racing(BOTH, Fault.SWEPT, forced=(Forced("A clock", Fault.PAUSED, 2, 10),)),
         caught=UNEXPLAINED,

@@ -17,6 +17,7 @@ from sim_kit import CommitWorld, Program, Ticks, create
 from commitlog.commit import ConditionalStore
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.ingest import IngestSettings
+from commitlog.testing import Action, Outcome
 from commitlog.testing.sim import (
     EPOCH,
     Choices,
@@ -38,10 +39,12 @@ __all__ = [
     "LONGER",
     "RELEASED",
     "SMALL",
+    "TWO_WINNERS",
     "UNEXPLAINED",
     "Setting",
     "logging",
     "naming",
+    "one_winner",
     "racing",
     "reading",
     "writing",
@@ -64,6 +67,9 @@ AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
 
 #: What every counter-example to mutual exclusion is judged as.
 UNEXPLAINED = "no order of the calls"
+
+#: What a run is judged as in which two creations of one object were called a success.
+TWO_WINNERS = "two were told of success"
 
 #: Two writers that want to create one object.
 BOTH: Mapping[str, Program] = MappingProxyType({"A": create("k"), "B": create("k")})
@@ -103,6 +109,15 @@ class _World(CommitWorld):
         return super().client(name)
 
 
+def one_winner(world: CommitWorld) -> None:
+    """Judge a world in which an assumption is broken: even there one writer at most is told of success.
+
+    Raises `AssertionError`.
+    """
+    done = [call for call in world.history() if call.outcome is Outcome.DONE]
+    assert sum(call.action is Action.CREATE for call in done) < 2, TWO_WINNERS
+
+
 def racing(
     programs: Mapping[str, Program],
     *faults: Fault,
@@ -116,6 +131,7 @@ def racing(
     wrap: Callable[[SimulatedStore, Node], Any] | None = None,
     records: Iterable[LeaseRecord] = (),
     settings: Callable[[Callable[..., Any]], Any] = lambda cls: cls(**SMALL),
+    judge: Callable[[CommitWorld], None] = CommitWorld.judge,
     **options: Any,
 ) -> Setting:
     """Return what builds a world of these programs.
@@ -130,6 +146,7 @@ def racing(
         wrap: makes something else of a node's client of the store.
         records: what is in the table of leases at the beginning.
         settings: makes the settings of leases, given their class.
+        judge: judges a run that has ended.
         options: those of `CommitWorld`.
     """
     simulation = _simulation(faults, most=most, delays=delays, forced=forced, patience=patience)
@@ -150,7 +167,7 @@ def racing(
                 world.items.put(record.to_item())
             for name, program in programs.items():
                 world.start(name, program, after=starts.get(name, 0.0))
-            return world.simulation, world.judge
+            return world.simulation, lambda: judge(world)
 
         return build
 

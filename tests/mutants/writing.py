@@ -8,9 +8,21 @@ from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
 from mutants.mutant import Mutant
 from mutants.stores import SlowHeads
-from mutants.worlds import BOTH, FAST, LONGER, RELEASED, SMALL, UNEXPLAINED, racing
+from mutants.worlds import (
+    BOTH,
+    FAST,
+    LONGER,
+    RELEASED,
+    SMALL,
+    TWO_WINNERS,
+    UNEXPLAINED,
+    one_winner,
+    racing,
+)
 
 __all__ = ["WRITING"]
+
+_RETURNED = "        return look.fence(lease.ends, self._settings.timeout, self._settings.reserve)\n"
 
 WRITING: tuple[Mutant, ...] = (
     Mutant(
@@ -19,7 +31,10 @@ WRITING: tuple[Mutant, ...] = (
         rule="the data request expires with the lease, and the store sees to that",
         edit=Edit(
             "commit.leased",
-            ("        return look.fence(lease.ends, self._settings.timeout)\n", "        return None\n"),
+            (
+                _RETURNED,
+                "        return None\n",
+            ),
         ),
         setting=racing(BOTH, Fault.DELAYED, delays=(4.5,)),
         caught=UNEXPLAINED,
@@ -35,8 +50,8 @@ WRITING: tuple[Mutant, ...] = (
         edit=Edit(
             "commit.leased",
             (
-                "        return look.fence(lease.ends, self._settings.timeout)\n",
-                "        fence = look.fence(lease.ends, self._settings.timeout)\n"
+                _RETURNED,
+                "        fence = look.fence(lease.ends, self._settings.timeout, 0)\n"
                 "        return fence and Fence(int(self._clock.epoch()), fence.seconds)\n",
             ),
         ),
@@ -54,8 +69,8 @@ WRITING: tuple[Mutant, ...] = (
         edit=Edit(
             "commit.leased",
             (
-                "math.floor(min(ends - self.received, timeout)) - 1\n",
-                "math.floor(min(ends - self.received, timeout))\n",
+                "math.floor(min(ends - self.received, timeout) - reserve) - 1\n",
+                "math.floor(min(ends - self.received, timeout) - reserve)\n",
             ),
         ),
         setting=racing(BOTH, Fault.DELAYED, delays=(3.0,), clocks={"B": FAST}),
@@ -73,8 +88,8 @@ WRITING: tuple[Mutant, ...] = (
         edit=Edit(
             "commit.leased",
             (
-                "math.floor(min(ends - self.received, timeout)) - 1\n",
-                "math.floor(ends - self.received) - 1\n",
+                "math.floor(min(ends - self.received, timeout) - reserve) - 1\n",
+                "math.floor(ends - self.received - reserve) - 1\n",
             ),
         ),
         setting=racing(
@@ -97,7 +112,10 @@ WRITING: tuple[Mutant, ...] = (
         name="the expiry a full timeout after the look",
         where="protocol.md#the-expiry-that-the-store-enforces",
         rule="the expiry is for what is left of the lease",
-        edit=Edit("commit.leased", ("math.floor(min(ends - self.received, timeout))", "round(timeout)")),
+        edit=Edit(
+            "commit.leased",
+            ("math.floor(min(ends - self.received, timeout) - reserve)", "round(timeout - reserve)"),
+        ),
         setting=racing(
             BOTH,
             forced=(
@@ -282,8 +300,18 @@ WRITING: tuple[Mutant, ...] = (
     Mutant(
         name="what is seen after the lease taken for one's own",
         where="protocol.md#lost-answers",
-        rule="that the object is gone was my doing if it is seen *before my lease ended*",
-        edit=Edit("commit.leased", ("exclusive=look.received <= ends", "exclusive=True")),
+        rule=(
+            "that the object is gone was my doing if it is seen before my lease ended, or the lease can "
+            "still be renewed"
+        ),
+        edit=Edit(
+            "commit.leased",
+            (
+                "                    self._check_mine(lease, mutation, look.received, lost)\n"
+                "                    return reading",
+                "                    return reading",
+            ),
+        ),
         setting=racing(
             {"A": delete("k"), "B": delete("k")},
             forced=(Forced("A delete k", Fault.LOST_REQUEST),),
@@ -294,6 +322,123 @@ WRITING: tuple[Mutant, ...] = (
         story=(
             "A's deletion never arrived. When A's lease is over B takes it over and deletes the "
             "object; A sees that it is gone, and is told that A did it."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a large body sent under the lease",
+        where="protocol.md#steps",
+        rule="a body that the link does not carry within the reserve is staged first",
+        edit=Edit(
+            "commit.conditional",
+            ("len(small) > self._settings.largest_body", "len(small) > STAGE_ABOVE"),
+        ),
+        setting=racing(
+            BOTH,
+            bandwidths={"A": 0.3},
+            settings=lambda cls: cls(**{**SMALL, "min_bandwidth": 0.3}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request begins at 0, and the store finds it in time. Its body is there after ten "
+            "seconds; B has taken over and written by then."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="no time kept for the body",
+        where="protocol.md#the-expiry-that-the-store-enforces",
+        rule="the expiry is an eighth of the timeout before the end of the lease",
+        edit=Edit(
+            "commit.leased",
+            (
+                "math.floor(min(ends - self.received, timeout) - reserve) - 1\n",
+                "math.floor(min(ends - self.received, timeout)) - 1\n",
+            ),
+        ),
+        setting=racing(
+            BOTH,
+            Fault.DELAYED,
+            delays=(2.9,),
+            patience=4,
+            clocks={"B": FAST},
+            bandwidths={"A": 8.0},
+            settings=lambda cls: cls(**{**SMALL, "min_bandwidth": 8.0}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request begins at 2.9, in the last second that the store accepts. Its three bytes "
+            "take 0.375 s. B, whose clock is as fast as clocks may be, has taken over at 3."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a late answer believed",
+        where="protocol.md#steps",
+        rule="an answer that comes after the lease counts only if the lease can still be renewed",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                    self._check_mine(lease, mutation, self._clock.monotonic())\n"
+                "                    self._release(lease)\n                    return result\n",
+                "                    self._release(lease)\n                    return result\n",
+            ),
+        ),
+        setting=racing(BOTH, bandwidths={"A": 0.3}, judge=one_winner),
+        caught=TWO_WINNERS,
+        story=(
+            "A's link is slower than it says. Its body is there after ten seconds, over B's object, "
+            "and the store tells both of success."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="the lease read again instead of renewed",
+        where="protocol.md#steps",
+        rule="an answer that comes after the lease counts only if the lease can still be *renewed*",
+        edit=Edit(
+            "commit.leased",
+            ("lease.begin_take(lease.record)() is None", "lease.observe() is None"),
+        ),
+        setting=racing(
+            BOTH,
+            Fault.PAUSED,
+            delays=(10.0,),
+            bandwidths={"A": 0.3},
+            judge=one_winner,
+        ),
+        caught=TWO_WINNERS,
+        story=(
+            "At 10 B has looked and is about to take the lease over. Then A's body is there. A finds "
+            "its own record still in the table, and B replaces it a moment later."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a nonce found under a lease that was interrupted",
+        where="protocol.md#steps",
+        rule="an object that is found by a retry counts only if nobody else held the lease meanwhile",
+        edit=Edit(
+            "commit.leased",
+            (
+                "                    if lease.interrupted:\n"
+                "                        raise mutation.unknown(_OVERTAKEN) from lost\n",
+                "",
+            ),
+        ),
+        setting=racing(
+            BOTH,
+            forced=(Forced("A put k", Fault.DELAYED, 1, 1.9),),
+            patience=1,
+            starts={"B": 6.5},
+            bandwidths={"A": 0.3},
+            judge=one_winner,
+        ),
+        caught=TWO_WINNERS,
+        story=(
+            "At 11 A has given up on its first request, and finds nothing. B takes over before A has "
+            "renewed its lease, and writes. Then A's body is there, over B's object, and A finds its "
+            "nonce when it has the lease again."
         ),
         saved=False,
     ),

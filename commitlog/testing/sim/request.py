@@ -41,6 +41,8 @@ def begin(
     more: Iterable[Fault] = (),
     instead: Mapping[Fault, Callable[[], T]] = _NONE,
     spared: Collection[Fault] = (),
+    body: float = 0.0,
+    admit: Callable[[], object] = lambda: None,
 ) -> Callable[[], T]:
     """Send a request, and return what waits for its answer.
 
@@ -53,11 +55,15 @@ def begin(
         more: further faults that it can meet.
         instead: what is performed in place of `perform` when the request meets one of these faults.
         spared: faults that it never meets.
+        body: seconds of true time between the arrival of the request's head and that of the last byte of
+            its body. It is performed after them.
+        admit: called when the head arrives, if the body takes time; raises what refuses the request.
     """
     faults = _WRITE_FAULTS if mutates else _READ_FAULTS
     possible = (*_NODE_FAULTS, *faults, *more, *instead)
     fault, seconds = node.point(what, [fault for fault in possible if fault not in spared])
-    request = Request(node, what, instead.get(fault, perform) if fault else perform, mutates=mutates)
+    performed = instead.get(fault, perform) if fault else perform
+    request = Request(node, what, performed, mutates=mutates, body=body, admit=admit)
     request.send(fault, seconds)
     return request.wait
 
@@ -71,13 +77,24 @@ def call(node: Node, what: str, perform: Callable[[], T], **options: Any) -> T:
 class Request(Generic[T]):
     """See `begin`."""
 
-    def __init__(self, node: Node, what: str, perform: Callable[[], T], *, mutates: bool) -> None:
+    def __init__(
+        self,
+        node: Node,
+        what: str,
+        perform: Callable[[], T],
+        *,
+        mutates: bool,
+        body: float,
+        admit: Callable[[], object],
+    ) -> None:
         self._node = node
         self._simulation = node.simulation
         self._name = node.next_request()
         self._what = what
         self._perform = perform
         self._mutates = mutates
+        self._body = body
+        self._admit = admit
         self._answer: Callable[[], T] | None = None
 
     def send(self, fault: Fault | None, seconds: float) -> None:
@@ -99,7 +116,8 @@ class Request(Generic[T]):
         if fault is Fault.DUPLICATED:
             self._later(there + seconds, "arrives again", self._arrive_again)
         if not answered:
-            self._later(patience, "gives up", lambda: self._settle(self._no_answer))
+            # A client that is still sending does not wait for an answer yet.
+            self._later(patience + self._body, "gives up", lambda: self._settle(self._no_answer))
 
     def wait(self) -> T:
         """Wait for the answer, and return or raise it."""
@@ -118,12 +136,26 @@ class Request(Generic[T]):
             answer = _raising(Conflict("another request was under way; nothing happened"))
         elif fault is Fault.THROTTLED:
             answer = _raising(Unavailable("the service sheds load; nothing happened"))
+        elif self._body and (refused := self._refusal(self._name)):
+            answer = refused
+        elif self._body:
+            way_back = "" if back is None else f", to be answered in {back:g} s"
+            self._later(self._body, f"is whole{way_back}", lambda: self._apply(fault, back))
+            return
         else:
-            answer = self._effect(self._name)
-            if fault is Fault.REPEATED:
-                answer = self._effect(f"{self._name}'")
-            if fault is Fault.FAILED_AFTER:
-                answer = _raising(OutcomeUnknown("the service failed"))
+            self._apply(fault, back)
+            return
+        self._reply(answer, back)
+
+    def _apply(self, fault: Fault | None, back: float | None) -> None:
+        answer = self._effect(self._name)
+        if fault is Fault.REPEATED:
+            answer = self._effect(f"{self._name}'")
+        if fault is Fault.FAILED_AFTER:
+            answer = _raising(OutcomeUnknown("the service failed"))
+        self._reply(answer, back)
+
+    def _reply(self, answer: Callable[[], T], back: float | None) -> None:
         if back is None:
             return
         if back == 0:
@@ -132,7 +164,23 @@ class Request(Generic[T]):
             self._later(back, "is answered", lambda: self._settle(answer))
 
     def _arrive_again(self) -> None:
-        self._effect(f"{self._name}'")
+        name = f"{self._name}'"
+        if not self._body:
+            self._perform_again(name)
+        elif not self._refusal(name):
+            self._later(self._body, "is whole again", lambda: self._perform_again(name))
+
+    def _perform_again(self, name: str) -> None:
+        self._effect(name)
+
+    def _refusal(self, name: str) -> Callable[[], T] | None:
+        """Return the answer with which the server refuses the request before it has its body."""
+        try:
+            self._simulation.perform(name, self._admit)
+        except _ANSWERS as error:
+            self._simulation.note(f"  {name} {self._what}: {describe(error)}")
+            return _raising(error)
+        return None
 
     def _effect(self, name: str) -> Callable[[], T]:
         """Perform the request, and return what answers it."""

@@ -5,13 +5,14 @@ Imports the port, and its siblings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attrs import evolve
 
-from commitlog.errors import AccessDenied, CommitError, Unavailable
+from commitlog.errors import AccessDenied, CommitError, RequestExpired, Unavailable
 from commitlog.stores.api import (
     Body,
     Condition,
@@ -54,6 +55,8 @@ class SimulatedStore(ObjectStore):
         spared: faults that mutations never meet, such as those against which nothing is promised.
         denied: mutations that this client has no permission for, by the names of the port's methods,
             such as ``publish``. They are answered with `AccessDenied`, and do nothing.
+        bandwidth: bytes of a body that reach the store in a second of true time. The store checks the
+            expiry when the head of a request arrives, and performs the request when its body is there.
     """
 
     def __init__(
@@ -65,9 +68,11 @@ class SimulatedStore(ObjectStore):
         fences: bool = True,
         spared: Iterable[Fault] = (),
         denied: Iterable[str] = (),
+        bandwidth: float = math.inf,
     ) -> None:
         self._node = node
         self._denied = frozenset(denied)
+        self._bandwidth = bandwidth
         self._spared = frozenset(spared)
         self._server = server
         self._fences = fences
@@ -131,6 +136,7 @@ class SimulatedStore(ObjectStore):
             ),
             condition,
             fence,
+            size=len(data),
         )
 
     def copy(
@@ -222,13 +228,13 @@ class SimulatedStore(ObjectStore):
     def _read(self, what: str, perform: Callable[[], T]) -> T:
         return call(self._node, what, perform, mutates=False)
 
-    def _upload(self, what: str, perform: Callable[[], T]) -> T:
+    def _upload(self, what: str, perform: Callable[[], T], *, size: int = 0) -> T:
         # What nobody sees yet is sent again inside the port until it is known: no answer is lost.
         def allowed() -> T:
             self._check_allowed(what.partition(" ")[0])
             return perform()
 
-        return call(self._node, what, allowed, mutates=False)
+        return call(self._node, what, allowed, mutates=False, body=size / self._bandwidth)
 
     def _write(
         self,
@@ -236,12 +242,15 @@ class SimulatedStore(ObjectStore):
         perform: Callable[[Fence | None], T],
         condition: Condition | None,
         fence: Fence | None,
+        *,
+        size: int = 0,
     ) -> T:
         kept = fence if self._fences else None
+        body = size / self._bandwidth
 
         def allowed() -> T:
             self._check_allowed(what.partition(" ")[0])
-            return perform(kept)
+            return perform(None if body else kept)
 
         return call(
             self._node,
@@ -250,12 +259,22 @@ class SimulatedStore(ObjectStore):
             mutates=True,
             more=() if condition is None else (Fault.CONFLICT,),
             spared=self._spared,
+            body=body,
+            admit=lambda: self._check_expiry(what, kept),
         )
 
     def _check_allowed(self, method: str) -> None:
         """Raise `AccessDenied`, as the server does, if the client may not call `method`."""
         if method in self._denied:
             raise AccessDenied(f"{self._node.name} has no permission to {method}")
+
+    def _check_expiry(self, what: str, fence: Fence | None) -> None:
+        """Refuse a request that is late, on a clock that the store cuts to whole seconds."""
+        if fence is None:
+            return
+        now = self._server.begin_head("clock")().store_time
+        if now is not None and now > fence.expires_at:
+            raise RequestExpired(f"{what} came after its expiry")
 
 
 class _Writer(StageWriter):
@@ -264,12 +283,15 @@ class _Writer(StageWriter):
         self._path = path
         self._inner = inner
         self._over = False
+        self._size = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        return self._inner.write(data)
+        written = self._inner.write(data)
+        self._size += written
+        return written
 
     def finish(self) -> Staged:
-        staged = self._store._upload(f"finish {self._path}", self._inner.finish)
+        staged = self._store._upload(f"finish {self._path}", self._inner.finish, size=self._size)
         self._over = True
         return staged
 
