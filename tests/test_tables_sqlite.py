@@ -35,6 +35,7 @@ from commitlog.tables.sqlite_connection import open_file, translated
 from commitlog.testing import ManualClock
 from commitlog.urls import parse_table_url
 
+HOUR = 3600
 SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 
 #: What the programs below begin with: the table, whose URL is their first argument.
@@ -264,7 +265,7 @@ def test_reading_beside_a_writer(table: SqliteTable, other_writer: sqlite3.Conne
 
 
 def test_sweep(path: Path) -> None:
-    """A sweep removes what has expired by the table's clock, however much it is."""
+    """A sweep removes what an earlier one found expired hours ago, however much it is."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
@@ -275,26 +276,78 @@ def test_sweep(path: Path) -> None:
             table.put({"path": name, "etag": "*", "ttl": ttl})
         table.put({"path": "ancient", "etag": "*", "ttl": -(10**30)})
         clock.advance(10)
+        assert table.sweep() == 0
+        clock.advance(6 * HOUR)
+        assert table.sweep() == 0
+        clock.advance(1)
         assert table.sweep() == 151
         left = {item["path"] for item in table.scan()}
         assert left == {"first", "now", "future", "far", "word"}
         assert table.sweep() == 0
 
 
+def test_what_is_written_again_expires_anew(path: Path) -> None:
+    """That an earlier item of its key was found expired does not matter."""
+    clock = ManualClock(epoch=1000.0)
+    with closing(_open(path, clock=clock)) as table:
+        table.create()
+        table.put({"path": "a", "etag": "*", "ttl": 1001})
+        clock.advance(10)
+        table.sweep()
+        clock.advance(HOUR)
+        table.put({"path": "a", "etag": "*", "ttl": 1000 + 6 * HOUR})
+        clock.advance(5 * HOUR + 60)
+        assert table.sweep() == 0
+        clock.advance(5 * HOUR)
+        assert table.sweep() == 0
+        clock.advance(HOUR + 1)
+        assert table.sweep() == 1
+
+
+def test_a_sweep_while_the_clock_is_ahead_keeps_nothing_for_ever(path: Path) -> None:
+    """What it found expired is removed hours after the next sweep with a clock that is right."""
+    clock = ManualClock(epoch=1000.0)
+    with closing(_open(path, clock=clock)) as table:
+        table.create()
+        table.put({"path": "a", "etag": "*", "ttl": 2000})
+        clock.set_forward(10**9)
+        table.sweep()
+        clock.set_forward(-(10**9))
+        assert table.sweep() == 0
+        clock.advance(6 * HOUR + 1)
+        assert table.sweep() == 1
+
+
+def test_an_earlier_version_removes_what_was_found(path: Path) -> None:
+    """It removes all whose number is in the past, as it always did, and what expires later stays."""
+    clock = ManualClock(epoch=1000.0)
+    with closing(_open(path, clock=clock)) as table:
+        table.create()
+        table.put({"path": "a", "etag": "*", "ttl": 1001})
+        table.put({"path": "b", "etag": "*", "ttl": 1100})
+        clock.advance(10)
+        table.sweep()
+    _spoil(path, "DELETE FROM items WHERE expires < 1010")
+    with closing(_open(path, clock=clock)) as table:
+        assert [item["path"] for item in table.scan()] == ["b"]
+
+
 def test_sweeping_beside_writes(path: Path) -> None:
-    """Writes remove expired items in passing, a few at a time and at most once a minute."""
+    """Writes remove expired items in passing, a few at a time, and soon again while there are more."""
     clock = ManualClock(epoch=1000.0)
     with closing(_open(path, clock=clock)) as table:
         table.create()
         table.put({"path": "a", "etag": "*"})
         for i in range(150):
             table.put({"path": "old", "etag": str(i), "ttl": 1})
-        counts = []
-        for _ in range(4):
+
+        def write_after(seconds: float) -> int:
+            clock.advance(seconds)
             table.put({"path": "a", "etag": "*"})
-            counts.append(len(list(table.query("old"))))
-            clock.advance(30)
-        assert counts == [150, 150, 50, 50]
+            return len(list(table.query("old")))
+
+        assert [write_after(seconds) for seconds in (60, 1, 6 * HOUR)] == [150, 150, 50]
+        assert [write_after(seconds) for seconds in (0.5, 0.5)] == [50, 0]
 
 
 def test_expired_item_is_there_until_it_is_removed(path: Path) -> None:

@@ -17,7 +17,6 @@ import re
 import select
 import socket
 import ssl
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -26,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from attrs import field, frozen
 from botocore.httpsession import where
 
+from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
 
 __all__ = ["Failed", "Pending", "Response", "Wire"]
@@ -45,6 +45,7 @@ _DECIMAL = re.compile("[0-9]{1,18}")
 _HEXADECIMAL = re.compile("[0-9a-fA-F]{1,15}")
 #: Seconds after which an idle connection is not trusted any more: servers close theirs about then.
 _MAX_IDLE = 15.0
+_CLOCK = SystemClock()
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -190,7 +191,7 @@ class Wire:
         if self._closed or len(self._idle) >= self._max_idle:
             connection.close()
         else:
-            connection.idle_since = time.monotonic()
+            connection.idle_since = _CLOCK.monotonic()
             self._idle.append(connection)
 
     def _connect(self) -> _Connection:
@@ -249,7 +250,7 @@ class _Connection:
         """
         return (
             self._pid == os.getpid()
-            and time.monotonic() - self.idle_since < _MAX_IDLE
+            and _CLOCK.monotonic() - self.idle_since < _MAX_IDLE
             and not self._poll.poll(0)
             and not (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending())
         )

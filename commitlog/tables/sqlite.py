@@ -59,14 +59,20 @@ from commitlog.urls import Url
 
 __all__ = ["SqliteTable"]
 
-#: Expired items are looked for on a write at most this often, in seconds, and this many at a time:
-#: a sweep must not make anybody wait.
+#: Expired items are looked for on a write at most this often, in seconds, and this many at a time: a
+#: sweep must not make others wait. While there are more, the next one comes sooner.
 _SWEEP_INTERVAL = 60.0
+_SWEEP_AGAIN = 1.0
 _SWEEP_BATCH = 100
+#: An item is removed this many seconds after a sweep has first found it expired: the wall clock may have
+#: been set forward, and then the lease of a writer who is at work seems to have expired long ago.
+_SWEEP_DELAY = 6 * 3600
 #: Puts in one transaction: nobody else writes meanwhile.
 _PUT_BATCH = 100
 
 # Keys as bytes of UTF-8: SQLite compares blobs byte by byte, whatever collation it was built with.
+# `expires` is when an item expires; after a sweep has found it expired, the negative of when it will be
+# removed. (Versions that do not know of that remove it at once, as they do all that is expired.)
 _LAYOUT = """
 CREATE TABLE items (
     hash BLOB NOT NULL, range BLOB NOT NULL, expires INTEGER, item TEXT NOT NULL,
@@ -78,6 +84,11 @@ CREATE TABLE commitlog_table (format INTEGER, created REAL, hash_key TEXT, range
 
 #: A row: its key, and the item. As bytes, for SQLite keeps texts that are none of Unicode's.
 _SELECT = "SELECT hash, range, CAST(item AS BLOB) FROM items"
+#: Some of the items whose `expires` is in a range.
+_SOME = (
+    "(hash, range) IN"
+    " (SELECT hash, range FROM items WHERE expires BETWEEN ? AND ? ORDER BY expires LIMIT ?)"
+)
 _Row: TypeAlias = tuple[bytes, bytes, bytes]
 
 
@@ -241,27 +252,40 @@ class SqliteTable(Table):
     # expiry
 
     def sweep(self) -> int:
-        """Remove the items whose time is past, and return how many those were."""
+        """Remove the items that an earlier sweep found expired hours ago; return how many those were.
+
+        The items that it finds expired itself are left for a later one.
+        """
         removed = 0
-        while True:
+        more = True
+        while more:
             with self._writer.transaction() as connection:
-                batch = self._sweep(connection)
+                batch, more = self._sweep(connection)
             removed += batch
-            if batch < _SWEEP_BATCH:
-                return removed
+        return removed
 
     def _sweep_sometimes(self, connection: sqlite3.Connection) -> None:
         now = self._clock.monotonic()
         if now >= self._next_sweep:
-            self._next_sweep = now + _SWEEP_INTERVAL
-            self._sweep(connection)
+            _, more = self._sweep(connection)
+            self._next_sweep = now + (_SWEEP_AGAIN if more else _SWEEP_INTERVAL)
 
-    def _sweep(self, connection: sqlite3.Connection) -> int:
-        return connection.execute(
-            "DELETE FROM items WHERE (hash, range) IN"
-            " (SELECT hash, range FROM items WHERE expires < ? ORDER BY expires LIMIT ?)",
-            (self._clock.epoch(), _SWEEP_BATCH),
-        ).rowcount
+    def _sweep(self, connection: sqlite3.Connection) -> tuple[int, bool]:
+        """Remove and find some; return how many were removed, and whether there may be more to do."""
+        now = int(self._clock.epoch())
+        due = now + _SWEEP_DELAY
+        remove = f"DELETE FROM items WHERE {_SOME}"
+        mark = f"UPDATE items SET expires = {-due} WHERE {_SOME}"
+        done = [
+            connection.execute(statement, (low, high, _SWEEP_BATCH)).rowcount
+            for statement, low, high in (
+                (remove, -now + 1, -1),
+                (mark, 0, now - 1),
+                # What was found while the clock was ahead would stay for as long as that.
+                (mark, -(2**63), -due - 1),
+            )
+        ]
+        return done[0], max(done) == _SWEEP_BATCH
 
     def close(self) -> None:
         self._reader.close()
@@ -374,7 +398,7 @@ class SqliteTable(Table):
         name = self.schema.ttl_attribute
         value = None if name is None else item.get(name)
         # N goes further than SQLite's integers; so late an expiry is none, and so early one is past.
-        return max(-(2**63), value) if type(value) is int and value < 2**63 else None
+        return max(0, value) if type(value) is int and value < 2**63 else None
 
     def _page(self, rows: Sequence[_Row], limit: int) -> ItemPage:
         # One more than asked for tells whether this is the last page.

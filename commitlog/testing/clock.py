@@ -48,9 +48,13 @@ class ManualClock:
         with self._lock:
             self._now += seconds
 
+    def set_forward(self, seconds: float) -> None:
+        """Set what `epoch` shows forward, or back if `seconds` is negative; `monotonic` goes on."""
+        with self._lock:
+            self._start += seconds
+
     def suspend(self, seconds: float) -> None:
         """Move `epoch` forward by `seconds`, and `monotonic` not: as on a machine that sleeps."""
         if seconds < 0:
             raise ValueError("a clock does not go back")
-        with self._lock:
-            self._start += seconds
+        self.set_forward(seconds)

@@ -45,6 +45,10 @@ class SimulatedClock:
         """Epoch seconds, as this clock counts."""
         return EPOCH + self.offset + self.monotonic()
 
+    def set_forward(self, seconds: float) -> None:
+        """Set what `epoch` shows forward, or back if `seconds` is negative; `monotonic` goes on."""
+        self.offset += seconds
+
     def sleep(self, seconds: float) -> None:
         """Refuse: a server never sleeps."""
         raise NotImplementedError("only the clock of a node can be slept on")
