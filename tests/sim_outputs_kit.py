@@ -302,7 +302,7 @@ def drive(
         partition: the one that all files are in.
         lost: whether the first file is staged by another task attempt, too, which lost its race.
         beats: whether to give a sign of life before the commit, and one after it, since it was late.
-        batch: the batch of a stream that the job is.
+        batch: the batch of a stream that the job is; `job_id` is its id.
         abort: whether to abort after an error.
     """
 
@@ -315,7 +315,7 @@ def drive(
             try:
                 job = output.begin(job_id, mode=mode, visibility=client.world.visibility, batch=batch)
             except JobAlreadyCommitted as error:
-                commit = truth.check_superseded(error, batch)
+                commit = truth.check_superseded(error, job_id, batch)
                 assert truth.is_whole(commit), "begin says that all files are visible"
                 client.tell("begin", error)
             except AlreadyExists as error:
@@ -386,7 +386,7 @@ def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
         elif isinstance(error, NotFound):  # of its list of files, as two callers wrote it
             assert client.world.staged or job.attempt in truth.aborted
         elif isinstance(error, JobAlreadyCommitted):
-            truth.check_superseded(error, job.batch)
+            truth.check_superseded(error, job.job_id, job.batch)
         elif isinstance(error, AlreadyExists):
             assert job.mode == "error" and (truth.commits or truth.strangers)
         return False

@@ -58,9 +58,10 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
 
         def driver() -> Program:
             number = draw("job", (0, 1, 2))
+            batch = Batch("stream", number) if batches else None
             return drive(
-                f"job-{number}",
-                batch=Batch("stream", number) if batches else None,
+                f"job-{number}" if batch is None else f"stream/{number}",
+                batch=draw("batch", (batch, None)) if batches else None,
                 files=draw("files", (1, 2, 3, 0)),
                 mode=draw("mode", modes),
                 partition=draw("partition", partitions),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from attrs import evolve
 from outputs_kit import PLACES as ALL_PLACES
 from outputs_kit import Death, HookedStore, Once, Place, open_output, open_place, stage_some, visible
 
@@ -21,7 +22,7 @@ from commitlog.errors import (
     PublishIncomplete,
     Unavailable,
 )
-from commitlog.outputs import Batch, CommitRecord, ExpiryRecord, Mode, Output, Visibility
+from commitlog.outputs import Batch, CommitRecord, ExpiryRecord, Job, Mode, Output, Visibility
 from commitlog.outputs.job import HIDDEN
 from commitlog.stores import ObjectData, ObjectStore
 from commitlog.stores.memory import MemoryStore
@@ -378,6 +379,60 @@ def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
         output.commit(late, ())
     other = output.begin(batch=Batch("p", 0))
     assert output.commit(other, ()).batch == Batch("p", 0)
+
+
+def test_a_job_has_an_id_or_a_batch() -> None:
+    """Were both allowed, one id could be committed with each batch, and once more without one."""
+    output = open_output(MemoryStore())
+    assert output.begin("q/0", batch=Batch("q", 0)).job_id == "q/0"
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="Give a job id or a batch, not both"):
+            output.begin("daily", batch=Batch("q", 0))
+        output.commit(output.begin(), ())
+        add(output, f"daily-{_}", 0)
+    job = output.begin(batch=Batch("q", 0))
+    with pytest.raises(ConfigurationError, match="Give a job id or a batch"):
+        evolve(job, job_id="daily")
+    output.commit(job, ())
+    with pytest.raises(ConfigurationError, match="Give a job id or a batch"):
+        output.begin("daily", batch=Batch("q", 0))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_the_id_of_a_batch_is_one_job(batch_first: bool, late: bool) -> None:
+    """A job under the id of a batch, and the batch, are one job, whichever of them comes first."""
+    output = open_output(MemoryStore())
+    begin: list[Callable[[], Job]] = [
+        lambda: output.begin("q/3"),
+        lambda: output.begin(batch=Batch("q", 3)),
+    ]
+    first, second = reversed(begin) if batch_first else begin
+    job = second() if late else None
+    output.commit(first(), ())
+    with pytest.raises(JobAlreadyCommitted) as error:
+        output.commit(job or second(), ())
+    assert (error.value.job_id, error.value.version) == ("q/3", 1)
+
+
+def test_a_job_under_the_id_of_an_earlier_batch_is_refused() -> None:
+    """As the batch is. A job under the id of a later one, or a similar id, is another job."""
+    output = open_output(MemoryStore())
+    late = output.begin("q/2")
+    output.commit(output.begin(batch=Batch("q", 3)), ())
+    with pytest.raises(JobAlreadyCommitted):
+        output.begin("q/2")
+    with pytest.raises(JobAlreadyCommitted):
+        output.commit(late, ())
+    for job_id in ("q/4", "q/02", "q/", "/2", "p/2", "q/2/x", "q/-2", "q/\N{SUPERSCRIPT TWO}"):
+        output.commit(output.begin(job_id), ())
+
+
+@pytest.mark.parametrize(("stream", "number"), [("", 0), ("q", -1), ("q", 1.0), ("q", True), (7, 0)])
+def test_a_batch_has_a_stream_and_a_number(stream: Any, number: Any) -> None:
+    """Anything else is refused before it is stored."""
+    with pytest.raises(ConfigurationError):
+        Batch(stream, number)
 
 
 def test_errors_of_mode_error_hold_at_the_commit_point() -> None:

@@ -28,6 +28,7 @@ from sim_outputs_kit import (
     drive,
     explored,
     gc,
+    in_turn,
     read,
     recover,
     world_of,
@@ -35,6 +36,7 @@ from sim_outputs_kit import (
 )
 from sim_outputs_seeded_kit import seeded_world
 
+from commitlog.outputs import Batch
 from commitlog.testing.sim import Choices, Fault, Faults, Seeded, Simulation, campaign
 
 #: What a request can meet whose sender lives on.
@@ -160,6 +162,15 @@ SMALL = [
         name="two drivers of one job, a crash",
         nodes={"A": drive("j"), "B": drive("j")},
         faults=CRASH,
+        told=("commit: done", "commit: JobAlreadyCommitted", "begin: JobAlreadyCommitted"),
+    ),
+    Case(
+        name="a batch, a job of its id, and a job of the id of the batch before",
+        nodes={
+            "A": drive("s/1", batch=Batch("s", 1)),
+            "B": in_turn(drive("s/1"), drive("s/0")),
+        },
+        most=0,
         told=("commit: done", "commit: JobAlreadyCommitted", "begin: JobAlreadyCommitted"),
     ),
     Case(

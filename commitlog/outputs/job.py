@@ -49,6 +49,7 @@ Stats: TypeAlias = tuple[object, object, int | None]
 MAX_JOB_ID_BYTES = 512
 
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_BATCH_ID = re.compile(r"(?P<stream>.+)/(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)
 _NAMED_ATTEMPT = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 
 
@@ -83,12 +84,51 @@ class Batch:
     """A micro-batch of a stream: what makes a job recognisable that a stream runs again.
 
     Attributes:
-        stream: id of the stream, which outlives restarts.
-        number: its batches are committed in the order of their numbers, each once.
+        stream: id of the stream, which outlives restarts; not empty.
+        number: its batches are committed in the order of their numbers, each once; from 0 on.
+
+    Raises `ConfigurationError` for other values.
     """
 
-    stream: str = field(validator=validators.min_len(1))
-    number: int = field(validator=validators.ge(0))
+    stream: str = field()
+    number: int = field()
+
+    @stream.validator
+    def _check_stream(self, _: object, value: str) -> None:
+        if not isinstance(value, str) or not value:
+            raise ConfigurationError(f"the id of a stream is a str that is not empty, not {value!r}")
+
+    @number.validator
+    def _check_number(self, _: object, value: int) -> None:
+        if type(value) is not int or value < 0:
+            raise ConfigurationError(f"the number of a batch is an int from 0 on, not {value!r}")
+
+    @property
+    def job_id(self) -> str:
+        """The id of the job that the batch is: stream and number.
+
+        >>> Batch("clicks", 7).job_id
+        'clicks/7'
+        """
+        return f"{self.stream}/{self.number}"
+
+    def check_job_id(self, job_id: str) -> None:
+        """Raise `ConfigurationError` if `job_id` is not the batch's own."""
+        if job_id != self.job_id:
+            raise ConfigurationError(
+                f"job {job_id!r} cannot be batch {self.number} of stream {self.stream!r}: the id of that"
+                f" job is {self.job_id!r}. Give a job id or a batch, not both"
+            )
+
+    @classmethod
+    def named(cls, job_id: str) -> Batch | None:
+        """Return the batch whose job has that id; None if no batch has.
+
+        >>> Batch.named("clicks/7"), Batch.named("clicks/07")
+        (Batch(stream='clicks', number=7), None)
+        """
+        found = _BATCH_ID.fullmatch(job_id)
+        return found and cls(found["stream"], int(found["number"]))
 
 
 def _check_mode(_job: object, _attribute: Attribute[Mode], value: str) -> None:
@@ -101,7 +141,7 @@ class Job:
     """One attempt to commit one job to one output; made by `Output.begin`. May be pickled.
 
     Attributes:
-        job_id: what is committed at most once, ever.
+        job_id: what is committed at most once, ever; that of `batch`, if there is one.
         attempt: 32 hexadecimal digits; tells this attempt from every other one of the same job, and its
             files from all others.
         mode: see `Output.begin`.
@@ -119,8 +159,13 @@ class Job:
     base: int = field(default=0, validator=validators.ge(0))
     schema: str | None = None
     visibility: Visibility = "listed"
-    batch: Batch | None = None
+    batch: Batch | None = field(default=None)
     replaces: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
+
+    @batch.validator
+    def _check_batch(self, _: object, batch: Batch | None) -> None:
+        if batch is not None:
+            batch.check_job_id(self.job_id)
 
     @replaces.validator
     def _check_replaces(self, _: object, paths: tuple[str, ...]) -> None:

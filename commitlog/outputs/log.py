@@ -33,7 +33,7 @@ from commitlog.oplog.codec import Document, encode
 from commitlog.oplog.entries import Entries
 from commitlog.outputs.checkpoints import Checkpoints
 from commitlog.outputs.foreign import ForeignFile
-from commitlog.outputs.job import NAMING, Job, Visibility
+from commitlog.outputs.job import NAMING, Batch, Job, Visibility
 from commitlog.outputs.manifest import Manifests
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
 from commitlog.outputs.records import (
@@ -418,9 +418,10 @@ def other_visibility(job: Job, visibility: Visibility) -> ConfigurationError:
 
 def _is_batch_of(job: Job, record: CommitRecord) -> bool:
     """Tell whether `record` is of the batch that `job` is, or of a later one of its stream."""
-    if job.batch is None or record.batch is None:
+    batch = job.batch or Batch.named(job.job_id)
+    if batch is None or record.batch is None:
         return False
-    return record.batch.stream == job.batch.stream and record.batch.number >= job.batch.number
+    return record.batch.stream == batch.stream and record.batch.number >= batch.number
 
 
 def _name(version: int) -> str:

@@ -137,7 +137,8 @@ class Output:
 
         Args:
             job_id: any text of at most 512 bytes of UTF-8, such as ``"daily-2026-11-21"``; None: a new
-                one, or one after `batch`.
+                one, or that of `batch`, ``stream/number``. A job under the id of a batch is that batch:
+                it is refused once the batch, or a later one of the stream, was committed.
             mode: ``append`` adds to what is there; ``error`` refuses an output with data, now and again
                 at the commit point; ``overwrite`` replaces all that is there at the commit point,
                 ``overwrite-partitions`` what is there then in the partitions of the job's files,
@@ -151,7 +152,8 @@ class Output:
                 committed. ``logged``: only readers of the log see them; the commit takes the same time
                 for any number of files, and what later jobs replace stays readable until `gc`. All jobs
                 of an output have the same; None: that of the ones before, or ``listed``.
-            batch: the batch of a stream that this is: none is committed twice, nor after a later one.
+            batch: the batch of a stream that this is, in place of `job_id`: none is committed twice, nor
+                after a later one.
             attempt: name of the attempt, as `new_attempt` made it; None: a new one.
             base: number of a record up to which that attempt was not decided, if it is an older one.
             replaces: paths of the files to replace, as `DataFile.path` has them. Whether they are all
@@ -161,16 +163,19 @@ class Output:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
                 what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
             AlreadyExists: the mode is ``error``, and there is data, of other jobs or foreign.
+            ConfigurationError: an argument is wrong, such as a job id that is not that of the batch.
             CorruptRecord: a record cannot be read.
         """
         attempt = self.new_attempt() if attempt is None else attempt
         if job_id is None:
-            job_id = attempt if batch is None else f"{batch.stream}/{batch.number}"
+            job_id = attempt if batch is None else batch.job_id
+        if batch is not None:
+            batch.check_job_id(job_id)
         state = self._log.state()
         before = state.jobs.get(job_id)
-        if batch is not None:
-            number, version = state.batches.get(batch.stream, (-1, 0))
-            before = version if number >= batch.number else before
+        if (of := batch or Batch.named(job_id)) is not None:
+            number, version = state.batches.get(of.stream, (-1, 0))
+            before = version if number >= of.number else before
         if before is not None:
             self._publisher.roll_forward(until=state.version, strict=False)
             raise already_committed(job_id, before)

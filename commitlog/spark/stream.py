@@ -88,15 +88,16 @@ class CommitlogStreamWriter(DataSourceStreamArrowWriter):
                 output.abort(cast(TaskCommitted, told[0]).job, files_of(told))
 
     def _job(self, output: Output) -> Job:
-        query, run, batch = batch_of()
+        query, run, number = batch_of()
+        batch = Batch(query, number)
         return Job(
-            job_id=f"{query}/{batch}",
-            attempt=output.new_attempt(f"{query}/{run}/{batch}"),
+            job_id=batch.job_id,
+            attempt=output.new_attempt(f"{query}/{run}/{number}"),
             mode="append",
             base=self._base,
             schema=self._schema,
             visibility=self._options.visibility or "listed",
-            batch=Batch(query, batch),
+            batch=batch,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sim_outputs_kit as outputs
 
+from commitlog.outputs import Batch
 from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
 from mutants.mutant import Mutant
@@ -305,5 +306,31 @@ DECIDING: tuple[Mutant, ...] = (
             "A's claim of record 1 is late, and replaces B's record: B's job, which is visible, was"
             " never committed."
         ),
+    ),
+    Mutant(
+        name="a job that is begun under the id of a committed batch",
+        where="outputs.md#job-ids-and-batches",
+        rule="a job under the id of a batch is that batch",
+        edit=Edit(
+            "outputs.output",
+            ("(of := batch or Batch.named(job_id))", "(of := batch)"),
+        ),
+        setting=writing(
+            {"A": outputs.drive("s/1", batch=Batch("s", 1)), "B": outputs.drive("s/1")}, after={"B": 1}
+        ),
+        caught="a job was begun that was committed before",
+        story="The rows of the batch are there twice: once from the stream, once from B's job.",
+    ),
+    Mutant(
+        name="a job that is committed under the id of an earlier batch",
+        where="outputs.md#job-ids-and-batches",
+        rule="it is refused once a later batch of the stream was committed, at the commit point, too",
+        edit=Edit(
+            "outputs.log",
+            ("    batch = job.batch or Batch.named(job.job_id)\n", "    batch = job.batch\n"),
+        ),
+        setting=writing({"A": outputs.drive("s/1", batch=Batch("s", 1)), "B": outputs.drive("s/0")}),
+        caught="batch s/0 comes too late",
+        story="B's job is of the id of batch 0, and is committed after batch 1.",
     ),
 )
