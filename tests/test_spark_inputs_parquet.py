@@ -114,24 +114,22 @@ def test_columns_are_matched_by_name_and_widened() -> None:
 
 
 def test_new_columns_are_left_out_refused_or_rescued() -> None:
-    """So are new members of structs; what a path tells is not new."""
+    """So are new members of structs."""
     table = pa.table(
         {
             "a": [1, 2],
             "b": ["x", None],
             "s": [{"x": 1, "y": 2}, None],
-            "day": [1, 1],
         }
     )
     schema = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
-    told = frozenset(["day"])
     want = [{"a": 1, "s": {"x": 1}}, {"a": 2, "s": None}]
-    assert rows(stored(table), Columns(schema=schema, elsewhere=told)) == want
+    assert rows(stored(table), Columns(schema=schema)) == want
     with pytest.raises(UnknownColumns, match="'b'"):
-        rows(stored(table), Columns(schema=schema, new="fail", elsewhere=told))
+        rows(stored(table), Columns(schema=schema, new="fail"))
     with pytest.raises(UnknownColumns, match=r"s\.y"):
-        rows(stored(table.drop_columns("b")), Columns(schema=schema, new="fail", elsewhere=told))
-    got = records(PARQUET, stored(table), Columns(schema=schema, new="rescue", elsewhere=told))
+        rows(stored(table.drop_columns("b")), Columns(schema=schema, new="fail"))
+    got = records(PARQUET, stored(table), Columns(schema=schema, new="rescue"))
     assert [row for row, _, _ in got] == want
     assert [text for _, _, text in got] == ['{"b":"x","s":{"x":1,"y":2}}', None]
 
@@ -275,3 +273,19 @@ def test_int96_is_an_instant_at_any_depth_and_in_any_year() -> None:
     assert [row["l"][0] for row in got] == wanted
     assert [row["m"][0][1] for row in got] == wanted
     assert [row["s"]["x"] for row in got] == wanted
+
+
+def test_rows_before_a_value_that_does_not_fit_come() -> None:
+    """In the middle of a batch; the error names the first row that does not fit in any column."""
+    good, bad = [b"ok"] * 300, [b"\xff"]
+    table = pa.table(
+        {"n": list(range(300)), "a": good[:250] + bad + good[:49], "b": good[:150] + bad + good[:149]}
+    )
+    schema = pa.schema([("n", pa.int64()), ("a", pa.string()), ("b", pa.string())])
+    source = stored(table)
+    got: list[Any] = []
+    with pytest.raises(InputUnreadable, match=r"column 'b' of 'in/a.parquet' does not fit in row 150"):
+        got.extend(PARQUET.decode(source, slices(source.file)[0], Columns(schema=schema)))
+    assert [row["n"] for part in got for row in part.batch.to_pylist()] == list(range(150))
+    rescued = records(PARQUET, source, Columns(schema=schema, new="rescue"))
+    assert [row["n"] for row, _, _ in rescued] == list(range(300))

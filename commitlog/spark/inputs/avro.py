@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import decimal
 import io
+import itertools
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from attrs import frozen
 
-from commitlog.errors import CommitError, InputUnreadable, NotSupported
+from commitlog.errors import CommitError, ConfigurationError, InputUnreadable, NotSupported
 from commitlog.ingest import Pinned, Slice
+from commitlog.spark.formats.files import COMPLAINTS
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
+from commitlog.spark.inputs.avro_bounds import Bounds
 from commitlog.spark.inputs.avro_file import Block, Header, blocks, container
-from commitlog.spark.inputs.fitting import BATCH_BYTES, Fitting
+from commitlog.spark.inputs.fitting import BATCH_BYTES, Fitting, sound
 from commitlog.spark.inputs.opened import opened
 from commitlog.spark.inputs.types import plain_type
 
@@ -25,6 +30,14 @@ _WHAT = "Avro"
 #: Bytes that are asked for at once of a large file, and of its schema.
 _BLOCK = 1024 * 1024
 _HEAD = 64 * 1024
+
+#: Values that are decoded at a time, at most, but for those of one record.
+_VALUES = 4 * 1024 * 1024
+
+#: What decimals are called to fastavro, whose own reader takes hours for a hostile one.
+_DECIMAL = "commitlog-decimal"
+_DECIMAL_BYTES = 64
+_EXACT = decimal.Context(prec=200)
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "null": pa.null(),
@@ -55,6 +68,8 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 class Avro(Input):
     """Avro files, which are read whole, a block at a time.
 
+    A block has at most ``maxBlockBytes`` bytes, decompressed or not: that bounds the memory.
+
     A union of null and another type is that type, and one of numbers the wider of them. Columns with
     other unions, or with types that are part of themselves, make a file unreadable if they are wanted,
     or if new columns are not to be ignored.
@@ -63,15 +78,22 @@ class Avro(Input):
     """
 
     name = "avro"
+    options = ("maxBlockBytes",)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         _fastavro()
+        most = options.get("maxBlockBytes", "134217728")
+        if not (most.isdecimal() and 1 <= int(most) <= 2**30):
+            raise ConfigurationError(
+                f"option maxBlockBytes is {most!r}: give a whole number from 1 to {2**30}"
+            )
+        self._most = int(most)
 
     def infer(self, sample: Pinned) -> pa.Schema:
         """See `Input.infer`. Reads the header."""
         with opened(sample, _WHAT, small=_HEAD, block=_HEAD) as source:
-            shape = _Shape.of(Header.read(source), sample.file.path)
+            shape = _Shape.of(Header.read(source, sample.file.size), sample.file.path)
             if shape.odd:
                 _refuse(sample.file.path, shape.odd[0])
             return pa.schema([(each.name, plain_type(each.type)) for each in shape.schema])
@@ -82,7 +104,7 @@ class Avro(Input):
         if slice.start:
             return
         with opened(pinned, _WHAT, block=_BLOCK) as source:
-            header = Header.read(source)
+            header = Header.read(source, size)
             shape = _Shape.of(header, path)
             wanted = {name.lower() for name in columns.schema.names}
             for name in shape.odd:
@@ -90,10 +112,9 @@ class Avro(Input):
                     _refuse(path, name)
             fitting = Fitting(path, shape.schema, columns)
             target = pa.schema([shape.schema.field(name) for name in fitting.names])
-            first = 0
-            for rows in _gathered(path, source.tell(), blocks(source, header, size), shape.empty):
-                yield from fitting.records(_batch(rows, target), first)
-                first += len(rows)
+            reading = _Reading(path, shape, self._most, source.tell())
+            found = blocks(source, header, size, self._most)
+            yield from _records(reading, found, fitting, target)
 
 
 @frozen
@@ -105,11 +126,13 @@ class _Shape:
         odd: names of columns that have no type.
         empty: a file of the same schema without records, which fastavro reads as it is, without
             making objects of dates and times.
+        bounds: how many records and values a block may have.
     """
 
     schema: pa.Schema
     odd: list[str]
     empty: bytes
+    bounds: Bounds
 
     @classmethod
     def of(cls, header: Header, path: str) -> _Shape:
@@ -124,13 +147,14 @@ class _Shape:
             raise InputUnreadable(f"{path!r} cannot be read as {_WHAT}: {error}") from error
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise InputUnreadable(f"{path!r} cannot be read as columns: its schema is no record")
+        bounds = Bounds.of(parsed, named)
         fields, odd = [], []
         for each in parsed["fields"]:
             try:
                 fields.append(pa.field(each["name"], _type(each["type"], named, ())))
             except _OddError:
                 odd.append(each["name"])
-        return cls(pa.schema(fields), odd, empty.getvalue())
+        return cls(pa.schema(fields), odd, empty.getvalue(), bounds)
 
 
 class _OddError(Exception):
@@ -183,42 +207,118 @@ def _union(kinds: list[pa.DataType]) -> pa.DataType:
 
 
 def _plain(schema: Any) -> Any:
-    """Return a schema without logical types, but for decimals: pyarrow knows what their numbers are."""
+    """Return a schema without logical types: pyarrow knows what their numbers are, but for decimals."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if isinstance(schema, dict):
-        return {
-            key: _plain(value)
-            for key, value in schema.items()
-            if key != "logicalType" or value == "decimal"
-        }
+        plain = {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
+        is_decimal = schema.get("logicalType") == "decimal" and schema.get("type") in ("bytes", "fixed")
+        return {**plain, "logicalType": _DECIMAL} if is_decimal else plain
     return schema
 
 
-def _gathered(
-    path: str, begin: int, found: Iterator[Block], empty: bytes
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield the records of blocks, as many as make a batch, and what there is before an error."""
-    fastavro = _fastavro()
-    rows: list[dict[str, Any]] = []
-    size = 0
-    try:
-        for block in found:
-            rows += fastavro.reader(io.BytesIO(container(empty, block)))
-            begin = block.end
-            size += len(block.data)
-            if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
-                yield rows
-                rows, size = [], 0
-    except CommitError:
-        raise
-    except Exception as error:  # those of codecs and of fastavro have only that in common
-        yield rows
-        raise InputUnreadable(
-            f"{path!r} cannot be read any further than to its block at byte {begin}: {error}",
+def _read_decimal(data: bytes, schema: Any, _: Any = None) -> decimal.Decimal:
+    if len(data) > _DECIMAL_BYTES:
+        raise ValueError(f"a decimal has {len(data)} bytes")
+    whole = decimal.Decimal(int.from_bytes(data, "big", signed=True))
+    return _EXACT.scaleb(whole, -schema.get("scale", 0))
+
+
+class _Reading:
+    """The records of a file, and where they are. Not thread-safe.
+
+    Args:
+        path: of the file.
+        shape: what its header tells.
+        most: bytes that a block may have.
+        begin: where its first block is.
+    """
+
+    def __init__(self, path: str, shape: _Shape, most: int, begin: int) -> None:
+        self._path = path
+        self._shape = shape
+        self._most = most
+        #: For blocks of the last batch: the number of the first row, and the byte at which it begins.
+        self._blocks = [(0, begin)]
+        self._rows = max(1, min(BATCH_ROWS, _VALUES // shape.bounds.size.values))
+
+    def error(self, row: int, why: object) -> InputUnreadable:
+        """Return the error for a row that cannot be read, of the last batch or behind it."""
+        begin = next(at for first, at in reversed(self._blocks) if first <= row)
+        return InputUnreadable(
+            f"{self._path!r} cannot be read any further than to row {row}, in its block at byte {begin}:"
+            f" {why}",
             offset=begin,
-        ) from error
-    yield rows
+        )
+
+    def batches(self, found: Iterator[Block]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """Yield the number of a first row, and it and others, as many as make a batch.
+
+        Raises what `error` returns where a row or a block cannot be read; all before it was yielded.
+        """
+        rows: list[dict[str, Any]] = []
+        size = first = 0
+        try:
+            for block in found:
+                for part in self._parts(block, rows):
+                    size += part
+                    if len(rows) >= self._rows or size >= BATCH_BYTES:
+                        yield first, rows
+                        first += len(rows)
+                        rows.clear()
+                        size = 0
+                        del self._blocks[:-1]
+                self._blocks.append((first + len(rows), block.end))
+        except CommitError:
+            raise
+        except Exception as error:  # those of codecs and of fastavro have only that in common
+            yield first, rows
+            raise self.error(first + len(rows), error) from error
+        yield first, rows
+
+    def _parts(self, block: Block, rows: list[dict[str, Any]]) -> Iterator[int]:
+        """Add the records of a block to `rows`, some at a time; yield how many bytes they had, about."""
+        data, count = block.data, block.count
+        self._shape.bounds.check(count, data, self._most)
+        file = io.BytesIO(container(self._shape.empty, block))
+        read = next(_fastavro().block_reader(file))
+        records = iter(read)
+        step = max(1, min(self._rows, BATCH_BYTES * count // max(len(data), 1)))
+        for _ in range(0, count, step):
+            # Records before an error are added, too.
+            rows.extend(itertools.islice(records, step))
+            yield len(data) * step // count
+        if read.bytes_.tell() < len(data):
+            left = len(data) - read.bytes_.tell()
+            raise ValueError(f"{left} bytes are left behind its {count} records")
+
+
+def _records(
+    reading: _Reading, found: Iterator[Block], fitting: Fitting, target: pa.Schema
+) -> Iterator[Records]:
+    for first, rows in reading.batches(found):
+        try:
+            batch, good = _batch(rows, target), len(rows)
+        except COMPLAINTS:
+            good = sound(len(rows), partial(_part, rows, target))
+            batch = _batch(rows[:good], target)
+        yield from fitting.records(batch, first)
+        if good < len(rows):
+            raise reading.error(first + good, _misfit(rows[good], target))
+
+
+def _part(rows: list[dict[str, Any]], target: pa.Schema, start: int, end: int) -> pa.RecordBatch:
+    return _batch(rows[start:end], target)
+
+
+def _misfit(row: dict[str, Any], target: pa.Schema) -> str:
+    """Return what is wrong with a row that no batch can be made of."""
+    for field in target:
+        try:
+            _batch([row], pa.schema([field]))
+        except COMPLAINTS as error:
+            return f"the value of {field.name!r} is no {field.type}: {error}"
+    return "its values do not go together"
 
 
 def _batch(rows: list[dict[str, Any]], target: pa.Schema) -> pa.RecordBatch:
@@ -239,4 +339,6 @@ def _fastavro() -> Any:
         raise NotSupported(
             "fileFormat avro needs fastavro: install commitlog-store[avro], where executors run, too"
         ) from None
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS.setdefault(f"{kind}-{_DECIMAL}", _read_decimal)
     return fastavro

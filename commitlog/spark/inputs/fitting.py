@@ -5,17 +5,19 @@ Knows types, rescue and the port.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlog.errors import InputUnreadable
+from commitlog.spark.formats.files import COMPLAINTS
 from commitlog.spark.inputs.api import Columns, Records
 from commitlog.spark.inputs.rescue import as_json
 from commitlog.spark.inputs.types import Misfit, extra_members, fit, matched
 
-__all__ = ["Fitting"]
+__all__ = ["Fitting", "sound"]
 
 #: A batch of more bytes is handed on in parts.
 BATCH_BYTES = 16 * 1024 * 1024
@@ -76,15 +78,27 @@ class Fitting:
             raise InputUnreadable(f"column {name!r} of {self._path!r} does not fit: {error}") from error
 
     def records(self, batch: pa.RecordBatch, first: int) -> Iterator[Records]:
-        """Yield a batch of the file as records; `first` is the number of its first row there."""
+        """Yield a batch of the file as records; `first` is the number of its first row there.
+
+        Raises `InputUnreadable`, which names the row, if a value does not fit and nothing is to be
+        rescued; the rows before it were yielded.
+        """
         rescued = set(self._rescued)
         fitted: dict[pa.Field, pa.Array] = {}
         for field, name in self._taken:
+            column = batch.column(name)
             try:
-                fitted[field] = fit(batch.column(name), field.type, self._zone)
+                fitted[field] = fit(column, field.type, self._zone)
             except Misfit as error:
-                self._refuse(name, error)
-                rescued.add(name)
+                if self._columns.new == "rescue":
+                    rescued.add(name)
+                    continue
+                good = sound(len(column), partial(self._fit, column, field))
+                if good:
+                    yield from self.records(batch.slice(0, good), first)
+                raise InputUnreadable(
+                    f"column {name!r} of {self._path!r} does not fit in row {first + good}: {error}"
+                ) from error
         kept = [name for name in self.names if name in rescued]
         rows = pa.RecordBatch.from_arrays(list(fitted.values()), schema=pa.schema(list(fitted)))
         whole = Records(
@@ -95,6 +109,32 @@ class Fitting:
         size = max(1, len(whole) * BATCH_BYTES // max(rows.nbytes, BATCH_BYTES))
         for start in range(0, len(whole), size):
             yield whole if size >= len(whole) else whole.part(start, size)
+
+    def _fit(self, column: pa.Array, field: pa.Field, start: int, end: int) -> None:
+        fit(column.slice(start, end - start), field.type, self._zone)
+
+
+def sound(count: int, check: Callable[[int, int], object]) -> int:
+    """Return the number of the first element that does not pass a check.
+
+    Args:
+        count: the number of elements. One of them does not pass.
+        check: raises one of `COMPLAINTS` if one of those from a number on and before another one does
+            not pass.
+
+    >>> sound(8, lambda start, end: [1 / (each - 5) for each in range(start, end)])
+    5
+    """
+    start, end = 0, count
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            check(start, middle)
+        except (*COMPLAINTS, Misfit):
+            end = middle
+        else:
+            start = middle
+    return start
 
 
 def _numbers(first: int, count: int) -> pa.Array:
