@@ -18,6 +18,8 @@ __all__ = ["MAX_PATH_BYTES", "check_path", "check_prefix", "join"]
 MAX_PATH_BYTES = 1024
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: Most paths: printable ASCII, with no segment that begins with a dot. They need no closer look.
+_ORDINARY = re.compile(r"[ -\-0-~][ -.0-~]*(?:/[ -\-0-~][ -.0-~]*)*")
 
 
 def check_path(path: str) -> str:
@@ -29,6 +31,8 @@ def check_path(path: str) -> str:
     Traceback (most recent call last):
     commitlog.errors.InvalidPath: path '/a' starts with '/': paths are relative to the store's root
     """
+    if isinstance(path, str) and len(path) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(path):
+        return path
     _check_text(path)
     if not path:
         raise InvalidPath("the path is empty: name an object below the store's root")

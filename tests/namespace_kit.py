@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import pytest
@@ -34,7 +35,7 @@ from commitlog.namespace.keys import Keys
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
-from commitlog.namespace.snapshot import Snapshot
+from commitlog.namespace.snapshot import Record, Snapshot, record_of
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectInfo, ObjectStore
 from commitlog.tables.api import (
@@ -171,6 +172,18 @@ class Wire(Table):
 # -- what must be true -------------------------------------------------------------------------------
 
 
+_decoded = lru_cache(maxsize=8192)(lambda fields: record_of(dict(fields)))
+
+
+class DecodedOnce(Snapshot):
+    """A snapshot that decodes an item once, however often a scan finds it: records are frozen."""
+
+    @staticmethod
+    def _decode(item: Item) -> Record | None:
+        record: Record | None = _decoded(tuple(item.items()))
+        return record
+
+
 @define
 class Auditor:
     """Looks at all records of a namespace as `Namespace.audit` does, and remembers what it saw.
@@ -194,7 +207,7 @@ class Auditor:
 
     def audit(self) -> dict[str, Entry]:
         """Raise `AssertionError` if an invariant is broken; return what each path of the tree is."""
-        snapshot = Snapshot.of(TableReader.of(self.table), self.name)
+        snapshot = DecodedOnce.of(TableReader.of(self.table), self.name)
         shape = Shape(snapshot, Keys(self.name))
         found = list(shape.findings())
         if self.log is not None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from namespace_kit import Model
+from namespace_kit import DecodedOnce, Model
 from sim_binding_do import Prune, Sync
 from sim_binding_memory import Deleted, Memory
 from sim_binding_views import Names, Sight, Stale, View
@@ -31,7 +31,6 @@ from sim_namespace_world import NamespaceWorld
 from commitlog.errors import CommitError
 from commitlog.namespace.binding import Binding
 from commitlog.namespace.readers import TableReader
-from commitlog.namespace.snapshot import Snapshot
 from commitlog.testing.sim import EPOCH, Node, Simulation
 
 #: Where others store objects.
@@ -99,7 +98,7 @@ class BoundJudge(NamespaceWorld):
         for info in infos.values():
             if (info.path, info.etag) not in bodies:
                 bodies[info.path, info.etag] = self.store.get(info.path).data
-        snapshot = Snapshot.of(TableReader.of(self.table), LAKE)
+        snapshot = DecodedOnce.of(TableReader.of(self.table), LAKE)
         for entry in snapshot.entries.values():
             if entry.data is not None and entry.data.own:
                 there = infos.get(entry.data.path)
@@ -168,6 +167,7 @@ class BoundJudge(NamespaceWorld):
             news = self._is_news(names, oldest)
             assert news or old, f"pruning has brought back {_path(names)}"
             self._deleted.pruned(spot)
+        self._deleted.unhidden(self._sight)
         lost = asked.tree.nodes.items() - self._asked.tree.nodes.items()
         dead = all(isinstance(body, Stale) for _, body in lost)
         assert dead and (self._ending or not lost), f"pruning has removed {lost}"

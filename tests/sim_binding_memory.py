@@ -91,6 +91,18 @@ class Deleted:
         """Forget what nothing hides any more."""
         self.paths = {each for each in self.paths if each[0] != spot}
 
+    def unhidden(self, after: Sight) -> None:
+        """Forget prefixes whose tombstone was pruned while there was nothing below them.
+
+        Objects that others store there later are visible (docs/namespace.md, `prune`).
+        """
+        for (directory, name), path in list(self.paths):
+            tombstone = after.tombstones.get(directory, {}).get(name)
+            hidden = tombstone is not None and tombstone.path == path
+            below = any(there.startswith(path) for there in after.objects)
+            if name.endswith("/") and not hidden and not below:
+                self.paths.discard(((directory, name), path))
+
     def check(self, asked: View) -> None:
         """Raise `AssertionError` if anything of it is to be seen."""
         back = set(asked.alone.values()) & {spot for spot, _ in self.paths}

@@ -104,7 +104,7 @@ class NamespaceWorld(NamespaceJudge):
             logs=WatchedStore(clock=clock, words=words, watch=self._changed) if logged else None,
             stable=stable,
             exact=exact,
-            known=Known() if known is None else known,
+            known=Known(shared=False) if known is None else known,
         )
         self.simulation = simulation
         self.outcomes: Counter[str] = Counter()

@@ -328,12 +328,18 @@ class UpkeepWorld(NamespaceWorld):
             do = evolve(do, lake=partial(self._restore, node, do))
         elif do.name == "move":
             do = evolve(do, lake=partial(self._move, node))
+        if do.name != "check":
+            super()._do(node, lake, do)
+            return
         begun = len(self.simulation.trace)
-        super()._do(node, lake, do)
-        if do.name == "check":
+        tracing, self.simulation.tracing = self.simulation.tracing, True
+        try:
+            super()._do(node, lake, do)
             sent = (_REQUEST.search(line) for line in self.simulation.trace[begun:])
             kinds = {found["verb"] for found in sent if found and found["node"] == node.name}
             assert kinds <= _READING, f"a check has sent {kinds - _READING}"
+        finally:
+            self.simulation.tracing = tracing
 
     def _restore(self, node: Node, do: Restore, lake: Namespace) -> None:
         assert lake._changes.log is not None

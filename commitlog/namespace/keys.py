@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from attrs import frozen
 
@@ -163,6 +164,7 @@ class Place:
     shard: int = 0
 
 
+@lru_cache(maxsize=4096)  # a scan finds all rows of a directory under a few hash keys
 def read_place(place: str) -> Place:
     """Return what a hash key of a namespace's records, other than its marker, says.
 

@@ -49,6 +49,11 @@ class Snapshot:
     corrupt: dict[Key, tuple[Item, str]] = field(factory=dict)
     strange: dict[Key, Item] = field(factory=dict)
 
+    @staticmethod
+    def _decode(item: Item) -> Record | None:
+        """Return `record_of` the item. The simulator's judge decodes each item once."""
+        return record_of(item)
+
     @classmethod
     def of(cls, table: TableReader, namespace: str) -> Snapshot:
         """Return all that a scan of the table finds; it takes some kilobytes for each file."""
@@ -75,7 +80,7 @@ class Snapshot:
         if not key.hash.startswith(f"{namespace}/"):
             return None
         try:
-            record = record_of(item)
+            record = self._decode(item)
         except (CorruptRecord, FormatTooNew) as error:
             self.corrupt[key] = item, str(error)
             return None

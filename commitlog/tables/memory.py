@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from commitlog.clock import Clock
@@ -55,6 +55,10 @@ class _Contents:
         self.schema: TableSchema | None = None
         self.created = 0.0
         self.items: dict[str, dict[str | None, dict[str, Value]]] = {}
+        #: How often items were changed, and the earliest expiry as of one such number.
+        self.changes = 0
+        self.expiry_at = -1
+        self.expiry: int | None = None
 
 
 # Module-level state, as in `stores/memory.py`: "memory://name" has to mean the same table wherever in
@@ -158,7 +162,7 @@ class MemoryTable(Table):
             self._open()
             ranges = self._contents.items.get(hash_key, {})
             # Python orders strings by code point, which is the order of their UTF-8 bytes.
-            keys = (Key(hash_key, part) for part in ranges if not part or part > after)
+            keys = [Key(hash_key, part) for part in ranges if not part or part > after]
             return self._page(keys, limit)
 
     def scan_page(
@@ -168,13 +172,14 @@ class MemoryTable(Table):
         after = None if token is None else key_of_token(token)
         with self._contents.lock:
             self._open()
-            keys = (
-                key
+            keys = [
+                Key(hash_key, part)
                 for hash_key, ranges in self._contents.items.items()
-                if zlib.crc32(hash_key.encode()) % segments == segment
-                for key in (Key(hash_key, part) for part in ranges)
-                if after is None or _order(key) > _order(after)
-            )
+                if segments == 1 or zlib.crc32(hash_key.encode()) % segments == segment
+                for part in ranges
+            ]
+            if after is not None:
+                keys = [key for key in keys if _order(key) > _order(after)]
             return self._page(keys, limit)
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
@@ -200,7 +205,21 @@ class MemoryTable(Table):
                     if type(expiry) is int and expiry < now:
                         del ranges[part]
                         removed += 1
+            self._contents.changes += removed
         return removed
+
+    def next_expiry(self) -> int | None:
+        """Return the earliest time at which an item expires, in epoch seconds; None if none does."""
+        attribute = self.schema.ttl_attribute
+        contents = self._contents
+        with contents.lock:
+            if attribute is not None and contents.expiry_at != contents.changes:
+                expiries = (
+                    item.get(attribute) for ranges in contents.items.values() for item in ranges.values()
+                )
+                contents.expiry = min((each for each in expiries if type(each) is int), default=None)
+                contents.expiry_at = contents.changes
+            return contents.expiry
 
     # below, the caller holds the lock
 
@@ -216,13 +235,14 @@ class MemoryTable(Table):
 
     def _apply(self, write: Write) -> None:
         items = self._contents.items
+        self._contents.changes += 1
         if isinstance(write, Put):
             key = self.schema.key_of(write.item)
             items.setdefault(key.hash, {})[key.range] = dict(write.item)
         elif isinstance(write, Delete):
             items.get(write.key.hash, {}).pop(write.key.range, None)
 
-    def _page(self, keys: Iterable[Key], limit: int) -> ItemPage:
+    def _page(self, keys: Sequence[Key], limit: int) -> ItemPage:
         # One more than asked for tells whether this is the last page.
         first = heapq.nsmallest(limit + 1, keys, key=_order)
         return ItemPage(

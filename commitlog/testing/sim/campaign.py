@@ -111,6 +111,7 @@ def campaign(
     while (runs is None or report.runs < runs) and (seconds is None or report.seconds < seconds):
         current = seed + report.runs
         simulation, judge = world(Seeded(current))
+        simulation.tracing = False  # a run that is wrong is made again, with its trace
         error: AssertionError | None = None
         try:
             with simulation:

@@ -12,7 +12,8 @@ import itertools
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import define, field, frozen
@@ -156,6 +157,11 @@ class Recording:
         return found
 
 
-def _at(weights: Iterable[float], share: float) -> int:
-    sums = list(itertools.accumulate(weights))
+@lru_cache(maxsize=1024)
+def _sums(weights: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(itertools.accumulate(weights))
+
+
+def _at(weights: Sequence[float], share: float) -> int:
+    sums = _sums(tuple(weights))
     return min(bisect_right(sums, share * sums[-1]), len(sums) - 1)

@@ -6,6 +6,7 @@ Imports the errors, the `Pending` of the ports, and its siblings.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -59,13 +60,20 @@ def begin(
             its body. It is performed after them.
         admit: called when the head arrives, if the body takes time; raises what refuses the request.
     """
-    faults = _WRITE_FAULTS if mutates else _READ_FAULTS
-    possible = (*_NODE_FAULTS, *faults, *more, *instead)
-    fault, seconds = node.point(what, [fault for fault in possible if fault not in spared])
+    fault, seconds = node.point(what, _possible(mutates, (*more, *instead), frozenset(spared)))
     performed = instead.get(fault, perform) if fault else perform
     request = Request(node, what, performed, mutates=mutates, body=body, admit=admit)
     request.send(fault, seconds)
     return request.wait
+
+
+@lru_cache(maxsize=256)
+def _possible(
+    mutates: bool, more: tuple[Fault, ...], spared: frozenset[Fault]
+) -> tuple[Fault, ...]:
+    """Return the faults that a request can meet, in the order in which they are drawn."""
+    faults = _WRITE_FAULTS if mutates else _READ_FAULTS
+    return tuple(fault for fault in (*_NODE_FAULTS, *faults, *more) if fault not in spared)
 
 
 def call(node: Node, what: str, perform: Callable[[], T], **options: Any) -> T:
@@ -105,8 +113,10 @@ class Request(Generic[T]):
             there += seconds
         patience = simulation.patience / self._node.clock.rate
         answered = there + back <= patience and fault not in (Fault.LOST_REQUEST, Fault.LOST_RESPONSE)
-        length = f" by {seconds:g} s" if seconds else ""
-        self._node.note(f"{self._name}: {self._what}" + (f" [{fault.value}{length}]" if fault else ""))
+        if simulation.tracing:
+            length = f" by {seconds:g} s" if seconds else ""
+            met = f" [{fault.value}{length}]" if fault else ""
+            self._node.note(f"{self._name}: {self._what}{met}")
         if fault is not Fault.LOST_REQUEST:
             # The way back is settled by now, so what is on its way is named by it, too.
             way_back = f", to be answered in {back:g} s" if back else ""
@@ -187,9 +197,10 @@ class Request(Generic[T]):
         try:
             value = self._simulation.perform(name, self._perform)
         except _ANSWERS as error:
-            self._simulation.note(f"  {name} {self._what}: {describe(error)}")
+            if self._simulation.tracing:
+                self._simulation.note(f"  {name} {self._what}: {describe(error)}")
             return _raising(error)
-        if self._mutates:
+        if self._mutates and self._simulation.tracing:
             self._simulation.note(f"  {name} {self._what}: {describe(value)}")
         return lambda: value
 
@@ -201,7 +212,8 @@ class Request(Generic[T]):
     def _settle(self, answer: Callable[[], T]) -> None:
         if self._answer is None:
             self._answer = answer
-            self._node.note(f"{self._name} -> {_outcome(answer)}")
+            if self._simulation.tracing:
+                self._node.note(f"{self._name} -> {_outcome(answer)}")
             self._node.go_on(self)
 
 

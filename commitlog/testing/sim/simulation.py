@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from greenlet import getcurrent, greenlet
@@ -82,8 +82,11 @@ class Simulation:
     ) -> None:
         self.time = TrueTime()
         self.patience = patience
-        #: What happened, a line each.
+        #: What happened, a line each. Empty while `tracing` is false.
         self.trace: list[str] = []
+        #: Whether to write the trace. Without it a run takes the same course in less time, and `state`
+        #: cannot be used.
+        self.tracing = True
         #: How often each fault happened.
         self.injected: Counter[Fault] = Counter()
         #: How many events there were.
@@ -92,6 +95,12 @@ class Simulation:
         self.watch: Callable[[], None] | None = None
         self._choices = choices
         self._faults = Faults() if faults is None else faults
+        self._forced = {(forced.where, forced.nth): forced for forced in self._faults.forced}
+        self._sweeps = bool(self._faults.rates.get(Fault.SWEPT)) or any(
+            forced.fault is Fault.SWEPT for forced in self._faults.forced
+        )
+        self._odds: dict[tuple[Fault, ...], tuple[tuple[Fault, ...], tuple[float, ...]]] = {}
+        self._evenly = [(1.0,) * count for count in range(8)]
         self._latencies = latencies
         self._events: list[_Event] = []
         self._ticks = 0
@@ -156,17 +165,17 @@ class Simulation:
                 raise Stuck(f"still busy after all steps, at {self.now} s; next: {self._events[0].name}")
             if self.watch is not None:
                 self.watch()
-            for due, sweep in self._sweepers:
-                if self._may_sweep() and due() and self.fate("table sweep", _SWEEPS)[0]:
-                    sweep()
-                    self.note("the table drops what has expired")
-            same = 1
-            while same < len(self._events) and self._events[same].at == self._events[0].at:
+            if self._sweeps:
+                self._sweep()
+            events = self._events
+            same, first = 1, events[0].at
+            while same < len(events) and events[same].at == first:
                 same += 1
-            at = 0 if same == 1 else self.pick(f"before {self._events[0].name}", [1.0] * same)
-            event = self._events.pop(at)
+            at = 0 if same == 1 else self.pick(f"before {events[0].name}", self._even(same))
+            event = events.pop(at)
             self.steps += 1
-            self.time.now = max(self.now, event.at)
+            if event.at > self.time.now:
+                self.time.now = event.at
             event.action()
 
     def state(self) -> Hashable:
@@ -195,33 +204,39 @@ class Simulation:
 
     # for nodes and ports
 
-    def pick(self, what: str, weights: list[float]) -> int:
+    def pick(self, what: str, weights: Sequence[float]) -> int:
         """Decide between alternatives; without asking if there is one alone."""
         return 0 if len(weights) == 1 else self._choices.pick(what, weights)
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
-        self.trace.append(f"{self.now:9.3f}  {text}")
+        if self.tracing:
+            self.trace.append(f"{self.now:9.3f}  {text}")
 
     def after(self, seconds: float, name: str, action: Callable[[], None]) -> None:
         """Put an event into the queue, `seconds` of true time from now."""
-        insort(self._events, _Event(round(self.now + seconds, 9), self.tick(), name, action))
+        self._ticks += 1
+        insort(self._events, _Event(round(self.time.now + seconds, 9), self._ticks, name, action))
 
     def latency(self, node: str) -> float:
         """Return how long the next request or answer of a node travels."""
-        return self._latencies[self.pick(f"{node} latency", [1.0] * len(self._latencies))]
+        latencies = self._latencies
+        if len(latencies) == 1:
+            return latencies[0]
+        return latencies[self.pick(f"{node} latency", self._even(len(latencies)))]
 
-    def fate(self, where: str, possible: Iterable[Fault]) -> tuple[Fault | None, float]:
+    def fate(self, where: str, possible: tuple[Fault, ...]) -> tuple[Fault | None, float]:
         """Decide what goes wrong at a point, and for how many seconds of true time."""
-        self._visits[where] += 1
-        for forced in self._faults.forced:
-            if (forced.where, forced.nth) == (where, self._visits[where]) and forced.fault in possible:
+        if self._forced:
+            self._visits[where] += 1
+            forced = self._forced.get((where, self._visits[where]))
+            if forced is not None and forced.fault in possible:
                 self.injected[forced.fault] += 1
                 return forced.fault, forced.seconds
         fault = self._strikes(where, possible)
         if fault in _LENGTHY:
             delays = self._faults.delays
-            return fault, delays[self.pick(f"{where}: how long", [1.0] * len(delays))]
+            return fault, delays[self.pick(f"{where}: how long", self._even(len(delays)))]
         return fault, 0.0
 
     def perform(self, name: str, action: Callable[[], T]) -> T:
@@ -231,28 +246,43 @@ class Simulation:
 
     # inside
 
-    def _may_sweep(self) -> bool:
-        ordered = any(forced.fault is Fault.SWEPT for forced in self._faults.forced)
-        return ordered or bool(self._candidates(_SWEEPS))
+    def _even(self, count: int) -> Sequence[float]:
+        """Return equal weights."""
+        return self._evenly[count] if count < len(self._evenly) else (1.0,) * count
 
-    def _candidates(self, possible: Iterable[Fault]) -> list[Fault]:
-        """Return which of these faults may happen now."""
+    def _sweep(self) -> None:
+        for due, sweep in self._sweepers:
+            faults = self._faults
+            over = self._chosen == faults.most or self.time.now >= faults.until
+            if over and not self._forced:
+                continue
+            if due() and self.fate("table sweep", _SWEEPS)[0]:
+                sweep()
+                self.note("the table drops what has expired")
+
+    def _strikes(self, where: str, possible: tuple[Fault, ...]) -> Fault | None:
         faults = self._faults
-        if self._chosen == faults.most or self.now >= faults.until:
-            return []
-        return [fault for fault in possible if faults.rates.get(fault)]
-
-    def _strikes(self, where: str, possible: Iterable[Fault]) -> Fault | None:
-        candidates = self._candidates(possible)
-        if not candidates:
+        odds = self._odds.get(possible)
+        if odds is None:
+            odds = self._odds[possible] = _odds(faults.rates, possible)
+        candidates, weights = odds
+        if not candidates or self._chosen == faults.most or self.time.now >= faults.until:
             return None
-        weights = [self._faults.rates[fault] for fault in candidates]
-        at = self.pick(where, [max(0.0, 1.0 - sum(weights)), *weights])
+        at = self.pick(where, weights)
         if at == 0:
             return None
         self._chosen += 1
         self.injected[candidates[at - 1]] += 1
         return candidates[at - 1]
+
+
+def _odds(
+    rates: Mapping[Fault, float], possible: tuple[Fault, ...]
+) -> tuple[tuple[Fault, ...], tuple[float, ...]]:
+    """Return which faults may happen at a point, and the weights of none and of each."""
+    candidates = tuple(fault for fault in possible if rates.get(fault))
+    weights = [rates[fault] for fault in candidates]
+    return candidates, (max(0.0, 1.0 - sum(weights)), *weights)
 
 
 class Node:
@@ -326,8 +356,10 @@ class Node:
 
     def note(self, text: str) -> None:
         """Add a line to the trace, and to the node's past."""
-        self.past = hash((self.past, self.simulation.now, text))
-        self.simulation.note(f"{self.name} {text}")
+        simulation = self.simulation
+        if simulation.tracing:
+            self.past = hash((self.past, simulation.now, text))
+            simulation.note(f"{self.name} {text}")
 
     def kill(self) -> None:
         """End the program, from outside, without a restart. Idempotent."""
@@ -338,7 +370,7 @@ class Node:
 
     # for ports and the clock
 
-    def point(self, what: str, possible: Iterable[Fault]) -> tuple[Fault | None, float]:
+    def point(self, what: str, possible: tuple[Fault, ...]) -> tuple[Fault | None, float]:
         """Pass a scheduling point: be paused or die here, or return what else goes wrong."""
         if self._greenlet is None or getcurrent() is not self._greenlet:
             raise Crashed  # the code of a dead process is being unwound

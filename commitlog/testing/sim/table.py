@@ -20,6 +20,7 @@ from commitlog.tables.api import (
     TableInfo,
     Write,
 )
+from commitlog.tables.memory import MemoryTable
 from commitlog.testing.sim.clock import SimulatedClock
 from commitlog.testing.sim.faults import Fault
 from commitlog.testing.sim.request import begin, call
@@ -133,12 +134,11 @@ def table_state(server: Table) -> Callable[[], Hashable]:
     return lambda: tuple(sorted(tuple(sorted(item.items())) for item in server.scan()))
 
 
-def something_expired(server: Table, clock: SimulatedClock) -> Callable[[], bool]:
+def something_expired(server: MemoryTable, clock: SimulatedClock) -> Callable[[], bool]:
     """Return what tells whether TTL could drop an item of `server`, for `Simulation.add_sweeper`.
 
     An item that is expired when it is written is noticed at the next moment.
     """
-    name = server.schema.ttl_attribute
     quiet = -math.inf  # the last moment at which nothing was expired
 
     def due() -> bool:
@@ -146,10 +146,9 @@ def something_expired(server: Table, clock: SimulatedClock) -> Callable[[], bool
         now = clock.epoch()
         if now == quiet:
             return False
-        for item in server.scan():
-            expiry = item.get(name or "")
-            if type(expiry) is int and expiry < now:
-                return True
+        expiry = server.next_expiry()
+        if expiry is not None and expiry < now:
+            return True
         quiet = now
         return False
 

@@ -1,0 +1,83 @@
+"""All seeded worlds by name, for tests and for ``python -m commitlog.testing.sim``.
+
+Each name is stable: the ledger of campaigns (docs/campaigns.md) lists seeds by it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import sim_binding_seeded_kit as binding
+import sim_ingest_seeded_kit as ingest
+import sim_namespace_seeded_kit as namespace
+import sim_oplog_seeded_kit as oplog
+import sim_outputs_seeded_kit as outputs
+import sim_seeded_kit as commit
+import sim_upkeep_seeded_kit as upkeep
+
+from commitlog.testing.sim import Choices, Simulation, World
+
+__all__ = ["LIMITS", "WORLDS"]
+
+#: Sizes that separate short from long, as production has them. Small values reach the long cases.
+_DEFAULTS: Mapping[str, int] = {
+    "commitlog.commit.conditional.STAGE_ABOVE": 0,
+    "commitlog.outputs.pending.INLINE_FILES": 0,
+    "commitlog.outputs.log.INLINE_FILES": 0,
+    "commitlog.outputs.checkpoints.INTERVAL": 0,
+}
+
+
+def _split(name: str) -> tuple[object, str]:
+    module, _, attribute = name.rpartition(".")
+    return importlib.import_module(module), attribute
+
+
+_DEFAULTS = MappingProxyType({name: getattr(*_split(name)) for name in _DEFAULTS})
+
+#: The sizes of a world of outputs, where they are not those of production.
+LIMITS: Mapping[str, Mapping[str, int]] = {
+    "outputs-records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
+    "outputs-lists": {
+        "commitlog.outputs.pending.INLINE_FILES": 1,
+        "commitlog.outputs.log.INLINE_FILES": 1,
+        "commitlog.outputs.checkpoints.INTERVAL": 2,
+    },
+}
+
+
+def _limited(world: World, limits: Mapping[str, int]) -> World:
+    """Return `world`, which sets the library's sizes each time that it is built."""
+
+    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        for name, size in {**_DEFAULTS, **limits}.items():
+            setattr(*_split(name), size)
+        return world(choices)
+
+    return build
+
+
+_OUTPUTS: Mapping[str, World] = {
+    "outputs-conditions": outputs.seeded_world(),
+    "outputs-leases": outputs.seeded_world(leases=True),
+    "outputs-records-staged": outputs.seeded_world(staged=True),
+    "outputs-lists": outputs.seeded_world(),
+}
+
+WORLDS: Mapping[str, World] = {
+    **{way: commit.seeded_world(way) for way in commit.WAYS},
+    "oplog-effects": oplog.seeded_world(effects=True),
+    "oplog-opinions": oplog.seeded_world(effects=False),
+    **{name: _limited(world, LIMITS.get(name, {})) for name, world in _OUTPUTS.items()},
+    "ingest": ingest.seeded_world,
+    "namespace-stable": namespace.seeded_world(stable=True),
+    "namespace-loose": namespace.seeded_world(stable=False),
+    "namespace-stable-logged": namespace.seeded_world(stable=True, logged=True),
+    "namespace-loose-logged": namespace.seeded_world(stable=False, logged=True),
+    "binding-asked": binding.seeded_world(max_age=0.0),
+    "binding-young": binding.seeded_world(max_age=8.0),
+    "binding-believed": binding.seeded_world(max_age=None),
+    "upkeep": upkeep.seeded_world,
+}
