@@ -17,17 +17,19 @@ import sim_outputs_seeded_kit as outputs
 import sim_seeded_kit as commit
 import sim_upkeep_seeded_kit as upkeep
 
-from commitlog.testing.sim import Choices, Simulation, World
+from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, campaign
 
-__all__ = ["LIMITS", "WORLDS"]
+__all__ = ["LIMITS", "WORLDS", "run_seeds"]
 
 #: Sizes that separate short from long, as production has them. Small values reach the long cases.
-_DEFAULTS: Mapping[str, int] = {
-    "commitlog.commit.conditional.STAGE_ABOVE": 0,
-    "commitlog.outputs.pending.INLINE_FILES": 0,
-    "commitlog.outputs.log.INLINE_FILES": 0,
-    "commitlog.outputs.checkpoints.INTERVAL": 0,
-}
+_SIZES = (
+    "commitlog.commit.conditional.STAGE_ABOVE",
+    "commitlog.outputs.pending.INLINE_FILES",
+    "commitlog.outputs.log.INLINE_FILES",
+    "commitlog.outputs.checkpoints.INTERVAL",
+    "commitlog.outputs.output.INTERVAL",
+    "commitlog.outputs.state.REMEMBERED",
+)
 
 
 def _split(name: str) -> tuple[object, str]:
@@ -35,7 +37,7 @@ def _split(name: str) -> tuple[object, str]:
     return importlib.import_module(module), attribute
 
 
-_DEFAULTS = MappingProxyType({name: getattr(*_split(name)) for name in _DEFAULTS})
+_DEFAULTS: Mapping[str, int] = MappingProxyType({name: getattr(*_split(name)) for name in _SIZES})
 
 #: The sizes of a world of outputs, where they are not those of production.
 LIMITS: Mapping[str, Mapping[str, int]] = {
@@ -44,6 +46,8 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
         "commitlog.outputs.pending.INLINE_FILES": 1,
         "commitlog.outputs.log.INLINE_FILES": 1,
         "commitlog.outputs.checkpoints.INTERVAL": 2,
+        "commitlog.outputs.output.INTERVAL": 2,
+        "commitlog.outputs.state.REMEMBERED": 2,
     },
 }
 
@@ -63,7 +67,7 @@ _OUTPUTS: Mapping[str, World] = {
     "outputs-conditions": outputs.seeded_world(),
     "outputs-leases": outputs.seeded_world(leases=True),
     "outputs-records-staged": outputs.seeded_world(staged=True),
-    "outputs-lists": outputs.seeded_world(),
+    "outputs-lists": outputs.seeded_world(remembered=2),
 }
 
 WORLDS: Mapping[str, World] = {
@@ -81,3 +85,11 @@ WORLDS: Mapping[str, World] = {
     "binding-believed": binding.seeded_world(max_age=None),
     "upkeep": upkeep.seeded_world,
 }
+
+
+def run_seeds(name: str, runs: int) -> CampaignReport:
+    """Run the first seeds of a world; raise `CampaignFailed`, with the command that repeats the run."""
+    again = f"python -m commitlog.testing.sim --world {name} --seeds 1 --from {{seed}}"
+    report = campaign(WORLDS[name], runs=runs, again=again)
+    print(f"\n{name}: {report}")
+    return report

@@ -3,8 +3,8 @@
 In small worlds, every order of requests is tried, with faults at each of them; what is checked at every
 request that changes something, at every answer and at the end is in `sim_binding_judge`.
 ``python -m pytest tests/test_sim_binding.py -s -k states`` prints how large the worlds are. With ``-m
-campaign`` all pairs are explored, and seeds are drawn for as long as ``--campaign-seconds`` says, from
-``--campaign-seed`` on.
+campaign`` all pairs are explored.
+``python -m commitlog.testing.sim --list`` names the large worlds, which it runs from seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from sim_binding_do import adopt_any, bind, prune, sync, unbind
 from sim_binding_kit import BoundWorld
-from sim_binding_seeded_kit import seeded_world
 from sim_namespace_case import Case
 from sim_namespace_kit import (
     ANY,
@@ -32,9 +31,10 @@ from sim_namespace_kit import (
     sweep,
     write,
 )
+from sim_worlds import run_seeds
 
 from commitlog.namespace import Namespace
-from commitlog.testing.sim import Fault, campaign
+from commitlog.testing.sim import Fault
 
 
 def begin(max_age: float | None, lake: Namespace, *, kept: bool = True) -> None:
@@ -278,45 +278,10 @@ def test_states_of_larger_worlds(case: Case) -> None:
 
 # -- drawn from seeds ----------------------------------------------------------------------------------
 
-#: Ages, and how many runs a default test run makes.
-SEEDED: Mapping[str, tuple[float | None, int]] = {
-    "asked": (0.0, 4),
-    "young": (8.0, 4),
-    "believed": (None, 4),
-}
 
-
-def again(kind: str) -> str:
-    """Return the command that begins with the run of a seed."""
-    return (
-        f"python -m pytest tests/test_sim_binding.py -k 'many_seeds and [{kind}]' -m campaign"
-        " --campaign-seconds 1 --campaign-seed {seed}"
-    )
-
-
-@pytest.mark.parametrize("kind", SEEDED)
+@pytest.mark.parametrize("kind", ["asked", "young", "believed"])
 def test_some_seeds(kind: str) -> None:
     """Two to three clients, others, every operation, everything that can go wrong, and the same."""
-    max_age, runs = SEEDED[kind]
-    report = campaign(seeded_world(max_age=max_age), runs=runs, again=again(kind))
-    print(f"\n{kind}: {report}")
+    report = run_seeds(f"binding-{kind}", 4)
     calls = {name.partition(":")[0] for name in report.told}
     assert calls >= {"write", "rename", "delete", "list"}
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("kind", SEEDED)
-def test_many_seeds(
-    kind: str, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world(max_age=SEEDED[kind][0]),
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again(kind),
-            tell=lambda line: print(f"\n{kind}: {line}", end=""),
-        )
-        print(f"\n{kind}: {report}")

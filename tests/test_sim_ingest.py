@@ -1,8 +1,8 @@
 """Sources on the simulator: small worlds explored whole, large ones drawn from seeds.
 
 What is checked is in `sim_ingest_kit`. ``python -m pytest tests/test_sim_ingest.py -s -k states`` prints
-how large the worlds are. With ``-m campaign`` larger ones are explored, for minutes, and seeds are drawn
-for as long as ``--campaign-seconds`` says, from ``--campaign-seed`` on.
+how large the worlds are. With ``-m campaign`` larger ones are explored, for minutes.
+``python -m commitlog.testing.sim --list`` names the large worlds, which it runs from seeds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 from sim_ingest_kit import Upload, world_of
-from sim_ingest_seeded_kit import GRACE, seeded_world
+from sim_ingest_seeded_kit import GRACE
 from sim_outputs_kit import explored
+from sim_worlds import run_seeds
 
 from commitlog.ingest import IngestSettings
-from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, campaign
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation
 
 _ONE_AT_A_TIME = IngestSettings(source="s", grace=GRACE, max_files=1)
 _EVERYTHING = tuple(Fault)
@@ -166,34 +167,9 @@ def test_states_of_larger_worlds(case: Case) -> None:
     case.check()
 
 
-WORLD: World = seeded_world
-AGAIN = (
-    "pytest tests/test_sim_ingest.py -m campaign -k many_seeds --campaign-seconds 0.1 "
-    "--campaign-seed {seed}"
-)
-
-
 def test_some_seeds() -> None:
     """One to three drivers, everything that can go wrong, and the same."""
-    report = campaign(WORLD, runs=120, again=AGAIN)
-    print(f"\n{report}")
+    report = run_seeds("ingest", 120)
     assert set(report.faults) >= set(Fault) - {Fault.SWEPT, Fault.PARTIAL}
     wanted = ("batch", "nothing new", "Unavailable", "OutcomeUnknown", "Stop", "StateMismatch")
     assert report.told.keys() >= set(wanted)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-def test_many_seeds(
-    campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            WORLD,
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=AGAIN,
-            tell=lambda line: print(f"\n{line}", end=""),
-        )
-        print(f"\n{report}")

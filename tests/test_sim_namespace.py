@@ -3,8 +3,8 @@
 In small worlds, every order of requests is tried, with every fault at each of them; what is checked at
 every request that changes something, at every answer and at the end is in `sim_namespace_judge`.
 ``python -m pytest tests/test_sim_namespace.py -s -k states`` prints how large the worlds are. With ``-m
-campaign`` the larger ones are explored, and seeds are drawn for as long as ``--campaign-seconds`` says,
-from ``--campaign-seed`` on.
+campaign`` the larger ones are explored.
+``python -m commitlog.testing.sim --list`` names the large worlds, which it runs from seeds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from sim_namespace_kit import (
     sweep,
     write,
 )
-from sim_namespace_seeded_kit import seeded_world
+from sim_worlds import run_seeds
 
-from commitlog.testing.sim import Fault, campaign
+from commitlog.testing.sim import Fault
 
 # -- one operation alone ------------------------------------------------------------------------------
 
@@ -361,47 +361,19 @@ def test_states_of_two_operations_and_a_fault(first: str) -> None:
 
 # -- drawn from seeds ----------------------------------------------------------------------------------
 
-#: Options of `seeded_world`, and how many runs a default test run makes.
-KINDS: Mapping[str, tuple[Mapping[str, Any], int]] = {
-    "stable": ({"stable": True}, 60),
-    "loose": ({"stable": False}, 50),
-    "logged": ({"stable": True, "logged": True}, 20),
-    "loose and logged": ({"stable": False, "logged": True}, 15),
+#: How many seeds of each large world a default run makes.
+RUNS: Mapping[str, int] = {
+    "namespace-stable": 60,
+    "namespace-loose": 50,
+    "namespace-stable-logged": 20,
+    "namespace-loose-logged": 15,
 }
 
 
-def again(kind: str) -> str:
-    """Return the command that begins with the run of a seed."""
-    return (
-        f"python -m pytest tests/test_sim_namespace.py -k 'many_seeds and [{kind}]' -m campaign"
-        " --campaign-seconds 1 --campaign-seed {seed}"
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_some_seeds(kind: str) -> None:
+@pytest.mark.parametrize("world", RUNS)
+def test_some_seeds(world: str) -> None:
     """Two to four clients, every operation, everything that can go wrong, and the same."""
-    options, runs = KINDS[kind]
-    report = campaign(seeded_world(**options), runs=runs, again=again(kind))
-    print(f"\n{kind}: {report}")
+    report = run_seeds(world, RUNS[world])
     calls = {name.partition(":")[0] for name in report.told}
     wanted = {"write", "rename", "replace", "delete", "make", "attributes", "grow", "stream", "link"}
     assert calls >= wanted | {"link into", "adopt", "sweep", "collect", "read", "list"}
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_seeds(
-    kind: str, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world(**KINDS[kind][0]),
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again(kind),
-            tell=lambda line: print(f"\n{kind}: {line}", end=""),
-        )
-        print(f"\n{kind}: {report}")

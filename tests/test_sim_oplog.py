@@ -1,8 +1,8 @@
 """Operation logs on the simulator: small worlds explored whole, large ones drawn from seeds.
 
 What is checked is in `sim_oplog_kit`. ``python -m pytest tests/test_sim_oplog.py -s -k states`` prints
-how large the worlds are. With ``-m campaign`` larger ones are explored, for minutes, and seeds are drawn
-for as long as ``--campaign-seconds`` says, from ``--campaign-seed`` on.
+how large the worlds are. With ``-m campaign`` larger ones are explored, for minutes.
+``python -m commitlog.testing.sim --list`` names the large worlds, which it runs from seeds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from attrs import field, frozen
 from sim_oplog_kit import Program, compact, decide_any, recover, run, world_of
-from sim_oplog_seeded_kit import seeded_world
 from sim_outputs_kit import explored
+from sim_worlds import run_seeds
 
 from commitlog.oplog import Decision
-from commitlog.testing.sim import Choices, Fault, Faults, Simulation, campaign, explore
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation, explore
 
 COMMITTED, ROLLED_BACK = Decision.COMMITTED, Decision.ROLLED_BACK
 
@@ -235,22 +235,10 @@ def test_what_a_stall_can_show_for_a_moment_is_known() -> None:
     assert "and somebody is told" in str(worst.error)
 
 
-KINDS: Mapping[str, bool] = {"effects": True, "opinions": False}
-
-
-def again(kind: str) -> str:
-    """Return the command that repeats the run of a seed."""
-    return (
-        f"pytest tests/test_sim_oplog.py -m campaign -k seeds-and-{kind} --campaign-seconds 0.1 "
-        "--campaign-seed {seed}"
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["effects", "opinions"])
 def test_some_seeds(kind: str) -> None:
     """Three to five nodes, everything that can go wrong, and the same."""
-    report = campaign(seeded_world(effects=KINDS[kind]), runs=150, again=again(kind))
-    print(f"\n{kind}: {report}")
+    report = run_seeds(f"oplog-{kind}", 150)
     assert set(report.faults) == set(Fault) - {Fault.SWEPT}
     wanted = (
         *("run: committed", "run: failed", "run: OutcomeUnknown", "run: drift"),
@@ -258,21 +246,3 @@ def test_some_seeds(kind: str) -> None:
         *("recover: committed", "recover: rolled-back", "compact: something", "pending: some"),
     )
     assert report.told.keys() >= set(wanted)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_seeds(
-    kind: str, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world(effects=KINDS[kind]),
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again(kind),
-            tell=lambda line: print(f"\n{kind}: {line}", end=""),
-        )
-        print(f"\n{kind}: {report}")

@@ -2,8 +2,8 @@
 
 What is checked, at every mutation, at every answer and at the end, is in `sim_outputs_truth` and
 `sim_outputs_kit`. ``python -m pytest tests/test_sim_outputs.py -s -k states`` prints how large the
-worlds are. With ``-m campaign`` the larger ones are explored, for an hour, and seeds are drawn for as
-long as ``--campaign-seconds`` says, from ``--campaign-seed`` on.
+worlds are. With ``-m campaign`` the larger ones are explored, for an hour.
+``python -m commitlog.testing.sim --list`` names the large worlds, which it runs from seeds.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from sim_outputs_kit import (
     write_again,
 )
 from sim_outputs_seeded_kit import seeded_world
+from sim_worlds import LIMITS, run_seeds
 
 from commitlog.outputs import Batch
-from commitlog.testing.sim import Choices, Fault, Faults, Seeded, Simulation, campaign
+from commitlog.testing.sim import Choices, Fault, Faults, Seeded, Simulation
 
 #: What a request can meet whose sender lives on.
 ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT})
@@ -348,74 +349,33 @@ def test_states_of_larger_worlds(case: Case) -> None:
     case.check()
 
 
-#: Kinds of large worlds: arguments of `seeded_world`, and how many runs a default run makes.
-KINDS: Mapping[str, tuple[Mapping[str, Any], int]] = {
-    "conditions": ({}, 300),
-    "leases": ({"leases": True}, 150),
-    "records-staged": ({"staged": True}, 150),
-    "lists": ({"remembered": 2}, 200),
-}
-
-#: What makes short things long: from how many bytes on records are staged (``_SUCCESS`` has fewer), how
-#: many files they list themselves, how often a checkpoint is made, and how many decided attempts a state
-#: knows.
-LONG: Mapping[str, Mapping[str, int]] = {
-    "records-staged": {"commitlog.commit.conditional.STAGE_ABOVE": 200},
-    "lists": {
-        "commitlog.outputs.pending.INLINE_FILES": 1,
-        "commitlog.outputs.log.INLINE_FILES": 1,
-        "commitlog.outputs.checkpoints.INTERVAL": 2,
-        "commitlog.outputs.output.INTERVAL": 2,
-        "commitlog.outputs.state.REMEMBERED": 2,
-    },
+#: How many seeds of each large world a default run makes.
+RUNS: Mapping[str, int] = {
+    "outputs-conditions": 300,
+    "outputs-leases": 150,
+    "outputs-records-staged": 150,
+    "outputs-lists": 200,
 }
 
 
-def again(kind: str) -> str:
-    """Return the command that repeats the run of a seed."""
-    return (
-        f"pytest tests/test_sim_outputs.py -m campaign -k seeds-and-{kind} --campaign-seconds 0.1 "
-        "--campaign-seed {seed}"
-    )
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each kind of large worlds."""
+@pytest.fixture(params=RUNS)
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each large world. The sizes that it sets are put back after the test."""
     name: str = request.param
-    for what, size in LONG.get(name, {}).items():
+    for what, size in LIMITS.get(name, {}).items():
         monkeypatch.setattr(what, size)
     return name
 
 
-def test_some_seeds(kind: str) -> None:
+def test_some_seeds(world: str) -> None:
     """Three to five nodes, everything that can go wrong, and the same."""
-    options, runs = KINDS[kind]
-    report = campaign(seeded_world(**options), runs=runs, again=again(kind))
-    print(f"\n{kind}: {report}")
+    report = run_seeds(world, RUNS[world])
     assert set(report.faults) >= set(ON_THE_WAY) - {Fault.PARTIAL, Fault.DUPLICATED}
     calls = ("begin", "stage", "commit", "abort", "recover", "read", "log")
     assert not [call for call in calls if not report.told[f"{call}: Unavailable"]]
     wanted = ["commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"]
     wanted += ["gc: removes", "compact: done"]
     assert report.told.keys() >= set(wanted)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-def test_many_seeds(
-    kind: str, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world(**KINDS[kind][0]),
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again(kind),
-            tell=lambda line: print(f"\n{kind}: {line}", end=""),
-        )
-        print(f"\n{kind}: {report}")
 
 
 def digest(seed: int) -> str:

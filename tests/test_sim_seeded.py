@@ -1,7 +1,6 @@
 """Large worlds of which each is drawn from a seed: leases, the store's own conditions, and both.
 
-``python -m pytest tests/test_sim_seeded.py -m campaign --campaign-seconds 600 --campaign-seed 1000``
-goes on for so long with each world, and prints what it did. A run that is wrong is repeated by its seed.
+``python -m commitlog.testing.sim --world lease --seeds 10000`` runs more seeds. A seed repeats its run.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sim_seeded_kit import BEYOND, WAYS, Way, seeded_world
+from sim_worlds import run_seeds
 
 from commitlog.testing.linearizability import NotLinearizable
 from commitlog.testing.sim import CampaignFailed, Drawn, Fault, Seeded, campaign
@@ -18,19 +18,10 @@ from commitlog.testing.sim import CampaignFailed, Drawn, Fault, Seeded, campaign
 RUNS: dict[Way, int] = {"lease": 60, "unfenced": 50, "native": 80, "auto": 50}
 
 
-def again(way: Way) -> str:
-    """Return the command that repeats the run of a seed."""
-    return (
-        f"pytest tests/test_sim_seeded.py -m campaign -k {way} --campaign-seconds 0.1 "
-        "--campaign-seed {seed}"
-    )
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_some_seeds(way: Way) -> None:
     """What clients saw is linearizable, whatever goes wrong; once nothing does, everybody finishes."""
-    report = campaign(seeded_world(way), runs=RUNS[way], again=again(way))
-    print(f"\n{way}: {report}")
+    report = run_seeds(way, RUNS[way])
     never = {Fault.PARTIAL}
     if way == "native":
         never |= {Fault.DUPLICATED, Fault.REPEATED, Fault.SWEPT}
@@ -43,24 +34,6 @@ def test_some_seeds(way: Way) -> None:
         for outcome in outcomes
         if not report.told[f"{name} {outcome}"]
     ]
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("way", WAYS)
-def test_many_seeds(
-    way: Way, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world(way),
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again(way),
-            tell=lambda line: print(f"\n{way}: {line}", end=""),
-        )
-        print(f"\n{way}: {report}")
 
 
 @pytest.mark.parametrize("way", WAYS)

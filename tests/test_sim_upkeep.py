@@ -40,7 +40,7 @@ from sim_upkeep_kit import (
     restore,
     sweep_jobs,
 )
-from sim_upkeep_seeded_kit import seeded_world
+from sim_worlds import run_seeds
 
 from commitlog.oplog import Decision
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, campaign
@@ -320,22 +320,4 @@ def test_states_of_larger_worlds(case: Case) -> None:
 
 def test_some_seeds_of_all() -> None:
     """Two or three clients, their upkeep, everything that can go wrong; then it is restored."""
-    report = campaign(seeded_world, runs=6, again=again("_of_all"))
-    print(f"\nall: {report}")
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(0)
-def test_many_seeds_of_all(
-    campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same, for as long as told."""
-    with capsys.disabled():
-        report = campaign(
-            seeded_world,
-            seed=campaign_seed,
-            seconds=campaign_seconds,
-            again=again("_of_all"),
-            tell=lambda line: print(f"\nall: {line}", end=""),
-        )
-        print(f"\nall: {report}")
+    run_seeds("upkeep", 6)

@@ -50,6 +50,14 @@ class CampaignReport:
         if isinstance(told, Mapping):
             self.told.update(told)
 
+    def merge(self, other: CampaignReport) -> None:
+        """Add the runs of another report of the same world."""
+        self.runs += other.runs
+        self.steps += other.steps
+        self.seconds += other.seconds
+        self.faults.update(other.faults)
+        self.told.update(other.told)
+
     def __str__(self) -> str:
         lines = [
             f"{self.runs} runs from seed {self.seed}, {self.steps} steps, {self.seconds:.0f} s",

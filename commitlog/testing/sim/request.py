@@ -68,9 +68,7 @@ def begin(
 
 
 @lru_cache(maxsize=256)
-def _possible(
-    mutates: bool, more: tuple[Fault, ...], spared: frozenset[Fault]
-) -> tuple[Fault, ...]:
+def _possible(mutates: bool, more: tuple[Fault, ...], spared: frozenset[Fault]) -> tuple[Fault, ...]:
     """Return the faults that a request can meet, in the order in which they are drawn."""
     faults = _WRITE_FAULTS if mutates else _READ_FAULTS
     return tuple(fault for fault in (*_NODE_FAULTS, *faults, *more) if fault not in spared)
