@@ -260,7 +260,10 @@ class _World(CommitWorld):
         return History((*self.recorder.history(), *self._attempts))
 
     def _note(self, client: str, path: str) -> None:
-        call = [call for call in super().history() if (call.client, call.key) == (client, path)][-1]
+        calls = [call for call in super().history() if (call.client, call.key) == (client, path)]
+        if not calls:
+            return  # no call of the client, but the mark that identifies the bucket
+        call = calls[-1]
         if call.action is Action.CREATE:
             self._attempts.append(call)  # as it is now, which is without an outcome
 
