@@ -265,6 +265,57 @@ def test_a_job_id_is_committed_once(session: SparkSession, tmp_path: Path) -> No
         write(colour="blue")
 
 
+def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Path) -> None:
+    """What saveAsTable is given is of that write, although Spark makes it a property of the table."""
+    path = tmp_path / "t"
+
+    def save(number: int, job_id: str | None, *, on_duplicate: str = "error") -> None:
+        options = {"path": str(path), "spark.commitlog.onDuplicate": on_duplicate}
+        options |= {} if job_id is None else {"spark.commitlog.jobId": job_id}
+        rows = session.range(number, number + 1).write.mode("append").options(**options)
+        rows.format("parquet").saveAsTable("kept")
+
+    try:
+        save(0, "a", on_duplicate="skip")
+        save(1, "b")
+        save(2, None)
+        session.sql("INSERT INTO kept VALUES (3)")
+        assert ids(session, path) == [0, 1, 2, 3]
+        with pytest.raises(Exception, match="JobAlreadyCommitted: job 'b'"):
+            save(4, "b")
+        save(4, "a", on_duplicate="skip")
+        session.conf.set("spark.commitlog.jobId", "c")
+        session.sql("INSERT INTO kept VALUES (5)")
+        session.conf.unset("spark.commitlog.jobId")
+        session.sparkContext.setLocalProperty("spark.commitlog.jobId", "d")
+        session.sql("INSERT INTO kept VALUES (6)")
+    finally:
+        session.conf.unset("spark.commitlog.jobId")
+        session.sparkContext.setLocalProperty("spark.commitlog.jobId", None)  # type: ignore[arg-type]
+        session.sql("DROP TABLE IF EXISTS kept")
+    assert ids(session, path) == [0, 1, 2, 3, 5, 6]
+    assert output_at(path).snapshot().jobs == ("a", "b", "c", "d")
+
+
+def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Path) -> None:
+    """CREATE TABLE … AS SELECT commits under the id that it names, and INSERT under none."""
+    options = "OPTIONS('spark.commitlog.jobId'='x', 'spark.commitlog.visibility'='listed')"
+    for name, made in {"filled": " AS SELECT 1L AS id", "empty": ""}.items():
+        columns = "" if made else "(id BIGINT) "
+        session.sql(
+            f"CREATE TABLE {name} {columns}USING parquet {options} LOCATION '{tmp_path / name}'{made}"
+        )
+        try:
+            for _ in range(2):
+                session.sql(f"INSERT INTO {name} VALUES (7)")
+            session.sql(f"INSERT OVERWRITE {name} VALUES (8)")
+        finally:
+            session.sql(f"DROP TABLE {name}")
+        assert ids(session, tmp_path / name) == [8]
+    assert output_at(tmp_path / "filled").snapshot().jobs == ("x",)
+    assert output_at(tmp_path / "empty").snapshot().jobs == ()
+
+
 def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, tmp_path: Path) -> None:
     """With visibility=logged no listing shows a file, and the data source reads them all."""
     path = tmp_path / "out"

@@ -40,6 +40,9 @@ __all__ = ["Committer"]
 #: What can be set, as ``spark.commitlog.…``.
 OPTIONS = ("jobId", "onDuplicate", "table", "visibility")
 
+#: Those of them that are of one write, and not of later ones to the same table.
+OF_WRITE = ("jobId", "onDuplicate")
+
 #: Seconds between two signs of life of a running job.
 HEARTBEAT = 60.0
 
@@ -92,7 +95,7 @@ class Committer:
         return json.dumps(answer)
 
     def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        options = _options(asked["options"], asked["path"])
+        options = WriteOptions.parse({**settings(asked), "path": asked["path"]})
         replaced: list[str] = asked["replaced"]
         with ExitStack() as opened:
             output = open_output(options, opened.enter_context(ThreadPoolExecutor(PUBLISHERS)))
@@ -165,12 +168,44 @@ class Committer:
         return {}
 
 
-def _options(given: Mapping[str, str], path: str) -> WriteOptions:
-    unknown = sorted(set(given) - set(OPTIONS))
-    if unknown:
-        known = ", ".join(f"spark.commitlog.{name}" for name in OPTIONS)
-        raise ConfigurationError(f"unknown setting spark.commitlog.{unknown[0]}; known: {known}")
-    return WriteOptions.parse({**given, "path": path})
+def settings(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a write, by their documented names, of all that Spark has of them.
+
+    Spark keeps the options of saveAsTable and CREATE TABLE as properties of the table, hands them to
+    every later write to it, and hands those of a later saveAsTable to none. So a job id that the table
+    has counts only if the statement at hand was given it.
+
+    Args:
+        asked: ``options``: what Spark hands to the write, from everywhere; ``table``: those of them that
+            the table has; ``statement``: those that saveAsTable or CREATE TABLE was given; ``session``:
+            those of the session; ``thread``: the job id of the thread, or None.
+
+    Raises `ConfigurationError` for an unknown setting.
+    """
+    of_table = _known(asked.get("table", {}))
+    kept = {name for name in OF_WRITE if name in of_table}
+    lowered = {name.lower() for name in kept}
+    given = _known({n: value for n, value in asked["options"].items() if n.lower() not in lowered})
+    for place in ("session", "statement"):
+        told = _known(asked.get(place, {}))
+        given |= {n: told[n] for n in OF_WRITE if n in told and (n in kept or place == "statement")}
+    if asked.get("thread") is not None:
+        given.setdefault("jobId", asked["thread"])
+    return given
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by their documented names: Spark lowers those that a table keeps."""
+    documented = {name.lower(): name for name in OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        known = documented.get(name.lower())
+        if known is None:
+            listed = ", ".join(f"spark.commitlog.{each}" for each in OPTIONS)
+            raise ConfigurationError(f"unknown setting spark.commitlog.{name}; known: {listed}")
+        if found.setdefault(known, value) != value:
+            raise ConfigurationError(f"spark.commitlog.{known} is given twice, with different values")
+    return found
 
 
 def _mode(replaced: Sequence[str], dynamic: bool) -> Mode:

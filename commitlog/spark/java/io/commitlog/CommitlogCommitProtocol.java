@@ -15,8 +15,10 @@ import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.spark.SparkContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
+import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.LoggerFactory;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
@@ -75,15 +77,14 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         if (named != null && !replaced.contains(named)) {
             replaced.add(named);
         }
-        Map options = new HashMap(conf.getPropsWithPrefix(OPTIONS));
-        String ofThread = SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId");
-        if (ofThread != null && !options.containsKey("jobId")) {
-            options.put("jobId", ofThread);
-        }
         Map request = request("begin");
         boolean local = "file".equals(root.toUri().getScheme());
         request.put("path", local ? root.toUri().getPath() : root.toString());
-        request.put("options", options);
+        request.put("options", new HashMap(conf.getPropsWithPrefix(OPTIONS)));
+        request.put("thread", SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId"));
+        request.put("session", ofSession());
+        request.put("table", prefixed(Statement.optionsOfTable(path)));
+        request.put("statement", prefixed(Statement.optionsOfStatement(path)));
         request.put("schema", conf.get(SCHEMA));
         request.put("replaced", replaced);
         request.put("dynamic", Boolean.valueOf(dynamic));
@@ -172,6 +173,28 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         request.put("call", call);
         request.put("job", jobId);
         return request;
+    }
+
+    /** Returns the settings of the session, without those of the write. */
+    private static Map ofSession() {
+        Map all = new HashMap();
+        for (Iterator i = SQLConf.get().getAllConfs().iterator(); i.hasNext();) {
+            Tuple2 each = (Tuple2) i.next();
+            all.put(each._1(), each._2());
+        }
+        return prefixed(all);
+    }
+
+    /** Returns those of `options` that are the committer's, by their names without the prefix. */
+    private static Map prefixed(Map options) {
+        Map found = new HashMap();
+        for (Object name : options.keySet()) {
+            String key = (String) name;
+            if (key.startsWith(OPTIONS)) {
+                found.put(key.substring(OPTIONS.length()), options.get(key));
+            }
+        }
+        return found;
     }
 
     private Path qualified(Configuration conf) {

@@ -1,12 +1,8 @@
 package io.commitlog;
 
-import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import scala.Option;
 import scala.collection.Iterator;
@@ -22,22 +18,10 @@ final class NamedPartition {
 
     /** Returns its directory, relative to `output`; null if the running statement names none. */
     static String below(String output) {
-        String id = SparkContext.getOrCreate().getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
-        QueryExecution execution = id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
-        return execution == null ? null : find(execution.analyzed(), output);
-    }
-
-    private static String find(LogicalPlan plan, String output) {
-        if (plan instanceof InsertIntoHadoopFsRelationCommand) {
-            InsertIntoHadoopFsRelationCommand insert = (InsertIntoHadoopFsRelationCommand) plan;
-            boolean named = insert.mode() == SaveMode.Overwrite && !insert.staticPartitions().isEmpty();
-            return named && output.equals(insert.outputPath().toString()) ? directory(insert) : null;
-        }
-        String found = null;
-        for (Iterator i = plan.children().iterator(); found == null && i.hasNext();) {
-            found = find((LogicalPlan) i.next(), output);
-        }
-        return found;
+        InsertIntoHadoopFsRelationCommand insert = Statement.writing(output);
+        boolean named = insert != null && insert.mode() == SaveMode.Overwrite
+            && !insert.staticPartitions().isEmpty();
+        return named ? directory(insert) : null;
     }
 
     private static String directory(InsertIntoHadoopFsRelationCommand insert) {
