@@ -2,69 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
+from damage_kit import (
+    DAMAGES,
+    KEYS,
+    corrupt,
+    cycle,
+    entry,
+    filled,
+    forget_directory,
+    lose,
+    lose_directory,
+    lose_object,
+    object_twice,
+    put,
+    spoil,
+    store_unnamed,
+    with_more_fields,
+    without_log,
+    written_by_newer,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from namespace_kit import QUICK, Auditor, ServiceTable, Wire, stored
+from namespace_kit import QUICK, ServiceTable, Wire, stored
 from test_namespace_restore import World, fill, leave_pending, world
 
 from commitlog.errors import CorruptRecord
-from commitlog.namespace import PROBLEMS, Finding, Namespace, Outcome
-from commitlog.namespace.against import against_log
+from commitlog.namespace import Finding, Namespace, Outcome
+from commitlog.namespace.against import findings_of
 from commitlog.namespace.check import Checker
 from commitlog.namespace.confirming import in_place, is_still
 from commitlog.namespace.data import Data
-from commitlog.namespace.items import document_of
-from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys, places_of
-from commitlog.namespace.leftovers import Garbage, Tombstone
+from commitlog.namespace.keys import ROOT, TOP, TRASH, places_of
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.records import Directory, Entry, Gate
 from commitlog.namespace.refill import Refill
 from commitlog.namespace.shape import Shape
 from commitlog.namespace.snapshot import Snapshot
 from commitlog.oplog import Decision
-from commitlog.oplog.codec import Document, encode
-from commitlog.tables.api import Item, ItemPage, Key, Table
-
-KEYS = Keys("lake")
+from commitlog.tables.api import Item, ItemPage
 
 
 @pytest.fixture
 def at() -> World:
     """A namespace with a bit of everything."""
-    made = world()
-    fill(made.lake, made.clock)
-    return made
-
-
-def entry(at: World, path: str) -> Entry:
-    """Return the entry at a path."""
-    return at.lake.stat(path).entry
-
-
-def put(at: World, record: Entry | Directory | Gate | Garbage | Tombstone) -> None:
-    """Write a record, whatever there is."""
-    at.table.put(record.to_item())
-
-
-def directory(at: World, path: str) -> Directory:
-    """Return the directory record of what is at a path."""
-    item = at.table.get(KEYS.directory(entry(at, path).id))
-    assert item is not None
-    return Directory.from_item(item)
-
-
-def gate(at: World, path: str, shard: int = 0) -> Gate:
-    """Return a gate of the directory at a path."""
-    item = at.table.get(KEYS.gate(entry(at, path).id, shard))
-    assert item is not None
-    return Gate.from_item(item)
+    return filled()
 
 
 def test_a_sound_namespace_is_clean(at: World) -> None:
@@ -98,10 +84,10 @@ def test_what_is_not_synchronised_yet_is_not_lost(at: World, max_age: float) -> 
     assert (found.problem.name, found.path) == ("object-changed", "c")
 
 
-def test_what_an_authoritative_directory_has_can_be_lost(at: World) -> None:
+def test_what_others_do_to_an_authoritative_directory_is_no_loss(at: World) -> None:
     """Its rows are believed, so its files cannot be read: it is told, until it is synchronised."""
     _bound(at, None)
-    assert at.lake.audit(objects=True).counts == {"object-changed": 1, "object-missing": 1}
+    assert at.lake.audit(objects=True).counts == {"out-of-date": 2}
     at.lake.sync("in")
     assert at.lake.audit(objects=True).is_clean
 
@@ -116,343 +102,19 @@ def test_what_was_never_synchronised_is_not_lost(at: World) -> None:
     assert at.lake.read("in/a") == b"22"
 
 
-# -- one for each kind ---------------------------------------------------------------------------------
-
-
-@frozen
-class Damage:
-    """Something that is done to a namespace behind its back.
-
-    Attributes:
-        kind: what is found then.
-        does: does it.
-        others: what is found besides.
-        left: what is found after a repair.
-        only: kinds to repair; by default all.
-    """
-
-    kind: str
-    does: Callable[[World], object]
-    others: frozenset[str] = frozenset()
-    left: frozenset[str] = frozenset()
-    only: tuple[str, ...] | None = None
-
-
-def _cycle(at: World) -> None:
-    """Put ``empty`` below ``empty/below``."""
-    upper, below = entry(at, "empty"), entry(at, "empty/below")
-    place = places_of("empty", below.shards.now, below.shards.first)[0]
-    key = KEYS.entry(below.id, place, "empty")
-    at.table.delete(upper.key)
-    put(at, evolve(upper, key=key, version=upper.version + 1))
-    put(at, Directory(key=KEYS.directory(upper.id), parent=below.id, name="empty"))
+# -- damaged ones ------------------------------------------------------------------------------------
 
 
 def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
     """Whoever asks for it is told, and so is a restore that has lost a file in it."""
     id, file = entry(at, "empty/below").id, entry(at, "over")
-    _cycle(at)
+    cycle(at)
     with pytest.raises(CorruptRecord, match="in itself"):
         at.lake.path_of(id)
     assert at.lake.path_of(entry(at, "d2").id) == "d2"
     lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
     told = Refill(table=at.table, store=at.store, keys=KEYS).describe(lost)
     assert told.path == "empty/below/lost"
-
-
-def _twice(at: World, path: str, *, more: int) -> None:
-    found = entry(at, path)
-    place = places_of("twin", 2, 1)[0]
-    put(at, evolve(found, key=KEYS.entry(ROOT, place, "twin"), version=found.version + more))
-
-
-def _wrong_shard(at: World) -> None:
-    found = entry(at, "empty/new")
-    upper = entry(at, "empty")
-    places = places_of("new", upper.shards.now, upper.shards.first)
-    wrong = next(shard for shard in range(upper.shards.now) if shard not in places)
-    at.table.delete(found.key)
-    put(at, evolve(found, key=KEYS.entry(upper.id, wrong, "new")))
-
-
-def _name_twice(at: World) -> None:
-    for number in range(100):  # until there is a name that was put elsewhere when there was one shard
-        name = f"n{number}"
-        if len(places_of(name, 2, 1)) == 2:
-            break
-    at.lake.write(name, b"1")
-    old = places_of(name, 2, 1)[1]
-    theirs = Data.of(at.store.head(at.store.put("theirs", b"2").path))
-    put(at, evolve(entry(at, name), key=KEYS.entry(ROOT, old, name), id="hidden", data=theirs))
-
-
-def _name_twice_of_either_kind(at: World) -> None:
-    """Have a file in the first shard of a directory, and a directory of its name in another."""
-    name = next(f"n{number}" for number in range(100) if places_of(f"n{number}", 2, 1) == (1, 0))
-    at.lake.make_directory("d")
-    at.lake.write(f"d/{name}", b"1")
-    file = entry(at, f"d/{name}")
-    at.table.delete(file.key)
-    at.lake.grow("d", shards=2)
-    at.lake.make_directory(f"d/{name}")
-    put(at, file)
-
-
-def _object_twice(at: World) -> None:
-    first, second = entry(at, "empty/b/1"), entry(at, "empty/b/2")
-    put(at, evolve(second, data=first.data))
-
-
-def _garbage(at: World, path: str, not_before: int = 5) -> None:
-    found = entry(at, path)
-    assert found.data is not None
-    key = KEYS.garbage(not_before, found.data.path)
-    record = Garbage(key=key, file=found.id, version=1, word="w", not_before=not_before, data=found.data)
-    put(at, record)
-
-
-def _listed_twice(at: World) -> None:
-    item = next(item for item in at.table.scan() if "/x/" in str(item["place"]))
-    garbage = Garbage.from_item(item)
-    put(at, evolve(garbage, key=KEYS.garbage(7, garbage.data.path), not_before=7))
-
-
-def _lose(at: World, path: str) -> None:
-    found = entry(at, path)
-    at.table.delete(found.key)
-
-
-def _taken(at: World, path: str) -> None:
-    _lose(at, path)
-    at.lake.write(path, b"another")
-
-
-def _taken_meanwhile(at: World) -> None:
-    found = entry(at, "over")
-    at.lake.rename("over", "empty/over")
-    at.table.delete(entry(at, "empty/over").key)
-    put(at, found)
-    at.lake.write("empty/over", b"another")
-
-
-def _older(at: World) -> None:
-    found = entry(at, "empty/b/1")
-    at.lake.write("empty/b/1", b"newer")
-    put(at, found)
-
-
-def _resurrect(at: World) -> None:
-    found = entry(at, "empty/b/1")
-    at.lake.delete("empty/b/1")
-    for item in list(at.table.scan()):
-        if "/x/" in str(item["place"]) and Garbage.from_item(item).file == found.id:
-            at.table.delete(at.table.schema.key_of(item))
-    put(at, found)
-
-
-def _behind_the_log(at: World) -> None:
-    found = entry(at, "empty/new")
-    put(at, evolve(found, version=found.version + 1, attributes={"by": "hand"}))
-
-
-def _corrupt(at: World, key: Key) -> None:
-    item = at.table.get(key)
-    assert item is not None
-    at.table.put({"place": key.hash, "name": str(key.range), "called": 1, "shards": "x", "id": "x"})
-
-
-def _unnamed(at: World) -> None:
-    at.store.put("abc/abc" + 29 * "0", b"nobody's")
-    at.clock.advance(9 * 86_400)
-
-
-def _newer_elsewhere(at: World) -> None:
-    """Have another namespace in the table, with a file that a newer library has written."""
-    other = Namespace(at.table, at.store, "other", clock=at.clock)
-    other.create()
-    other.write("x", b"precious")
-    written_by_newer(at.table, other.stat("x").entry)
-    at.clock.advance(9 * 86_400)
-
-
-def with_more_fields(table: Table, entry: Entry) -> None:
-    """Have an entry be of this format, with a field that this library does not know."""
-    body = {**document_of(entry.to_item(), "namespace-file", "namespace-directory").body, "owner": "me"}
-    kind = "namespace-directory" if entry.is_directory else "namespace-file"
-    table.put({**entry.to_item(), "body": encode(Document(kind, body))})
-
-
-def written_by_newer(table: Table, entry: Entry) -> None:
-    """Have an entry be of a format of which nothing is known yet."""
-    fields = json.loads(bytes(entry.to_item()["body"]))  # type: ignore[arg-type]
-    table.put({**entry.to_item(), "body": json.dumps({**fields, "format": 99}).encode()})
-
-
-def _replaced(at: World) -> None:
-    data = entry(at, "over").data
-    assert data is not None
-    at.store.put(data.path, b"by somebody else")
-
-
-def _gone(at: World) -> None:
-    data = entry(at, "over").data
-    assert data is not None
-    at.store.delete(data.path)
-
-
-def _stray_gate(at: World) -> None:
-    trashed = next(
-        each for each in at.entries(at.table).values() if each.key.hash.startswith("lake/e/trash")
-    )
-    put(at, Gate(key=KEYS.gate(trashed.id, 0), shards=1, word="w"))
-
-
-def _unreadable(at: World) -> None:
-    """Of what comes after it nobody knows whether it is so still: the log is not believed."""
-    at.lake.delete("over")
-    *_, last = at.store.list("log/decided/")
-    at.store.put(last.path, b"{}")
-
-
-def _nameless(at: World, path: str) -> None:
-    found = entry(at, path)
-    at.table.delete(KEYS.directory(found.id))
-    _corrupt(at, found.key)
-
-
-def _pending(at: World) -> None:
-    leave_pending(at, lambda lake: lake.make_directory("left"))
-    at.clock.advance(4000)
-
-
-def _forget_directory(at: World) -> None:
-    at.lake.make_directory("shell/a")
-    at.lake.write("shell/a/f", b"1")
-    found = entry(at, "shell/a")
-    at.table.delete(found.key)
-    at.table.delete(KEYS.directory(found.id))
-
-
-def _wrong_record(at: World) -> None:
-    put(at, evolve(directory(at, "empty/b"), name="else"))
-
-
-DAMAGES = {
-    "the marker is gone": Damage("no-marker", lambda at: at.table.delete(KEYS.marker)),
-    "an entry cannot be read": Damage(
-        "corrupt-record",
-        lambda at: _corrupt(at, entry(at, "empty/new").key),
-        frozenset({"log-newer", "names-unknown"}),
-    ),
-    "a directory record cannot be read": Damage(
-        "corrupt-record", lambda at: _corrupt(at, KEYS.directory(entry(at, "empty").id))
-    ),
-    "a gate cannot be read": Damage(
-        "corrupt-record", lambda at: _corrupt(at, KEYS.gate(entry(at, "empty").id, 3))
-    ),
-    "garbage cannot be read": Damage(
-        "corrupt-record",
-        lambda at: at.table.put({"place": KEYS.garbage_slot(3), "name": "-", "body": b"{"}),
-        frozenset({"names-unknown"}),
-    ),
-    "neither entry nor record of a directory can be read": Damage(
-        "corrupt-record",
-        lambda at: _nameless(at, "empty/b"),
-        frozenset({"unreachable-entry", "stray-gate", "log-newer", "names-unknown"}),
-    ),
-    "something else is there": Damage(
-        "strange-record",
-        lambda at: at.table.put({"place": "lake/z/1", "name": "-"}),
-        left=frozenset({"strange-record", "names-unknown"}),
-    ),
-    "the root is gone": Damage("no-root", lambda at: _lose(at, ""), frozenset({"log-newer"})),
-    "a directory has two names": Damage("directory-named-twice", lambda at: _twice(at, "d2", more=0)),
-    "a directory has two names, the wrong one newer": Damage(
-        "directory-named-twice", lambda at: _twice(at, "d2", more=5), frozenset({"row-newer"})
-    ),
-    "a file has two names": Damage(
-        "file-named-twice", lambda at: _twice(at, "over", more=1), frozenset({"row-newer"})
-    ),
-    "a file has two names that are alike": Damage(
-        "file-named-twice", lambda at: _twice(at, "over", more=0), left=frozenset({"file-named-twice"})
-    ),
-    "a directory record is gone": Damage(
-        "no-directory-record", lambda at: at.table.delete(KEYS.directory(entry(at, "empty").id))
-    ),
-    "a directory record is wrong": Damage("wrong-directory-record", _wrong_record),
-    "the name of a directory is gone": Damage(
-        "nameless-directory", lambda at: _lose(at, "empty/b"), frozenset({"log-newer"})
-    ),
-    "the name of an empty directory is gone": Damage(
-        "nameless-directory", lambda at: _lose(at, "d2"), frozenset({"log-newer"})
-    ),
-    "nothing is known of a directory": Damage(
-        "unreachable-entry", _forget_directory, frozenset({"log-newer", "stray-gate"})
-    ),
-    "a directory is below itself": Damage("cycle", _cycle, frozenset({"row-newer"})),
-    "a gate is gone": Damage("no-gate", lambda at: at.table.delete(KEYS.gate(entry(at, "empty").id, 2))),
-    "a gate is wrong": Damage("wrong-gate", lambda at: put(at, evolve(gate(at, "empty"), shards=1))),
-    "a gate is left": Damage("stray-gate", _stray_gate),
-    "an entry is in the wrong shard": Damage("wrong-shard", _wrong_shard),
-    "a name is there twice": Damage("name-twice", _name_twice, frozenset({"row-newer"})),
-    "a file and a directory have one name": Damage("name-twice", _name_twice_of_either_kind),
-    "an object is named twice": Damage("object-named-twice", _object_twice),
-    "content is garbage": Damage("garbage-in-use", lambda at: _garbage(at, "over")),
-    "garbage is listed twice": Damage("garbage-listed-twice", _listed_twice),
-    "a tombstone is left": Damage(
-        "stray-tombstone",
-        lambda at: put(
-            at, Tombstone(key=KEYS.tombstone("nobody", "n"), word="w", path="n", etag="1", left=1)
-        ),
-    ),
-    "an object is gone": Damage("object-missing", _gone, left=frozenset({"object-missing"})),
-    "an object was replaced": Damage("object-changed", _replaced, left=frozenset({"object-changed"})),
-    "an object is nobody's": Damage("unnamed-object", _unnamed, only=("unnamed-object",)),
-    "a record of another namespace is newer": Damage(
-        "names-unknown", _newer_elsewhere, left=frozenset({"names-unknown"})
-    ),
-    "an entry is gone": Damage("log-newer", lambda at: _lose(at, "over")),
-    "an entry is gone, and its path taken": Damage("log-newer", lambda at: _taken(at, "over")),
-    "a directory is gone, and its path taken": Damage(
-        "log-newer",
-        lambda at: _taken(at, "empty/b"),
-        frozenset({"nameless-directory", "wrong-directory-record"}),
-    ),
-    "an entry is where it was, and its new path taken": Damage("log-newer", _taken_meanwhile),
-    "an entry is older": Damage("log-newer", _older, frozenset({"garbage-in-use"})),
-    "an entry is back": Damage("log-newer", _resurrect),
-    "an entry is newer": Damage("row-newer", _behind_the_log),
-    "an entry of the log cannot be read": Damage(
-        "unreadable-log", _unreadable, left=frozenset({"unreadable-log"})
-    ),
-    "a change is pending": Damage("pending-change", _pending),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_what_is_wrong_is_found_and_repaired(at: World, name: str) -> None:
-    """Each kind of damage is found by its name; after repairs that is left which cannot be repaired."""
-    damage = DAMAGES[name]
-    damage.does(at)
-    at.clock.advance(1)
-    _, lake = at.client()
-    found = lake.audit(objects=True, unnamed=True)
-    assert damage.kind in found.counts
-    assert found.counts.keys() <= {damage.kind, *damage.others, *damage.left}
-    assert PROBLEMS[damage.kind].fix is (damage.kind not in damage.left) or damage.left
-    before = list(at.table.scan())
-    planned = list(lake.repair(found.findings, only=damage.only))
-    assert list(at.table.scan()) == before, "a plan has changed something"
-    assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
-    for _ in range(4):
-        list(lake.repair(found.findings, dry_run=False, only=damage.only))
-        found = lake.audit(objects=True, unnamed=True)
-    assert found.counts.keys() == damage.left
-    if not damage.left:
-        Auditor(at.table, "lake", at.store).audit()
-        table = at.lost()
-        at.restorer(table).restore()
-        assert at.entries(table) == at.entries(at.table)
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -472,14 +134,9 @@ def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied
     assert at.lake.audit().is_clean
 
 
-def test_every_kind_is_damaged_once() -> None:
-    """So every kind that there is can be found."""
-    assert {damage.kind for damage in DAMAGES.values()} == PROBLEMS.keys()
-
-
 def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
     """It may be a file of a namespace in another table; asked for, it is garbage for a while first."""
-    _unnamed(at)
+    store_unnamed(at)
     lake = at.client()[1]
     found = lake.audit(unnamed=True).findings
     assert list(lake.repair(found, dry_run=False)) == []
@@ -517,12 +174,12 @@ def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
 
 def test_what_may_have_become_a_file_waits(at: World) -> None:
     """As long as a record cannot be read that may be of that file; it is told."""
-    _unnamed(at)
+    store_unnamed(at)
     lake = at.client()[1]
     found = lake.audit(unnamed=True).findings
     list(lake.repair(found, dry_run=False, only=["unnamed-object"]))
     row = entry(at, "over")
-    _corrupt(at, row.key)
+    corrupt(at, row.key)
     at.clock.advance(86_400)
     assert {found[0].object} == {path for path, _ in lake.collect().failed}
     put(at, row)
@@ -532,12 +189,12 @@ def test_what_may_have_become_a_file_waits(at: World) -> None:
 @pytest.mark.parametrize("unreadable", ["corrupt", "newer", "garbage", "unknown"])
 def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> None:
     """So none is told as nobody's, and none is removed that was found before, until it can be read."""
-    _unnamed(at)
+    store_unnamed(at)
     over = entry(at, "over")
     before = at.lake.audit(unnamed=True).findings
     match unreadable:
         case "corrupt":
-            _corrupt(at, over.key)
+            corrupt(at, over.key)
         case "newer":
             written_by_newer(at.table, over)
         case "garbage":
@@ -556,7 +213,7 @@ def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
     for each in directory, file:
         with_more_fields(at.table, each)
     at.table.delete(KEYS.directory(directory.id))
-    _gone(at)
+    lose_object(at)
     found = at.lake.audit(objects=True)
     assert found.counts == {"no-directory-record": 1, "object-missing": 1}
     outcomes = [each.outcome for each in at.lake.repair(found.findings, dry_run=False)]
@@ -576,7 +233,7 @@ def test_what_a_newer_library_has_written_is_not_repaired(at: World) -> None:
 def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
     """As one is that is gone, also without a log; all that was found before is found then."""
     before = at.entries(at.table).keys()
-    lake = _without_log(at)
+    lake = without_log(at)
     key = KEYS.entry(TOP, 0, id)
     item = at.table.get(key)
     assert item is not None
@@ -591,7 +248,7 @@ def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
 def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
     """An entry that cannot be read, of a directory without a record, brings no other into lost+found."""
     tree = {found.path: found.entry.id for found in at.lake.walk()}
-    _nameless(at, "empty/b")
+    lose_directory(at, "empty/b")
     at.clock.advance(1)
     lake = _repaired(at)
     assert {found.path: found.entry.id for found in lake.walk()} == tree
@@ -600,9 +257,9 @@ def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
 def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) -> None:
     """What would come there is left, and all else is repaired."""
     at.lake.write("lost+found", b"a user's")
-    _forget_directory(at)
+    forget_directory(at)
     at.table.delete(KEYS.directory(entry(at, "empty").id))
-    lake = _without_log(at)
+    lake = without_log(at)
     found = lake.audit().findings
     done = {each.finding.problem.name: each.outcome for each in lake.repair(found, dry_run=False)}
     assert done.pop("unreachable-entry") is Outcome.LEFT
@@ -612,9 +269,9 @@ def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) 
 
 def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
     """The table has lost a file; and one that was deleted since its object was stored is none."""
-    _unnamed(at)
+    store_unnamed(at)
     path = entry(at, "over").data
-    _lose(at, "over")
+    lose(at, "over")
     at.lake.link("gone", stored(at.store, "abc/abc" + 29 * "1"))
     at.lake.delete("gone")
     for item in list(at.table.scan()):
@@ -622,7 +279,7 @@ def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
             at.table.delete(at.table.schema.key_of(item))
     at.clock.advance(9 * 86_400)
     leave_pending(at, lambda lake: lake.link("left", stored(at.store, "abc/abc" + 29 * "2")))
-    _lose(at, "left")
+    lose(at, "left")
     at.clock.advance(9 * 86_400)
     found = at.lake.audit(unnamed=True)
     nobodys = {each.object for each in found.findings if each.problem.name == "unnamed-object"}
@@ -638,24 +295,11 @@ def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
 def test_what_no_path_led_to_is_found_again(at: World) -> None:
     """With all that is in it, under its id."""
     found = entry(at, "empty/b")
-    _lose(at, "empty/b")
-    lake = _without_log(at)
+    lose(at, "empty/b")
+    lake = without_log(at)
     list(lake.repair(lake.audit().findings, dry_run=False))
     assert lake.read(f"lost+found/{found.id}/1") == b"1"
     assert lake.audit().is_clean
-
-
-def _without_log(at: World) -> Namespace:
-    """Return the namespace as one that keeps no log."""
-    lake = Namespace(at.table, at.store, "lake", clock=at.clock, backoff=QUICK)
-    at.table.put({**_marker(at), "body": evolve(lake.check(writing=False), log=None).to_item()["body"]})
-    return Namespace(at.table, at.store, "lake", clock=at.clock, backoff=QUICK)
-
-
-def _marker(at: World) -> Item:
-    item = at.table.get(KEYS.marker)
-    assert item is not None
-    return item
 
 
 # -- it does no harm -----------------------------------------------------------------------------------
@@ -711,7 +355,7 @@ def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
 
 def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> None:
     """The job that has stored it was slow, and has committed between the check and the repair."""
-    _unnamed(at)
+    store_unnamed(at)
     path = "abc/abc" + 29 * "0"
     found = at.lake.audit(unnamed=True).findings
     at.lake.link("slow", stored(at.store, path))
@@ -724,41 +368,12 @@ def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> 
 
 def test_a_repaired_file_is_not_pruned(at: World) -> None:
     """A file whose object is kept for good by a repair is not taken for one whose object is gone."""
-    _object_twice(at)
+    lake = without_log(at)
+    object_twice(at)
     at.clock.advance(1)
-    list(at.lake.repair(at.lake.audit(grace=0).findings, dry_run=False))
+    list(lake.repair(lake.audit(grace=0).findings, dry_run=False))
     assert at.lake.prune().files == 0
     assert at.lake.read("empty/b/1") == at.lake.read("empty/b/2")
-
-
-def _spoil(at: World, random: Random) -> None:
-    """Do something to a record or two, whatever they are."""
-    items = list(at.table.scan())
-    entries = [Entry.from_item(item) for item in items if {"id", "body"} <= item.keys()]
-    files = [each for each in entries if each.data is not None]
-    inside = [each.id for each in entries if each.is_directory] + ["nobody"]
-    file, other = random.choice(files), random.choice(files)
-    place = KEYS.entry(random.choice(inside), random.randrange(4), random.choice(entries).name)
-    match random.randrange(8):
-        case 0:
-            at.table.delete(at.table.schema.key_of(random.choice(items)))
-        case 1:
-            put(at, evolve(file, key=place))
-        case 2:
-            put(at, evolve(file, key=place, id=f"new{random.random()}"))
-        case 3:
-            put(at, evolve(file, version=file.version + random.choice([1, 2])))
-        case 4:
-            assert other.data is not None
-            put(at, evolve(file, data=evolve(other.data, own=random.random() < 0.5)))
-        case 5:
-            assert file.data is not None
-            key = KEYS.garbage(random.randrange(9), file.data.path)
-            put(at, Garbage(key=key, file=file.id, version=1, word="w", not_before=5, data=file.data))
-        case 6:
-            put(at, evolve(random.choice([each for each in entries if each.is_directory]), key=place))
-        case 7:
-            _corrupt(at, random.choice(entries).key)
 
 
 @settings(max_examples=20)
@@ -770,10 +385,10 @@ def test_little_memory_finds_all_that_much_would(seed: int) -> None:
     fill(at.lake, at.clock)
     leave_pending(at, lambda lake: lake.write("left", b"1"))
     for _ in range(random.randrange(1, 6)):
-        _spoil(at, random)
+        spoil(at, random)
     reader, log = TableReader.of(at.table), LogReader.of(at.log).read()
     shape = Shape(Snapshot.of(reader, "lake"), KEYS)
-    whole = [*shape.findings(), *against_log(shape, log)]
+    whole = list(findings_of(shape, log))
     checker = Checker(table=reader, keys=KEYS, clock=at.clock, log=LogReader.of(at.log), grace=0)
     found = [each for each in checker.check().findings if each.problem.name != "no-marker"]
 
@@ -971,7 +586,7 @@ def test_what_has_exchanged_places_since_a_backup_does_so_again(at: World) -> No
 def test_nothing_is_brought_back_into_a_directory_that_goes_meanwhile(at: World) -> None:
     """Somebody removes it, since it is empty, between the plan and the repair."""
     at.lake.write("d/f", b"1")
-    _lose(at, "d/f")
+    lose(at, "d/f")
     found = at.lake.audit().findings
     wire, lake = at.client()
 

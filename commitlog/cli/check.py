@@ -30,7 +30,7 @@ __all__ = ["check"]
     multiple=True,
     type=click.Choice(sorted(PROBLEMS)),
     metavar="KIND",
-    help="With --repair: only this kind; unnamed-object has to be asked for so. May be repeated.",
+    help="With --repair: only this kind; no-mark and unnamed-object need it. May be repeated.",
 )
 @click.option(
     "--older-than",

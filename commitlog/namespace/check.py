@@ -9,16 +9,20 @@ Imports the ground floor, its siblings and the ports.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.namespace.against import against_log, against_store, hiding
+from commitlog.namespace.against import against_store, findings_of, hiding, unlisted_among
 from commitlog.namespace.confirming import Confirmer
+from commitlog.namespace.items import key_of, place_of
 from commitlog.namespace.keys import Keys
+from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.marker import Marker
 from commitlog.namespace.named import unnamed_objects
 from commitlog.namespace.problems import PROBLEMS, Finding
 from commitlog.namespace.readers import LogReader, LogSnapshot, StoreReader, TableReader
@@ -26,6 +30,7 @@ from commitlog.namespace.records import Entry
 from commitlog.namespace.shape import Shape
 from commitlog.namespace.snapshot import Snapshot
 from commitlog.namespace.survey import Survey, survey_of_log
+from commitlog.tables.api import Item
 
 __all__ = ["AGE", "Checked", "Checker"]
 
@@ -123,7 +128,7 @@ class Checker:
         for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, self.keys.namespace)):
             record = snapshot.read(item, self.keys.namespace)
             if record is not None:
-                survey.add(record)
+                survey.add(record, item)
                 if survey.records % 1000 == 0:
                     tell(evolve(so_far, entries=survey.entries, records=survey.records))
         records = survey.records + len(snapshot.corrupt)
@@ -132,22 +137,27 @@ class Checker:
         if suspects:
             survey.read_again(self.table, self.keys.namespace, suspects)
         # After the table: what it has is in the log, or pending there.
+        unlisted: frozenset[str] = frozenset()
+        if self.store is not None and self.objects:
+            for asked, these in unlisted_among(self.store, suspects.unlisted):
+                unlisted |= these
+                tell(evolve(so_far, objects=so_far.objects + asked))
         logged = LogSnapshot()
-        if self.log is not None and told is not None and (suspects.logged or told.pending):
+        if self.log is not None and told is not None and (suspects.logged or unlisted or told.pending):
             rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in suspects.logged]
-            logged = self.log.read(suspects.logged.union(map(hiding, rows)))
+            logged = self.log.read(suspects.logged.union(unlisted, map(hiding, rows)))
         tell(evolve(so_far, operations=len(logged.pending)))
         shape = Shape(snapshot, self.keys)
-        found += shape.findings()
-        found += against_log(shape, logged, suspects.logged)
+        found += findings_of(shape, logged, suspects.logged)
+        found += self._unlisted(unlisted, logged)
         found += self._pending(logged)
-        if snapshot.marker is None and logged.marker is not None:
-            kind, missing = PROBLEMS["no-marker"], (self.keys.marker,)
-            found.append(Finding(problem=kind, path="", missing=missing, logged=logged.marker))
+        if told is not None:
+            found += self._marker(snapshot.marker, told.marker)
         if self.store is not None and self.objects:
             for files, each in against_store(shape, self.store, self._entries()):
                 found += each
                 tell(evolve(so_far, objects=so_far.objects + files))
+            found += self._mark(self.store, snapshot.marker)
         if self.store is not None and self.unnamed:
             found += self._unnamed(
                 self.store, lambda listed: tell(evolve(so_far, listed=so_far.listed + listed))
@@ -167,6 +177,58 @@ class Checker:
             record = snapshot.read(item, self.keys.namespace)
             if isinstance(record, Entry):
                 yield record
+
+    def _marker(self, row: Item | None, logged: Item | None) -> Iterator[Finding]:
+        """I8: the marker is that of the log."""
+        if logged is not None and key_of(logged) != self.keys.marker:
+            logged = None
+        if row is None:
+            if logged is not None:
+                kind, missing = PROBLEMS["no-marker"], (self.keys.marker,)
+                yield Finding(problem=kind, path="", missing=missing, logged=logged)
+            return
+        try:
+            marker = evolve(Marker.from_item(row), word="")
+        except CorruptRecord as error:
+            kind = PROBLEMS["corrupt-record"]
+            yield Finding(
+                problem=kind, path=place_of(row), detail=str(error), records=(row,), logged=logged
+            )
+            return
+        if logged is None:
+            detail = "the log has none"
+        elif (theirs := evolve(Marker.from_item(logged), word="")) != marker:
+            names = [each.name for each in fields(Marker)]
+            odd = (name for name in names if getattr(marker, name) != getattr(theirs, name))
+            detail = f"another {' and '.join(odd)} than in the log"
+        else:
+            return
+        kind = PROBLEMS["wrong-marker"]
+        yield Finding(problem=kind, path="", detail=detail, records=(row,), logged=logged)
+
+    def _mark(self, store: StoreReader, row: Item | None) -> Iterator[Finding]:
+        """Tell whether the store is known by the mark that it should have."""
+        with contextlib.suppress(CorruptRecord, FormatTooNew):
+            mark = None if row is None else Marker.from_item(row).mark
+            if mark is not None and store.begin_head(mark)().info is None:
+                assert row is not None
+                yield Finding(problem=PROBLEMS["no-mark"], path="", object=mark, records=(row,))
+
+    def _unlisted(self, unlisted: Collection[str], logged: LogSnapshot) -> Iterator[Finding]:
+        """I5: what the log lists as garbage, and is there, is listed in the table."""
+        for of in sorted(unlisted):
+            item = logged.item(of)
+            if item is None:
+                continue
+            garbage = Garbage.from_item(item)
+            if garbage.data.own and not garbage.is_nameless:
+                yield Finding(
+                    problem=PROBLEMS["unlisted-garbage"],
+                    path=garbage.data.path,
+                    missing=(garbage.key,),
+                    object=garbage.data.path,
+                    logged=item,
+                )
 
     def _pending(self, logged: LogSnapshot) -> Iterator[Finding]:
         """I8: what was begun is decided."""

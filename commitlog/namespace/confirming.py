@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.against import is_of
 from commitlog.namespace.items import key_of
+from commitlog.namespace.keys import MARKERS, read_place
 from commitlog.namespace.problems import Finding
 from commitlog.namespace.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.records import Entry, Gate
@@ -42,11 +43,10 @@ class Confirmer:
         for finding in [in_place(self.table, each) for each in findings]:
             if not self._is_still(finding):
                 continue
-            name = finding.problem.name
-            if name in ("log-newer", "row-newer", "pending-change"):
+            if _is_of_log(finding):
                 if logged is None:
                     assert self.log is not None
-                    logged = self.log.read({f"e/{each.id}" for each in findings})
+                    logged = self.log.read({of for each in findings for of in _said_of(each)})
                 if not self._is_logged_still(finding, logged):
                     continue
             yield finding
@@ -54,7 +54,12 @@ class Confirmer:
     def _is_still(self, finding: Finding) -> bool:
         if not is_still(self.table, finding):
             return False
-        if finding.problem.name in ("object-missing", "object-changed"):
+        if finding.problem.name in ("unlisted-garbage", "no-mark"):
+            assert self.store is not None
+            assert finding.object is not None
+            there = self.store.begin_head(finding.object)().info is not None
+            return there is (finding.problem.name == "unlisted-garbage")
+        if finding.problem.name in ("object-missing", "object-changed", "out-of-date"):
             assert self.store is not None
             assert finding.object is not None
             entry = Entry.from_item(finding.records[0])
@@ -67,15 +72,37 @@ class Confirmer:
     def _is_logged_still(self, finding: Finding, logged: LogSnapshot) -> bool:
         if finding.problem.name == "pending-change":
             return finding.path in {each.id for each in logged.pending}
-        assert finding.id is not None
-        state = logged.states.get(finding.id)
-        same = (None if state is None else state.item) == finding.logged
+        same = finding.waits or all(logged.item(of) == finding.logged for of in _said_of(finding))
+        touched = finding.id in logged.touched and not finding.waits
         # In this order: the record, after the log, which told the same before it.
-        return same and not logged.is_touched(finding.id) and self._is_still(finding)
+        return same and not touched and self._is_still(finding)
+
+
+#: Kinds of findings that are about what the log says, or does not say.
+_OF_LOG = ("log-newer", "row-newer", "record-differs", "wrong-marker", "pending-change")
+
+
+def _is_of_log(finding: Finding) -> bool:
+    return finding.problem.name in _OF_LOG or finding.logged is not None
+
+
+def _said_of(finding: Finding) -> tuple[str, ...]:
+    """Return what the log calls the thing that a finding compares with it."""
+    if finding.logged is not None and "id" not in finding.logged:
+        key = key_of(finding.logged)
+        if key.hash == MARKERS:
+            return ("m",)
+        place = read_place(key.hash)
+        return (f"{place.kind}/{place.of}/{key.range}",)
+    if finding.problem.name == "wrong-marker":
+        return ("m",)
+    return () if finding.id is None else (f"e/{finding.id}",)
 
 
 def in_place(table: TableReader, finding: Finding) -> Finding:
-    """Base a finding on what has come to be in the place of what the log has, if there is such."""
+    """Base a finding on what has come to be in the place of what it misses, if there is such."""
+    if finding.problem.name == "nameless-directory":
+        return _taken(table, finding)
     if finding.problem.name != "log-newer" or not finding.missing:
         return finding
     try:
@@ -87,6 +114,21 @@ def in_place(table: TableReader, finding: Finding) -> Finding:
     # As long as that is there, what the log has at this place is nowhere.
     detail = f"{finding.detail}, and something else at its path"
     return evolve(finding, detail=detail, records=(found,), missing=())
+
+
+def _taken(table: TableReader, finding: Finding) -> Finding:
+    """Base a finding on the entries, of something else, that have the names of a directory by now."""
+    records, missing = list(finding.records), []
+    for key in finding.missing:
+        try:
+            found = table.get(key)
+            if found is not None and Entry.from_item(found).id != finding.id:
+                records.append(found)
+                continue
+        except (CorruptRecord, FormatTooNew):  # which may be the entry of the directory
+            pass
+        missing.append(key)
+    return evolve(finding, records=tuple(records), missing=tuple(missing))
 
 
 def is_still(table: TableReader, finding: Finding) -> bool:

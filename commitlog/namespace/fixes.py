@@ -6,20 +6,20 @@ Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from attrs import evolve, frozen
 
 from commitlog.errors import CorruptRecord
+from commitlog.namespace.against import is_of
 from commitlog.namespace.change import Change
 from commitlog.namespace.data import Data
 from commitlog.namespace.fixing import Fixing, Means, as_is
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, read_place
+from commitlog.namespace.keys import MARKERS, ROOT, TOP, TRASH, TRASH_SHARDS, read_place
 from commitlog.namespace.leftovers import NAMELESS, Garbage, Tombstone
 from commitlog.namespace.marker import Marker
 from commitlog.namespace.problems import Finding
-from commitlog.namespace.readers import logged_as
 from commitlog.namespace.records import Entry, Gate, Shards
 from commitlog.namespace.snapshot import record_of
 from commitlog.tables.api import Absent, Equals, Key, TableCondition
@@ -31,21 +31,32 @@ __all__ = ["Fixes"]
 class Fixes(Means):
     """Plans repairs of one namespace."""
 
-    def plan(self, finding: Finding, told: Mapping[str, Finding], *, dry_run: bool) -> Change | None:
+    def plan(
+        self,
+        finding: Finding,
+        told: Mapping[str, Finding],
+        namers: Callable[[], Mapping[str, frozenset[str]] | None],
+        *,
+        dry_run: bool,
+    ) -> Change | None:
         """Return the change that repairs a finding; None if there is none.
 
         Args:
             finding: what is wrong.
-            told: all of which the log says something newer, by id.
+            told: all of which the log says something else, by id.
+            namers: tells what names the objects of what the log and the table say different things of;
+                None if that is unknown.
             dry_run: whether not even lost+found is made.
         """
         name = finding.problem.name
-        if not finding.problem.fix:
+        if not finding.problem.fix or finding.waits:
             return None
         change = Change(f"repair: {name}", self.words(), self.keys.marker)
-        fix = _Fix(self, change, finding, told, dry_run=dry_run)
+        fix = _Fix(self, change, finding, told, namers, dry_run=dry_run)
         match name:
-            case "no-marker":
+            case "no-marker" | "wrong-marker":
+                fix.marker()
+            case "corrupt-record" if finding.records[0]["place"] == MARKERS:
                 fix.marker()
             case "corrupt-record":
                 fix.corrupt()
@@ -59,7 +70,7 @@ class Fixes(Means):
                 fix.directory_record()
             case "nameless-directory" | "unreachable-entry":
                 fix.found_directory()
-            case "cycle":
+            case "cycle" | "bad-name":
                 fix.into_lost_and_found(fix.entries[0])
             case "no-gate":
                 fix.gates(fix.entries[0], finding.missing)
@@ -72,14 +83,23 @@ class Fixes(Means):
                     fix.into_lost_and_found(entry)
             case "object-named-twice":
                 fix.keep_object()
-            case "stray-gate" | "stray-tombstone" | "garbage-in-use" | "garbage-listed-twice":
+            case (
+                "stray-gate"
+                | "stray-tombstone"
+                | "garbage-in-use"
+                | "garbage-listed-twice"
+                | "misplaced-record"
+            ):
                 fix.remove_record()
+            case "unlisted-garbage":
+                fix.leftover(Absent())
             case "unnamed-object":
                 fix.discard_object()
-            case "log-newer":
+            case "log-newer" | "record-differs":
                 fix.as_logged()
             case "row-newer":
                 fix.touch(fix.entries[0])
+                fix.save_content()
         return change if change.writes else None
 
 
@@ -87,10 +107,18 @@ class _Fix(Fixing):
     """What is done for each kind."""
 
     def __init__(
-        self, of: Means, change: Change, finding: Finding, told: Mapping[str, Finding], *, dry_run: bool
+        self,
+        of: Means,
+        change: Change,
+        finding: Finding,
+        told: Mapping[str, Finding],
+        namers: Callable[[], Mapping[str, frozenset[str]] | None],
+        *,
+        dry_run: bool,
     ) -> None:
         super().__init__(of, change, finding, dry_run=dry_run)
         self._told = told
+        self._namers = namers
 
     # entries
 
@@ -102,37 +130,66 @@ class _Fix(Fixing):
         self._put(new, entry.unchanged())
 
     def named_twice(self) -> None:
-        """Keep the entry that the directory record names."""
+        """Keep the entry that the log has, or else that which the directory record names."""
         records = [item for item in self._finding.records if "called" in item]
-        kept = [
+        kept = self._logged_one() or [
             entry
             for entry in self.entries
-            for item in records
-            if (item["parent"], item["called"]) == (entry.parent, entry.name)
+            if (entry.parent == TOP and entry.name == entry.id)
+            or any((item["parent"], item["called"]) == (entry.parent, entry.name) for item in records)
         ]
-        if len(kept) != 1:
-            return
-        others = [entry for entry in self.entries if entry is not kept[0]]
-        # Newer than those that go, or the log would say that the directory is gone.
-        self.touch(kept[0], at_least=max(entry.version for entry in others))
+        if self._finding.logged is not None and len(kept) != 1:
+            self.as_logged()
+        elif len(kept) == 1:
+            self._keep_one(kept[0])
+            if any(
+                (each["parent"], each["called"]) != (kept[0].parent, kept[0].name) for each in records
+            ):
+                self._redirect(kept[0], as_is(records[0]))
+
+    def _logged_one(self) -> list[Entry]:
+        """Return that of several entries which the log has, or a newer one in the place of that."""
+        if self._finding.logged is None:
+            return []
+        logged = Entry.from_item(self._finding.logged)
+        return [entry for entry in self.entries if entry == logged] or [
+            entry for entry in self.entries if entry.key == logged.key and entry.version > logged.version
+        ]
+
+    def _keep_one(self, kept: Entry) -> None:
+        """Remove the other entries; what they name stays, for nobody knows whose it is."""
+        others = [entry for entry in self.entries if entry is not kept]
+        # Newer than those that go, or the log would say that it is gone.
+        self.touch(kept, at_least=max(entry.version for entry in others))
         for entry in others:
             self._change.delete(entry.key, entry.unchanged())
 
     def file_twice(self) -> None:
-        """Keep the entry of the higher version."""
-        *older, newest = sorted(self.entries, key=lambda entry: entry.version)
-        if older[-1].version == newest.version:
-            return
-        self.touch(newest)
-        for entry in older:
-            self._change.delete(entry.key, entry.unchanged())
+        """Keep the entry that the log has, or else that of the higher version.
+
+        If two have that, each of them is a file from now on.
+        """
+        *_, older, newest = sorted(self.entries, key=lambda entry: entry.version)
+        kept = self._logged_one()
+        if kept:
+            self._keep_one(kept[0])
+        elif self._finding.logged is not None:
+            self.as_logged()
+        elif older.version < newest.version:
+            self._keep_one(newest)
+        else:
+            others = [entry for entry in self.entries if entry is not newest]
+            self.touch(newest)
+            for entry in others:
+                new = evolve(self._new(entry, 1), id=self._of.words())
+                self._change.put(new, entry.unchanged())
 
     def shard(self) -> None:
         """Move an entry to where it is looked for."""
         entry, upper = self.entries
         self._change.check(upper.key, upper.unchanged())
         self._change.delete(entry.key, entry.unchanged())
-        self._move(entry, upper, entry.name)
+        self._move(entry, upper, entry.name, closed=TRASH in (upper.id, upper.parent))
 
     def keep_object(self) -> None:
         """Have an object not removed with the files that have it."""
@@ -167,6 +224,9 @@ class _Fix(Fixing):
             self._drop_gates(id)
         for key in self._finding.missing:
             self._change.check(key, Absent())  # still no entry names it
+        for entry in self.entries:
+            if entry.id != id and not self._change.writes_to(entry.key):
+                self._change.check(entry.key, Equals("id", entry.id))  # nor does what has its name
 
     def root(self, id: str, was: TableCondition) -> None:
         """Make the entry of the root or the trash again."""
@@ -218,10 +278,21 @@ class _Fix(Fixing):
         self._change.put(garbage, Absent())
 
     def marker(self) -> None:
-        """Put the marker that the log has."""
-        if self._finding.logged is not None:
-            marker = evolve(Marker.from_item(self._finding.logged), word=self._change.word)
-            self._change.put(marker, Absent())
+        """Put the marker that the log has; if it has none, the one that there is, so that it has."""
+        rows = self._finding.records
+        logged, log = self._finding.logged, self._of.changes.log
+        marker = Marker.from_item(rows[0] if logged is None else logged)
+        if logged is None and log is not None:
+            marker = evolve(marker, log=log.prefix)
+        self._change.put(evolve(marker, word=self._change.word), as_is(rows[0]) if rows else Absent())
+
+    def leftover(self, was: TableCondition) -> None:
+        """Put the tombstone, or the piece of garbage, that the log has."""
+        assert self._finding.logged is not None
+        kind = read_place(key_of(self._finding.logged).hash).kind
+        record = (Tombstone if kind == "t" else Garbage).from_item(self._finding.logged)
+        self._change.witness = record.key
+        self._change.put(evolve(record, word=self._change.word), was)
 
     # by the log
 
@@ -232,26 +303,28 @@ class _Fix(Fixing):
         pending = [self._finding]
         while pending:
             finding = pending.pop()
-            row = _row_of(finding)
-            if row is not None:
+            found_rows = _rows_of(finding)
+            for row in found_rows:
                 rows[row.key] = row
                 self._change.witness = row.key
                 self._leave_behind(finding, row)
             if finding.logged is None:
                 continue
             logged = Entry.from_item(finding.logged)
-            new = self._new(logged, logged.version + 1)
+            logged = self._with_content(finding, logged, found_rows)
+            # Newer than those that go, or the log would say that it is gone.
+            new = self._new(logged, max(each.version for each in (logged, *found_rows)) + 1)
             found = None if new.key in rows else self._of.tree.table.get(new.key)
             other = None if found is None else self._told.get(str(found.get("id")))
             if found is None and new.key not in coming:
                 coming[new.key] = new
                 if new.key not in rows:
                     self._keep_open(new)
-            elif found is not None and other is not None and _row_of(other) == Entry.from_item(found):
+            elif found is not None and other is not None and Entry.from_item(found) in _rows_of(other):
                 coming[new.key] = new
                 pending.append(other)
             else:
-                new = self._in_lost_and_found(logged)
+                new = self._in_lost_and_found(evolve(logged, version=new.version - 1))
             self._named_by(new)
         for key, row in rows.items():
             if key not in coming:
@@ -259,10 +332,60 @@ class _Fix(Fixing):
         for key, new in coming.items():
             self._put(new, rows[key].unchanged() if key in rows else Absent())
 
+    def _with_content(self, finding: Finding, logged: Entry, rows: list[Entry]) -> Entry:
+        """Return what the log has; with the object of a row, if that is there and the log's is not."""
+        if finding.problem.name == "log-newer" or logged.data is None or self._has(logged.data):
+            return logged
+        found = [row.data for row in rows if row.data is not None and self._has(row.data)]
+        return evolve(logged, data=found[0]) if found else logged
+
+    def _is_named(self, data: Data, *, but: str = "", log: bool) -> bool:
+        """Tell whether an object is named by anything, or may be.
+
+        Args:
+            data: names it.
+            but: what does not count: the place and name of a record.
+            log: whether it counts what the log has.
+        """
+        names = self._namers()
+        if names is None or data.path not in names:
+            return True
+        return bool(names[data.path] - {but, "" if log else "log"})
+
+    def save_content(self) -> None:
+        """Put what the log has into lost+found if the newer row has other content.
+
+        An overwrite through the namespace lists the content before it as garbage.
+        """
+        logged = None if self._finding.logged is None else Entry.from_item(self._finding.logged)
+        if logged is None or logged.data is None or not logged.data.own:
+            return
+        of_row = self.entries[0].data
+        if of_row is not None and of_row.path == logged.data.path:
+            return
+        if self._has(logged.data) and not self._is_named(logged.data, log=False):
+            saved = evolve(logged, id=self._of.words(), version=0, created=self._now)
+            self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
+            self._change.witness = self.entries[0].key
+
+    def _has(self, data: Data) -> bool:
+        """Tell whether the store has an object as a file names it."""
+        info = self._of.store.begin_head(data.path)().info
+        return info is not None and is_of(data, info)
+
     def _leave_behind(self, finding: Finding, row: Entry) -> None:
         """Have what the log says is there once a row is gone, or has other content."""
         logged = None if finding.logged is None else Entry.from_item(finding.logged)
-        if row.data is not None and row.data.own and (logged is None or logged.data != row.data):
+        other = logged is None or logged.data != row.data
+        differs = finding.problem.name != "log-newer"  # who has written that is not known
+        at = f"{row.key.hash} {row.key.range}"
+        if (
+            row.data is not None
+            and row.data.own
+            and other
+            and not differs
+            and not self._is_named(row.data, but=at, log=True)
+        ):
             self._of._drop_data(self._change, row)
         if row.is_directory and logged is None:
             record = self._of.tree.table.get(self._keys.directory(row.id))
@@ -288,27 +411,27 @@ class _Fix(Fixing):
             record_of(item)  # of a newer format it is not corrupt, but somebody's who knows more
         key = key_of(item)
         place = read_place(key.hash)
-        entry = None if place.kind == "e" else self._entry_of(place.of)
-        if place.kind == "e" and self._of.log is not None:
-            for state in logged_as(self._of.log, lambda item: key_of(item) == key).states.values():
-                if state.item is not None and key_of(state.item) == key:
-                    logged = Entry.from_item(state.item)
-                    self._put(self._new(logged, logged.version + 1), as_is(item))
-                    self._named_by(logged)
-        if self._change.writes:
-            return
-        if place.of == TOP and key.range in (ROOT, TRASH):
+        entry = self.entries[0] if self.entries else None
+        if self._finding.logged is not None and place.kind == "e":
+            logged = Entry.from_item(self._finding.logged)
+            self._put(self._new(logged, logged.version + 1), as_is(item))
+            self._named_by(logged)
+        elif self._finding.logged is not None:
+            self.leftover(as_is(item))
+        elif place.of == TOP and key.range in (ROOT, TRASH):
             self.root(str(key.range), as_is(item))
         elif place.kind == "d" and entry is not None:
             self.touch(entry)
             self._redirect(entry, as_is(item))
         elif place.kind == "g" and entry is not None and entry.parent != TRASH:
-            self.gates(entry, [key])
-        elif place.kind == "x":
+            self._change.check(entry.key, entry.unchanged())
+            self._change.witness = key
+            gate = Gate(key=key, shards=entry.shards.now, word=self._change.word)
+            self._change.put(gate, as_is(item))
+        elif place.kind in ("x", "t"):
             self.remove_record()
 
 
-def _row_of(finding: Finding) -> Entry | None:
+def _rows_of(finding: Finding) -> list[Entry]:
     """Return what the table has of what a finding is about."""
-    rows = [Entry.from_item(item) for item in finding.records if item.get("id") == finding.id]
-    return rows[0] if rows else None
+    return [Entry.from_item(item) for item in finding.records if item.get("id") == finding.id]

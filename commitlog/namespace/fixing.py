@@ -14,7 +14,6 @@ from commitlog.namespace.planning import Planner
 from commitlog.namespace.problems import Finding
 from commitlog.namespace.readers import LogReader, StoreReader
 from commitlog.namespace.records import Directory, Entry, Gate, Shards
-from commitlog.namespace.snapshot import Snapshot
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
 __all__ = ["LOST_AND_FOUND", "Fixing", "Means", "as_is"]
@@ -60,17 +59,9 @@ class Fixing:
         self._dry_run = dry_run
         self._now = int(of.clock.epoch() * 1000)
         readable = [item for item in finding.records if "id" in item and "body" in item]
-        corrupt = finding.problem.name == "corrupt-record"
-        self.entries = [] if corrupt else [Entry.from_item(item) for item in readable]
-
-    def _entry_of(self, id: str) -> Entry | None:
-        """Return the entry of a directory, wherever it is."""
-        snapshot = Snapshot()
-        for item in self._of.tree.table.scan(unreadable=lambda bad: None):
-            record = snapshot.read(item, self._keys.namespace) if item.get("id") == id else None
-            if isinstance(record, Entry):
-                return record
-        return None
+        if finding.problem.name == "corrupt-record":
+            readable = [item for item in finding.records[1:] if item in readable]
+        self.entries = [Entry.from_item(item) for item in readable]
 
     def _new(self, entry: Entry, version: int) -> Entry:
         return evolve(entry, version=version, word=self._change.word, updated=self._now)
@@ -102,11 +93,14 @@ class Fixing:
             record = self._of.tree.table.get(self._keys.directory(entry.id))
             self._redirect(entry, Absent() if record is None else as_is(record))
 
-    def _move(self, entry: Entry, into: Entry, name: str) -> Entry:
-        """Put an entry into a directory."""
+    def _move(self, entry: Entry, into: Entry, name: str, *, closed: bool = False) -> Entry:
+        """Put an entry into a directory, or, if that is closed, have it elsewhere in that."""
         new = evolve(self._new(entry, entry.version + 1), key=self._of._place(into, name))
         self._change.witness = new.key
-        self._of._add(self._change, into, new)
+        if closed:  # the trash, and what is in it, has no gates
+            self._change.put(new, Absent())
+        else:
+            self._of._add(self._change, into, new)
         return new
 
     def _in_lost_and_found(self, entry: Entry) -> Entry:
@@ -142,10 +136,14 @@ class Fixing:
 
 
 def as_is(item: Item) -> TableCondition:
-    """Return the condition that a record is as it was found, as far as the log can tell of it."""
+    """Return the condition that a record is as it was found, as far as the log can tell of it.
+
+    It does not have the id and the version. In the log these would say that this version of a file or
+    directory was replaced, and a damaged record may have those of another one.
+    """
     parts = [
         Equals(name, value)
         for name, value in item.items()
-        if name not in ("place", "name") and not isinstance(value, bytes)
+        if name not in ("place", "name", "id", "version") and not isinstance(value, bytes)
     ]
     return All(tuple(parts)) if parts else Equals("name", item["name"])

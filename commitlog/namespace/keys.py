@@ -41,6 +41,8 @@ __all__ = [
     "TRASH_SHARDS",
     "Keys",
     "Place",
+    "is_in_place",
+    "is_name",
     "number_of",
     "places_of",
     "places_of_number",
@@ -179,6 +181,20 @@ def read_place(place: str) -> Place:
     return Place(namespace=namespace, kind=kind, of=of, shard=int(shard[0]) if shard else 0)
 
 
+def is_in_place(key: Key) -> bool:
+    """Tell whether a record of its kind is ever read under a key.
+
+    >>> is_in_place(Key("lake/d/root", "-")), is_in_place(Key("lake/d/root", "copy"))
+    (True, False)
+
+    Raises `ValueError` if there are no such keys.
+    """
+    place = read_place(key.hash)
+    alone = place.kind not in ("d", "g") or key.range == _ALONE
+    sharded = f"/{place.shard}" if place.kind in ("e", "g") else ""
+    return alone and key.hash == f"{place.namespace}/{place.kind}/{place.of}{sharded}"
+
+
 def places_of(name: str, shards: int, first: int) -> tuple[int, ...]:
     """Return the shards in which an entry of that name can be, the one for new entries first.
 
@@ -222,6 +238,18 @@ def split(path: str) -> tuple[str, ...]:
     for name in names:
         _check_name(path, name)
     return names
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a path can lead to a name.
+
+    >>> is_name("a"), is_name("a/b"), is_name("..")
+    (True, False, False)
+    """
+    try:
+        return split(name) == (name,)
+    except InvalidPath:
+        return False
 
 
 def split_new(path: str) -> tuple[str, ...]:

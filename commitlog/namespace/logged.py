@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from commitlog.errors import CommitError, Conflict, CorruptRecord
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import MARKERS, read_place
+from commitlog.namespace.keys import MARKERS, is_in_place, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.oplog import Operation
 from commitlog.oplog.codec import Document
@@ -25,6 +25,7 @@ __all__ = [
     "Newest",
     "State",
     "Version",
+    "digest_of",
     "fold",
     "item_of",
     "outcome_of",
@@ -97,6 +98,14 @@ def outcome_of(state: State) -> int:
         # What was stored later was hidden later, whatever the clocks of those say who have hidden it.
         version |= (Tombstone.from_item(state.item).stored or 0) << MAX_COUNT.bit_length()
     return 2 * version + (state.item is None)
+
+
+def digest_of(item: Item | None) -> int:
+    """Return 64 bits by which a record is told from others, whole; 0 for none.
+
+    It is Python's own hash, so it is another one in each process.
+    """
+    return 0 if item is None else hash(frozenset(item.items())) % 2**64
 
 
 class Newest:
@@ -213,7 +222,7 @@ def _states(
         if "version" in expected:
             of, version = f"e/{text(expected['id'])}", count(expected["version"])
             yield State(of=of, version=version, item=None, began=began)
-        elif (where := read_place(key.hash)).kind == "d":
+        elif (where := read_place(key.hash)).kind == "d" and is_in_place(key):
             # A directory whose record goes is gone for good, whatever its version was.
             yield State(of=f"e/{where.of}", version=MAX_COUNT, item=None, began=began)
 

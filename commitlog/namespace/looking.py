@@ -113,23 +113,29 @@ class Looking(Opened):
         """Yield all that is below a directory, each directory right before what it has, by name.
 
         For a file, the file itself is yielded. What changes meanwhile may be seen as it was or as it is;
-        a directory that is renamed may be seen twice, or not at all.
+        a directory that is renamed may be seen twice, or not at all. One that seems to be in itself,
+        since it was moved meanwhile or has a wrong record, is yielded there, and not walked again.
+
+        Raises `NotFound`.
         """
         status = self.stat(path)
         if not status.is_directory:
             yield status
             return
         pending = [(path, self._entries(status.entry))]
+        ids = [status.entry.id]
         while pending:
             above, entries = pending[-1]
             entry = next(entries, None)
             if entry is None:
                 pending.pop()
+                ids.pop()
                 continue
             found = Status(path=join(above, entry.name), entry=entry)
             yield found
-            if entry.is_directory:
+            if entry.is_directory and not (entry.is_stored and entry.id in ids):
                 pending.append((found.path, self._entries(entry)))
+                ids.append(entry.id)
 
     def summary(self, path: str = "") -> Summary:
         """Return how much there is at and below `path`. Raises `NotFound`."""

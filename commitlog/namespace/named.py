@@ -22,7 +22,7 @@ from commitlog.namespace.snapshot import record_of
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, UnreadableItem
 
-__all__ = ["named_among", "unnamed_objects"]
+__all__ = ["named_among", "namers", "unnamed_objects"]
 
 #: Letters of the kinds of records that name no object.
 _NAMELESS = frozenset("dgt")
@@ -83,14 +83,36 @@ def named_among(
     Raises as `unnamed_objects` does.
     """
     named = {path for path in _named_objects(table, by) if path in paths}
-    if log is not None:
-        logged = logged_as(log, lambda item: _object_of(item) in paths)
-        states = [
-            *logged.states.values(),
-            *(each for change in logged.changes for each in change.states),
-        ]
-        named |= {_object_of(state.item) for state in states if state.item is not None}
-    return frozenset(named.intersection(paths))
+    return frozenset(named.union(_logged_among(paths, log)))
+
+
+def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
+    """Return which of some objects files have, or will have if pending changes happened, by the log."""
+    if log is None:
+        return set()
+    logged = logged_as(log, lambda item: _object_of(item) in paths)
+    states = [*logged.states.values(), *(each for change in logged.changes for each in change.states)]
+    return {_object_of(state.item) for state in states if state.item is not None}.intersection(paths)
+
+
+def namers(
+    paths: Collection[str], table: TableReader, log: LogReader | None
+) -> dict[str, frozenset[str]]:
+    """Return what names each of some objects: keys of files and garbage, and ``log`` for the log.
+
+    Args:
+        paths: those of the objects.
+        table, log: as of `unnamed_objects`.
+
+    Raises as `unnamed_objects` does.
+    """
+    found: dict[str, set[str]] = {path: set() for path in paths}
+    for record in _naming(table, (Entry, Garbage)):
+        if record.data is not None and record.data.path in found:
+            found[record.data.path].add(f"{record.key.hash} {record.key.range}")
+    for path in _logged_among(found, log):
+        found[path].add("log")
+    return {path: frozenset(names) for path, names in found.items()}
 
 
 def _object_of(item: Item) -> str:
@@ -101,6 +123,11 @@ def _object_of(item: Item) -> str:
 
 def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
     """Yield the paths of all objects that records name, of all namespaces of the table."""
+    return (record.data.path for record in _naming(table, by) if record.data is not None)
+
+
+def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
+    """Yield the records that may name objects, of all namespaces of the table."""
     for item in table.scan(unreadable=_refuse):
         _, kind, *of = f"{item['place']!s}/".split("/")
         if not any(of) or kind in _NAMELESS:
@@ -115,8 +142,8 @@ def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[s
             raise FormatTooNew(
                 f"{place_of(item)!r} is of a restore that has not ended, or of a newer library"
             )
-        if isinstance(record, by) and record.data is not None:
-            yield record.data.path
+        if isinstance(record, by):
+            yield record
 
 
 def _refuse(found: UnreadableItem) -> None:

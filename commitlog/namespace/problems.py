@@ -64,6 +64,8 @@ class Finding:
         id: of the file or directory it is about.
         size: bytes of an object that nothing names.
         logged: what the log says of that, if it differs.
+        waits: whether something that is pending in the log has to be decided, or something else to be
+            repaired, before this is.
         tombstone: what the log has in its place, if the table has neither.
     """
 
@@ -76,6 +78,7 @@ class Finding:
     id: str | None = None
     size: int = 0
     logged: Item | None = field(default=None, hash=False)
+    waits: bool = False
     tombstone: Item | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
@@ -98,9 +101,32 @@ _KINDS = (
         severity=_LOST,
         invariant="",
         meaning="a record cannot be read, or its item in the table cannot",
-        repair="an entry is taken from the log, a directory record is made of its entry, root and trash"
-        " are made again, of garbage the record goes; else restore it from a backup of the table, or use"
-        " a newer library",
+        repair="an entry, a tombstone and garbage are taken from the log, a directory record and a gate"
+        " are made of the entry, root and trash are made again; a tombstone or garbage that the log does"
+        " not have goes; else restore it from a backup of the table, or use a newer library",
+    ),
+    Problem(
+        name="wrong-marker",
+        severity=_BROKEN,
+        invariant="I8",
+        meaning="the marker says something else than the log, or the log has none: the namespace could"
+        " not be restored, or is changed without its log",
+        repair="it is put as the log has it; if the log has none, it is written again, with the log",
+    ),
+    Problem(
+        name="misplaced-record",
+        severity=_UNTIDY,
+        invariant="",
+        meaning="a directory record or gate is under a key at which nothing looks for one",
+        repair="it goes",
+    ),
+    Problem(
+        name="bad-name",
+        severity=_LOST,
+        invariant="I9",
+        meaning="an entry has a name that no path has, or is a file where jobs under way have their"
+        " directory",
+        repair="it comes into lost+found",
     ),
     Problem(
         name="strange-record",
@@ -122,14 +148,16 @@ _KINDS = (
         severity=_BROKEN,
         invariant="I1",
         meaning="two entries name one directory",
-        repair="the one stays that the directory record names; if it names neither, none",
+        repair="the one stays that the log has; without a log, the one that the directory record names,"
+        " and if that names neither, none",
     ),
     Problem(
         name="file-named-twice",
         severity=_BROKEN,
         invariant="I1",
         meaning="two entries have the id of one file",
-        repair="the one of the higher version stays; if they have the same, none",
+        repair="the one stays that the log has; if it has none, the one of the higher version, and if"
+        " they have the same, each becomes a file of its own",
     ),
     Problem(
         name="no-directory-record",
@@ -223,6 +251,14 @@ _KINDS = (
         repair="the later of the records goes",
     ),
     Problem(
+        name="unlisted-garbage",
+        severity=_UNTIDY,
+        invariant="I5",
+        meaning="the log lists an object as garbage, which is there, and the table does not: it would"
+        " never be removed",
+        repair="it is listed again",
+    ),
+    Problem(
         name="stray-tombstone",
         severity=_UNTIDY,
         invariant="",
@@ -244,6 +280,24 @@ _KINDS = (
         meaning="the object of a file has been replaced, other than through the namespace",
         repair="none: adopt what is there now, or restore the version of the object that the file names",
         fix=False,
+    ),
+    Problem(
+        name="out-of-date",
+        severity=_UNTIDY,
+        invariant="I4",
+        meaning="others have changed or removed the object of a file of a bound directory, and the"
+        " directory was not synchronised since",
+        repair="none: `sync` makes the table agree with the store",
+        fix=False,
+    ),
+    Problem(
+        name="no-mark",
+        severity=_BROKEN,
+        invariant="",
+        meaning="the store does not have the mark by which the namespace knows it: it is another store,"
+        " or the mark was removed; nothing is collected, pruned or synchronised",
+        repair="the mark is stored again; only if asked for by name, when this is the right store",
+        asked=True,
     ),
     Problem(
         name="unnamed-object",
@@ -273,6 +327,14 @@ _KINDS = (
         " has lost writes",
         repair="what the log says is done; what has lost its path to something that the log has there,"
         " or does not know, comes into lost+found",
+    ),
+    Problem(
+        name="record-differs",
+        severity=_LOST,
+        invariant="I8",
+        meaning="table and log have the same version of a file or directory, and say different things"
+        " of it: the table was changed other than through the namespace",
+        repair="what the log says is done; an object that only the table names stays in the store",
     ),
     Problem(
         name="row-newer",

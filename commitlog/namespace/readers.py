@@ -7,6 +7,7 @@ operation log, its siblings and the ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from attrs import field, frozen
@@ -70,13 +71,13 @@ class StoreReader:
         )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class LogSnapshot:
     """What a log says.
 
     Attributes:
         states: the newest of each file and directory that was asked for, by id.
-        tombstones: the same of tombstones, by what the state is of.
+        tombstones, garbage: the same of tombstones and garbage, by what the state is of.
         marker: what it has of the marker, if that was.
         pending: what is not decided.
         changes: the same, as changes.
@@ -84,13 +85,24 @@ class LogSnapshot:
 
     states: dict[str, State] = field(factory=dict)
     tombstones: dict[str, State] = field(factory=dict)
+    garbage: dict[str, State] = field(factory=dict)
     marker: Item | None = None
     pending: tuple[Operation, ...] = ()
     changes: tuple[LoggedChange, ...] = ()
 
-    def is_touched(self, id: str) -> bool:
-        """Tell whether something of a file or directory is pending."""
-        return any(id == each for change in self.changes for each, _ in change.made | change.seen)
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        """Ids of the files and directories of which something is pending."""
+        return frozenset(id for change in self.changes for id, _ in change.made | change.seen)
+
+    def item(self, of: str) -> Item | None:
+        """Return the newest record of something, as `State.of` has it; None if it has none."""
+        kind, _, id = of.partition("/")
+        if kind == "m":
+            return self.marker
+        states = {"e": self.states, "t": self.tombstones, "x": self.garbage}[kind]
+        state = states.get(id if kind == "e" else of)
+        return None if state is None else state.item
 
 
 @frozen(kw_only=True)
@@ -141,6 +153,7 @@ class LogReader:
                 )
         states: dict[str, State] = {}
         tombstones: dict[str, State] = {}
+        garbage: dict[str, State] = {}
         marker: Item | None = None
         before = (state for state in self.base() if only is None or state.of in only)
         for state in merged(before, changed):
@@ -149,11 +162,14 @@ class LogReader:
                 states[id] = state
             elif kind == "t":
                 tombstones[state.of] = state
+            elif kind == "x":
+                garbage[state.of] = state
             elif kind == "m":
                 marker = state.item
         return LogSnapshot(
             states=states,
             tombstones=tombstones,
+            garbage=garbage,
             marker=marker,
             pending=tuple(pending.values()),
             changes=tuple(map(parsed, pending.values())),

@@ -7,10 +7,10 @@ for what it was. Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog.absence import is_absent
 from commitlog.errors import (
@@ -21,16 +21,32 @@ from commitlog.errors import (
     NotFound,
     TransactionTooLarge,
 )
-from commitlog.namespace.change import MAX_WRITES, Changes, Stale
+from commitlog.namespace.change import MAX_WRITES, Change, Changes, Stale
 from commitlog.namespace.confirming import is_still
 from commitlog.namespace.fixes import Fixes
-from commitlog.namespace.named import named_among
+from commitlog.namespace.named import named_among, namers
 from commitlog.namespace.problems import Finding
 from commitlog.namespace.readers import TableReader
+from commitlog.namespace.records import Entry
+from commitlog.namespace.snapshot import read_kind
+from commitlog.tables.api import Delete, Put
 
 __all__ = ["Outcome", "Repaired", "Repairer"]
 
-_ORDER = {"no-marker": 0, "log-newer": 1, "no-root": 2}
+_ORDER = {
+    "no-marker": 0,
+    "wrong-marker": 0,
+    "corrupt-record": 1,  # in whose place the log may have something
+    "log-newer": 2,
+    "record-differs": 2,
+    "row-newer": 2,
+    "no-root": 3,
+    "directory-named-twice": 4,  # else the wrong one of them would be moved, and be the newer one
+    "file-named-twice": 4,
+}
+
+#: Kinds of records of which a log has nothing: of a directory record it has that the directory is gone.
+_UNLOGGED = frozenset({"d", "g"})
 
 
 class Outcome(enum.Enum):
@@ -76,8 +92,10 @@ class Repairer:
         """
         in_order = sorted(findings, key=lambda each: _ORDER.get(each.problem.name, len(_ORDER)))
         objects = {each.object for each in in_order if each.object is not None}
-        told = {each.id: each for each in in_order if each.id and each.problem.name == "log-newer"}
+        of_log = [each for each in in_order if _ORDER.get(each.problem.name) == _ORDER["log-newer"]]
+        told = {each.id: each for each in of_log if each.id and each.problem.name != "row-newer"}
         named = cache(lambda: self._named(objects))
+        namers = cache(lambda: self._namers(of_log))
         for finding in in_order:
             nameless = finding.problem.name == "unnamed-object"
             # It may have become a file since it was found, and has no record that would tell. One that
@@ -89,12 +107,12 @@ class Repairer:
                 yield Repaired(finding=finding, outcome=Outcome.LEFT)
                 continue
             try:
-                change = self.fixes.plan(finding, told, dry_run=dry_run)
+                change = self.fixes.plan(finding, told, namers, dry_run=dry_run)
                 if change is None or len(change.writes) > MAX_WRITES:
                     yield Repaired(finding=finding, outcome=Outcome.LEFT)
                     continue
                 if not dry_run:
-                    self.changes.apply(change)
+                    self._apply(change)
             except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
                 yield Repaired(finding=finding, outcome=Outcome.LEFT)
                 continue
@@ -105,6 +123,27 @@ class Repairer:
                 continue
             outcome = Outcome.PLANNED if dry_run else Outcome.DONE
             yield Repaired(finding=finding, outcome=outcome, writes=len(change.writes))
+
+    def _apply(self, change: Change) -> None:
+        """Apply a change; log it, unless it only removes a directory record that nothing needs.
+
+        In the log that would say that the file or directory of that id is gone.
+        """
+        removed = {read_kind(write.key) for write in change.writes if isinstance(write, Delete)}
+        puts = any(isinstance(write, Put) for write in change.writes)
+        unlogged = "d" in removed and removed <= _UNLOGGED and not puts
+        changes = evolve(self.changes, log=None) if unlogged else self.changes
+        changes.apply(change)
+
+    def _namers(self, findings: Iterable[Finding]) -> Mapping[str, frozenset[str]] | None:
+        """Return what names the objects of rows, and of what the log has; None if nobody can tell."""
+        told = [item for each in findings for item in (*each.records, each.logged) if item is not None]
+        items = (item for item in told if "id" in item and "body" in item)
+        objects = {entry.data.path for entry in map(Entry.from_item, items) if entry.data is not None}
+        try:
+            return namers(objects, self.table, self.fixes.log)
+        except (CorruptRecord, FormatTooNew):
+            return None
 
     def _named(self, objects: Collection[str]) -> frozenset[str] | None:
         """Return which of some objects are named; None if nobody can tell."""

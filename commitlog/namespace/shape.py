@@ -10,14 +10,30 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from commitlog.namespace.items import place_of
-from commitlog.namespace.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of, read_place
+from commitlog.namespace.keys import (
+    MAX_SHARDS,
+    ROOT,
+    STAGING,
+    TOP,
+    TRASH,
+    Keys,
+    is_name,
+    places_of,
+    read_place,
+)
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.problems import PROBLEMS, Finding
 from commitlog.namespace.records import Entry, Shards
-from commitlog.namespace.snapshot import Record, Snapshot
+from commitlog.namespace.snapshot import Record, Snapshot, read_kind
 from commitlog.tables.api import Item, Key
 
-__all__ = ["Shape"]
+__all__ = ["Shape", "has_path"]
+
+
+def has_path(entry: Entry) -> bool:
+    """Tell whether a path can lead to an entry of that name."""
+    in_the_way = entry.parent == ROOT and entry.name == STAGING and not entry.is_directory
+    return is_name(entry.name) and not in_the_way
 
 
 class Shape:
@@ -88,26 +104,39 @@ class Shape:
     # what cannot be read
 
     def _unreadable(self) -> Iterator[Finding]:
-        for item, reason in self.snapshot.corrupt.values():
-            kind = PROBLEMS["corrupt-record"]
-            yield Finding(problem=kind, path=place_of(item), detail=reason, records=(item,))
-        for item in self.snapshot.strange.values():
-            yield Finding(problem=PROBLEMS["strange-record"], path=place_of(item), records=(item,))
+        for key, (item, reason) in self.snapshot.corrupt.items():
+            kind, entry = PROBLEMS["corrupt-record"], self._entry_of(key)
+            records = (item,) if entry is None else (item, entry.to_item())
+            yield Finding(problem=kind, path=place_of(item), detail=reason, records=records)
+        for key, item in self.snapshot.strange.items():
+            misplaced = read_kind(key) in ("d", "g")
+            kind = PROBLEMS["misplaced-record" if misplaced else "strange-record"]
+            yield Finding(problem=kind, path=place_of(item), records=(item,))
         for id in (ROOT, TRASH):
             key = self._keys.entry(TOP, 0, id)
             if key not in self.snapshot.entries and key not in self.snapshot.corrupt:
                 yield Finding(problem=PROBLEMS["no-root"], path=f"[{id}]", missing=(key,), id=id)
 
+    def _entry_of(self, key: Key) -> Entry | None:
+        """Return the entry of the directory whose record or gate has a key, if there is one."""
+        place = read_place(key.hash)
+        entries = self._named.get(place.of, ()) if place.kind in ("d", "g") else ()
+        return entries[0] if len(entries) == 1 else None
+
     # the tree
 
     def _names(self) -> Iterator[Finding]:
-        for id, entries in self._named.items():
+        for id, directories in list(self._named.items()):
+            entries = [*directories, *self._files.get(id, ())]
             if len(entries) > 1:
                 record = self.snapshot.directories.get(id)
                 yield self._finding("directory-named-twice", entries, record, id=id)
-        for id, entries in self._files.items():
-            if len(entries) > 1:
-                yield self._finding("file-named-twice", entries, id=id)
+        for id, files in self._files.items():
+            if len(files) > 1 and id not in self._named:
+                yield self._finding("file-named-twice", files, id=id)
+        for entry in self.snapshot.entries.values():
+            if not has_path(entry):
+                yield self._finding("bad-name", [entry], id=entry.id)
 
     def _directories(self) -> Iterator[Finding]:
         for id, entries in self._named.items():
@@ -268,13 +297,15 @@ class Shape:
     def tree(self) -> dict[str, Entry]:
         """What each path below the root is."""
         found: dict[str, Entry] = {}
+        seen = {ROOT}
         pending = [("", ROOT)]
         while pending:
             path, id = pending.pop()
             for entry in self._children[id]:
                 at = f"{path}/{entry.name}" if path else entry.name
                 found[at] = entry
-                if entry.is_directory:
+                if entry.is_directory and entry.id not in seen:
+                    seen.add(entry.id)
                     pending.append((at, entry.id))
         return found
 

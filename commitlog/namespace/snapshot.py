@@ -12,13 +12,13 @@ from attrs import define, field
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import MARKERS, read_place
+from commitlog.namespace.keys import MARKERS, is_in_place, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.namespace.readers import TableReader
 from commitlog.namespace.records import Directory, Entry, Gate
 from commitlog.tables.api import Item, Key, UnreadableItem
 
-__all__ = ["Record", "Snapshot", "record_of"]
+__all__ = ["Record", "Snapshot", "read_kind", "record_of"]
 
 #: What a namespace has under one key, other than its marker.
 Record: TypeAlias = Entry | Directory | Gate | Garbage | Tombstone
@@ -80,7 +80,7 @@ class Snapshot:
         if not key.hash.startswith(f"{namespace}/"):
             return None
         try:
-            record = self._decode(item)
+            record = self._decode(item) if is_in_place(key) else None
         except (CorruptRecord, FormatTooNew) as error:
             self.corrupt[key] = item, str(error)
             return None
@@ -88,7 +88,8 @@ class Snapshot:
             record = None
         if record is None:
             self.strange[key] = item
-        elif isinstance(record, Entry):
+            return None
+        if isinstance(record, Entry):
             self.inside[read_place(key.hash).of] += 1
         return record
 
@@ -106,6 +107,14 @@ class Snapshot:
                 self.garbage[record.key] = record
             case Tombstone():
                 self.tombstones[record.key] = record
+
+
+def read_kind(key: Key) -> str | None:
+    """Return the letter of the kind of record that is under a key; None if there are no such keys."""
+    try:
+        return read_place(key.hash).kind
+    except ValueError:
+        return None
 
 
 def record_of(item: Item) -> Record | None:

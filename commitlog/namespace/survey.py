@@ -15,17 +15,18 @@ from itertools import pairwise
 from attrs import define, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.namespace.content import is_content
 from commitlog.namespace.keys import MAX_SHARDS, number_of, places_of_number, read_place
 from commitlog.namespace.leftovers import Garbage, Tombstone
-from commitlog.namespace.logged import outcome_of
+from commitlog.namespace.logged import State, digest_of, outcome_of
 from commitlog.namespace.readers import LogReader, TableReader, steadily
 from commitlog.namespace.records import Entry
-from commitlog.namespace.shape import Shape
+from commitlog.namespace.shape import Shape, has_path
 from commitlog.namespace.snapshot import Record, Snapshot, record_of
 from commitlog.oplog import Operation
-from commitlog.tables.api import Item
+from commitlog.tables.api import Item, Key
 
-__all__ = ["LogSurvey", "Survey", "Suspects", "survey_of_log"]
+__all__ = ["LogSurvey", "Survey", "Suspects", "garbage_of", "survey_of_log", "told_of"]
 
 #: In how many parts numbers are sorted, so that few are unpacked at a time.
 _PARTS = 8
@@ -41,11 +42,14 @@ class LogSurvey:
     """What a log says, in few words.
 
     Attributes:
-        outcomes: of each file and directory, and the marker, by what the state is of.
+        outcomes: of each file and directory, and of garbage, by what the state is of: what `told_of`
+            returns.
+        marker: of the namespace, as the log has it.
         pending: what is not decided.
     """
 
     outcomes: dict[str, int]
+    marker: Item | None
     pending: tuple[Operation, ...]
 
 
@@ -62,13 +66,28 @@ def survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
 def _survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
     pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
     outcomes: dict[str, int] = {}
+    marker: Item | None = None
     states = log.states(lambda id: pending.pop(id, None))
     for number, state in enumerate(states, 1):
-        if state.of.startswith("e/") or state.of == "m":
-            outcomes[state.of] = max(outcome_of(state), outcomes.get(state.of, 0))
+        if state.of == "m":
+            marker = state.item
+        elif not state.of.startswith("t/"):
+            outcomes[state.of] = max(told_of(state), outcomes.get(state.of, 0))
         if number % 1000 == 0:
             tell(number)
-    return LogSurvey(outcomes=outcomes, pending=tuple(pending.values()))
+    return LogSurvey(outcomes=outcomes, marker=marker, pending=tuple(pending.values()))
+
+
+def told_of(state: State) -> int:
+    """Return what is kept of what a log says of a file, directory or piece of garbage: its outcome, and
+    a number for the whole record. The higher is so.
+    """
+    return outcome_of(state) << 64 | digest_of(state.item)
+
+
+def _is_there(told: int) -> bool:
+    """Tell whether something is there, by what is kept of it."""
+    return (told >> 64) % 2 == 0
 
 
 @frozen(kw_only=True)
@@ -80,12 +99,14 @@ class Suspects:
         objects: numbers of paths of objects that are garbage.
         hidden: ids of directories that have tombstones.
         logged: what the log and the table seem to say different things of, as `State.of` has it.
+        unlisted: garbage of the log that the table does not list, and that is not a file.
     """
 
     files: frozenset[int]
     objects: frozenset[int]
     hidden: frozenset[str]
     logged: frozenset[str]
+    unlisted: frozenset[str]
 
     def __bool__(self) -> bool:
         return bool(self.files or self.objects or self.hidden or self.logged)
@@ -129,15 +150,19 @@ class Survey:
     #: Numbers of the paths of own objects that are garbage.
     _garbage: array[int] = field(factory=lambda: array("Q"), init=False)
     _hidden: set[str] = field(factory=set, init=False)
-    #: Ids of which the table has another version than the log.
+    #: Ids of which the table has another record than the log.
     _different: set[str] = field(factory=set, init=False)
+    #: Ids of entries with a name to which no path leads.
+    _nameless: set[str] = field(factory=set, init=False)
 
-    def add(self, record: Record) -> None:
-        """Take in a record of the namespace."""
+    def add(self, record: Record, item: Item) -> None:
+        """Take in a record of the namespace, and the item that it was read from."""
         self.records += 1
         if isinstance(record, Entry):
             self.entries += 1
-            self._compare(record)
+            self._compare(record, item)
+            if not has_path(record):
+                self._nameless.add(record.id)
         if isinstance(record, Entry) and record.data is not None:
             place = read_place(record.key.hash)
             self._ids.append(number_of(record.id))
@@ -149,13 +174,16 @@ class Survey:
         elif isinstance(record, Garbage):
             if record.data.own:
                 self._garbage.append(number_of(record.data.path))
+            if self.logged is not None:
+                self.logged.pop(garbage_of(record), None)
         elif isinstance(record, Tombstone):
             self._hidden.add(read_place(record.key.hash).of)
         else:
             self.snapshot.keep(record)
 
-    def _compare(self, entry: Entry) -> None:
-        if self.logged is not None and self.logged.pop(f"e/{entry.id}", None) != 2 * entry.version:
+    def _compare(self, entry: Entry, item: Item) -> None:
+        told = entry.version << 65 | digest_of(item)
+        if self.logged is not None and self.logged.pop(f"e/{entry.id}", None) != told:
             self._different.add(entry.id)
 
     def suspects(self, shape: Shape) -> Suspects:
@@ -164,8 +192,10 @@ class Survey:
         Args:
             shape: of `snapshot`, as it is now.
         """
-        files = {number_of(id) for id in self._different}
+        files = {number_of(id) for id in self._different | self._nameless}
         files |= _twice(lambda: iter(self._ids))
+        directories = (each.id for each in self.snapshot.entries.values())
+        files |= _common(map(number_of, directories), self._ids)
         files |= self._misplaced(shape)
         twice = self._named_twice(shape)
         objects = _twice(lambda: iter(self._garbage))
@@ -184,14 +214,16 @@ class Survey:
                     files.add(id)
                     unknown.discard(within)  # one is enough to tell of the directory
         logged = {f"e/{id}" for id in self._different}
-        logged |= {of for of, outcome in (self.logged or {}).items() if outcome % 2 == 0 and of != "m"}
-        if self.logged is not None and self.snapshot.marker is None:
-            logged.add("m")
+        left = {of for of, told in (self.logged or {}).items() if _is_there(told)}
+        unlisted = {of for of in left if of.startswith("x/")}
+        logged |= left - unlisted
+        logged |= {of for of in map(_of_corrupt, self.snapshot.corrupt) if of is not None}
         return Suspects(
             files=frozenset(files),
             objects=frozenset(objects),
             hidden=frozenset(filter(shape.is_unknown, self._hidden)),
             logged=frozenset(logged),
+            unlisted=self._not_named(unlisted),
         )
 
     def read_again(self, table: TableReader, namespace: str, suspects: Suspects) -> None:
@@ -206,6 +238,19 @@ class Survey:
                 continue  # it was seen before, or is being written
             if record is not None and not (isinstance(record, Entry) and record.is_directory):
                 self.snapshot.keep(record)
+
+    def _not_named(self, unlisted: Iterable[str]) -> frozenset[str]:
+        """Return the garbage of the log whose object is neither a file nor listed under another key.
+
+        Of a key that does not have the path of its object nothing is returned.
+        """
+        paths = {of: of.split("/", 3)[-1] for of in unlisted}
+        objects = {number_of(path): of for of, path in paths.items() if is_content(path)}
+        if not objects:
+            return frozenset()
+        for number in (*_common(objects, self._objects), *_common(objects, self._garbage)):
+            del objects[number]
+        return frozenset(objects.values())
 
     def _misplaced(self, shape: Shape) -> set[int]:
         """Return numbers of the ids of files that are in a shard in which nobody looks."""
@@ -248,6 +293,17 @@ class Survey:
     def _named(self) -> Iterator[int]:
         """Yield a number for the directory and name of each file."""
         return map(_named_in, self._within, self._names)
+
+
+def garbage_of(garbage: Garbage) -> str:
+    """Return what a log calls a piece of garbage."""
+    return f"x/{read_place(garbage.key.hash).of}/{garbage.key.range}"
+
+
+def _of_corrupt(key: Key) -> str | None:
+    """Return what a log calls what should be under a key; None if the key does not tell."""
+    place = read_place(key.hash)
+    return f"{place.kind}/{place.of}/{key.range}" if place.kind in ("t", "x") else None
 
 
 def _named_in(directory: int, name: int) -> int:

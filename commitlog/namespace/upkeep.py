@@ -14,7 +14,9 @@ from commitlog.namespace.check import AGE, Checked, Checker
 from commitlog.namespace.collecting import Collected, Collector
 from commitlog.namespace.compaction import Compacted, Compactor
 from commitlog.namespace.fixes import Fixes
+from commitlog.namespace.keys import MARKERS
 from commitlog.namespace.looking import Looking
+from commitlog.namespace.marker import Marker
 from commitlog.namespace.named import named_among
 from commitlog.namespace.problems import Finding, Problem
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
@@ -180,8 +182,7 @@ class Upkeep(Looking):
 
         Raises `BucketNotFound`, and `StoreEmpty` for objects of a store that is not the namespace's.
         """
-        if self._table.get(self._keys.marker) is not None:
-            self.check(writing=False)
+        self._check_marker(mended=True, writing=False)
         log = self._changes.log
         checker = Checker(
             table=TableReader.of(self._table),
@@ -215,9 +216,8 @@ class Upkeep(Looking):
             dry_run: whether only to tell what would be done.
             only: names of the kinds to repair; by default all, but those that have to be asked for.
         """
-        if self._table.get(self._keys.marker) is not None:
-            self.check()
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
+        self._check_marker(mended=any(map(self._mends_marker, wanted)))
         log = self._changes.log
         fixes = Fixes(
             tree=self._tree,
@@ -234,14 +234,23 @@ class Upkeep(Looking):
         reader = TableReader.of(self._table)
         repairer = Repairer(table=reader, fixes=fixes, changes=self._changes)
         pending = [each for each in wanted if each.problem.name == "pending-change"]
-        others = (each for each in wanted if each.problem.name != "pending-change")
-        yield from repairer.repair(others, dry_run=dry_run)
+        marks = [each for each in wanted if each.problem.name == "no-mark"]
+        others = (each for each in wanted if each.problem.name not in ("pending-change", "no-mark"))
+        for done in repairer.repair(others, dry_run=dry_run):
+            if self._mends_marker(done.finding):
+                self._marker = None
+            yield done
         if pending and not dry_run:
             with contextlib.suppress(CorruptRecord, FormatTooNew):  # a finding of its own
                 self.recover()
         for each in pending:
-            done = Outcome.LEFT if log is None or log.decision(each.path) is None else Outcome.DONE
-            yield Repaired(finding=each, outcome=Outcome.PLANNED if dry_run else done)
+            left = log is None or log.decision(each.path) is None
+            outcome = Outcome.LEFT if left else Outcome.DONE
+            yield Repaired(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+        for each in marks:
+            assert each.object is not None
+            outcome = Outcome.DONE if dry_run or self._marks.put(each.object) else Outcome.LEFT
+            yield Repaired(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
 
     def recover(self, *, older_than: float = 3600.0) -> tuple[Operation, ...]:
         """Decide the changes that are pending in the log; return them with the decisions that stand.
@@ -262,6 +271,32 @@ class Upkeep(Looking):
         log = self._with_log()
         self.check()
         return Recovery(table=self._table, log=log).recover(older_than=older_than)
+
+    def _check_marker(self, *, mended: bool, writing: bool = True) -> None:
+        """Make sure that this library knows the format, if there is a marker that tells.
+
+        Args:
+            mended: whether the marker is about to be mended, or only looked at: then it may be damaged.
+            writing: whether the namespace is going to be changed.
+        """
+        item = self._table.get(self._keys.marker)
+        if item is not None and not mended:
+            self.check(writing=writing)
+        elif item is not None:
+            with contextlib.suppress(CorruptRecord):
+                Marker.from_item(item).check(writing=writing)
+                self.check(writing=False)
+
+    def _mends_marker(self, finding: Finding) -> bool:
+        """Tell whether a finding is that the marker is damaged, and the log at hand can be its own."""
+        rows = [item for item in finding.records if item["place"] == MARKERS]
+        if not rows or finding.problem.name == "no-mark":
+            return False
+        if finding.logged is not None:
+            return True
+        with contextlib.suppress(CorruptRecord):
+            return Marker.from_item(rows[0]).log in (None, self._logged)
+        return False
 
     def _store_reader(self) -> StoreReader:
         # Without a marker nobody knows the mark; what else is wrong is told all the same.
