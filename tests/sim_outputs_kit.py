@@ -72,6 +72,7 @@ class OutputWorld:
         remembered: number of decided attempts that a state knows, if the library was given another one.
         denied: for the node of each name, the mutations that it has no permission for; see
             `SimulatedStore`.
+        trusts_any_404: whether clients take any 404 for the store's.
         foreign: files that another program left there before the beginning, such as ``p=x/old``.
         store, table: the servers' clocks.
         backoff: how the node of that name backs off.
@@ -95,6 +96,7 @@ class OutputWorld:
         before: tuple[str, ...] = (),
         remembered: int = 1_000,
         denied: Mapping[str, tuple[str, ...]] | None = None,
+        trusts_any_404: bool = False,
         foreign: tuple[str, ...] = (),
         store: Ticks = _RIGHT,
         table: Ticks = _RIGHT,
@@ -106,6 +108,7 @@ class OutputWorld:
         self.visibility: Visibility = "logged" if logged else "listed"
         self.staged = staged
         self._denied = denied or {}
+        self._trusts_any_404 = trusts_any_404
         #: What any call may raise: nothing happened, and nothing follows from it.
         self.trouble: tuple[type[CommitError], ...] = (Unavailable, Conflict, LeaseTimeout)
         if staged:
@@ -197,7 +200,13 @@ class OutputWorld:
         node = self.nodes[name]
         leased = self._items is not None
         store = ConditionalStore(
-            SimulatedStore(node, self._server, conditions=not leased, denied=self._denied.get(name, ())),
+            SimulatedStore(
+                node,
+                self._server,
+                conditions=not leased,
+                denied=self._denied.get(name, ()),
+                trusts_any_404=self._trusts_any_404,
+            ),
             table=SimulatedTable(node, self._items) if self._items else None,
             mode="lease" if leased else "auto",
             settings=SMALL,

@@ -577,7 +577,7 @@ def test_tags_without_an_end_are_no_tags(canned: Canned, table: DynamoTable) -> 
 
 def test_what_is_not_there_is_not_found(canned: Canned, store: S3Store) -> None:
     """The plain cases work on this server, so that the others show something."""
-    canned.give(http(b"", "404 Not Found"))
+    canned.give(http(b"<Error><Code>NoSuchKey</Code></Error>", "404 Not Found"))
     assert store.begin_head("a")().info is None
     assert isinstance(outcome(lambda: store.get("a"), NotFound), NotFound)
     canned.give(http(b"abc", "206 Partial Content", **HEADERS))

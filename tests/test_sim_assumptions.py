@@ -26,6 +26,7 @@ from sim_kit import (
     edit,
     in_turn,
     publish,
+    read,
     remove,
     update,
 )
@@ -336,6 +337,21 @@ class _Stale(SimulatedStore):
 def test_reads_must_be_consistent() -> None:
     """Under the lease it is a HEAD that tells whether the condition holds."""
     assert refuted(explored(CREATORS, kind=_StaleForB))
+
+
+class _TrustsAny404(CommitWorld):
+    """Clients that take any 404 for the store's."""
+
+    def port(self, node: Node) -> SimulatedStore:
+        return SimulatedStore(node, self.objects, trusts_any_404=True)
+
+
+def test_a_404_must_be_the_store_s() -> None:
+    """An ingress that does not find its route says of an object that is there that it is not."""
+    programs = {"A": create("k"), "B": read("k")}
+    objects = {"k": "seed"}
+    assert refuted(explored(programs, Fault.MISROUTED, kind=_TrustsAny404, objects=objects))
+    assert not refuted(explored(programs, Fault.THROTTLED, objects=objects))
 
 
 def test_nothing_must_be_performed_again_after_its_answer() -> None:

@@ -8,6 +8,7 @@ worlds are. With ``-m campaign`` the larger ones are explored, for an hour.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -38,7 +39,7 @@ from sim_outputs_seeded_kit import seeded_world
 from sim_worlds import LIMITS, run_seeds
 
 from commitlog.outputs import Batch
-from commitlog.testing.sim import Choices, Fault, Faults, Seeded, Simulation
+from commitlog.testing.sim import Choices, Fault, Faults, Forced, Seeded, Simulation
 
 #: What a request can meet whose sender lives on.
 ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT})
@@ -339,6 +340,32 @@ LARGE = [
 def test_states_of_small_worlds(case: Case) -> None:
     """Jobs are whole or not there, once, and all who are told something of them are told the truth."""
     case.check()
+
+
+@pytest.mark.parametrize("trusts_any_404", [True, False])
+def test_a_404_of_something_else_must_not_hide_a_pending_entry(trusts_any_404: bool) -> None:
+    """Or the recovery of a job whose driver died takes it for published.
+
+    The client of S3 takes a 404 for the store's only if it has an error code of the store.
+    """
+    attempt = "0fce7f37bc4e7be982ab79ec4fb6388a"
+    forced = (
+        Forced(f"A publish out/part-00000-{attempt}-c000", Fault.CRASHED),
+        Forced(f"R get out/_commitlog/pending/{attempt}.json", Fault.MISROUTED),
+    )
+    build = world_of(
+        {"A": drive("j"), "R": recover()},
+        simulation=lambda choices: Simulation(choices, faults=Faults(forced=forced)),
+        after={"R": 10.0},
+        trusts_any_404=trusts_any_404,
+    )
+    simulation, judge = build(Seeded(0))
+    refused = pytest.raises(AssertionError, match="not all visible")
+    with simulation, refused if trusts_any_404 else contextlib.nullcontext():
+        simulation.run()
+        judge()
+    assert simulation.injected[Fault.CRASHED] == 1
+    assert simulation.injected[Fault.MISROUTED] == trusts_any_404
 
 
 @pytest.mark.campaign

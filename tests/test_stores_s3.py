@@ -418,6 +418,33 @@ def test_a_refused_put_says_what_is_known(
     assert len(proxy.requests()) == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "date", "kind"),
+    [
+        (403, "AccessDenied", "Sat, 21 Nov 2026 10:00:31 GMT", RequestExpired),
+        (403, "AccessDenied", "Sat, 21 Nov 2026 10:00:30 GMT", RequestExpired),
+        (400, "SomethingElse", "Sat, 21 Nov 2026 10:00:31 GMT", RequestExpired),
+        (403, "AccessDenied", "Sat, 21 Nov 2026 10:00:29 GMT", AccessDenied),
+        (403, "AccessDenied", "some time", AccessDenied),
+        (412, "PreconditionFailed", "Sat, 21 Nov 2026 10:00:31 GMT", CommitError),
+    ],
+)
+def test_a_refusal_that_is_dated_after_the_expiry_is_one_of_a_late_request(
+    ministack: Ministack, status: int, code: str, date: str, kind: type[CommitError]
+) -> None:
+    """Ceph says AccessDenied and nothing more; its Date tells what it means."""
+    session = AwsSession(AwsOptions(**ministack.options))  # type: ignore[arg-type]
+    clock = ManualClock()
+    caller = Caller(session, "s3", ministack.endpoint_url, clock=clock)
+    bucket = Bucket("bucket", caller, clock=clock, backoff=Backoff())
+    answer = Response(status, {"date": date}, _error(code, "").encode())
+    ten = 1_795_255_200  # o'clock, on that day
+    fault = bucket.fault(Request("PUT", "a", fence=Fence(ten, 30)), answer)
+    assert type(fault) is kind
+    unfenced = bucket.fault(Request("PUT", "a"), answer)
+    assert not isinstance(unfenced, RequestExpired)
+
+
 def test_expiry_is_only_for_those_who_asked_for_it(store: S3Store, proxy: Proxy) -> None:
     """Without a fence, a request that is too late is one that the credentials do not allow."""
     body = _error("AccessDenied", "Request has expired")
@@ -466,6 +493,106 @@ def test_no_such_key_of_a_copy_is_said_of_the_right_one(
     with pytest.raises(CommitError) as caught:
         store.copy(source, "target", condition=IfMatch('"x"'))
     assert type(caught.value) is kind
+
+
+#: What an ingress says of a route that it does not know, whoever lives behind it.
+INGRESS = "404 page not found\n"
+
+
+def _ingress(kind: str, times: int = 1) -> Fault:
+    return Fault(kind=kind, action="answer", status=404, body=INGRESS, times=times)
+
+
+READS: dict[str, Callable[[S3Store], object]] = {
+    "get": lambda store: store.get("there").data,
+    "range": lambda store: store.get("there", start=0, end=1).data,
+    "list": lambda store: [info.path for info in store.list()],
+    "uploads": lambda store: [upload.path for upload in store.list_staged()],
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_404_without_a_code_of_the_store_is_no_answer_to_a_read(
+    store: S3Store, proxy: Proxy, name: str
+) -> None:
+    """It is asked again; if there is no other answer, nothing is known, and nothing is "not found"."""
+    store.put("there", b"x")
+    staged = store.stage("staged", b"y")
+    expected = READS[name](store)
+    assert expected
+    proxy.inject(_ingress("GET"))
+    assert READS[name](store) == expected
+    proxy.inject(_ingress("GET", times=3))
+    with pytest.raises(Unavailable, match="404"):
+        READS[name](store)
+    store.abort(staged)
+
+
+WRITES: dict[str, tuple[str, Callable[[S3Store, Any], object]]] = {
+    "put": ("PUT", lambda store, _: store.put("there", b"z")),
+    "update": ("PUT", lambda store, _: store.put("there", b"z", condition=IfMatch('"x"'))),
+    "copy": ("COPY", lambda store, _: store.copy("there", "target")),
+    "delete": ("DELETE", lambda store, _: store.delete("there")),
+    "publish": ("PUBLISH", lambda store, staged: store.publish(staged)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_404_without_a_code_of_the_store_settles_no_write(
+    store: S3Store, proxy: Proxy, name: str
+) -> None:
+    """Neither "deleted" nor "no such upload" is true of a request that the store did not answer."""
+    store.put("there", b"x")
+    staged = store.stage("staged", b"y")
+    kind, write = WRITES[name]
+    proxy.inject(_ingress(kind))
+    with pytest.raises(OutcomeUnknown):
+        write(store, staged)
+    assert store.get("there").data == b"x"
+    assert [upload.path for upload in store.list_staged()] == ["staged"]
+
+
+def test_an_abort_is_done_when_the_store_says_so(store: S3Store, proxy: Proxy) -> None:
+    """A 404 of something else is not "it is gone already"."""
+    staged = store.stage("staged", b"y")
+    proxy.inject(_ingress("DELETE"))
+    store.abort(staged)
+    assert not list(store.list_staged())
+    store.abort(staged)
+
+
+def test_a_head_with_404_is_settled_by_a_get(store: S3Store, proxy: Proxy) -> None:
+    """The answer to a HEAD has no body, so it does not tell who gave it; that to a GET does."""
+    store.put("there", b"x")
+    store.put("empty", b"")
+    for path in ("there", "empty"):
+        proxy.inject(_ingress("HEAD"))
+        seen = store.begin_head(path)()
+        assert seen.info == store.head(path)
+        assert seen.store_time is not None
+    proxy.inject(_ingress("HEAD"))
+    seen = store.begin_head("missing")()
+    assert seen.info is None
+    assert seen.store_time is not None
+    proxy.inject(_ingress("HEAD"))
+    proxy.inject(_ingress("GET", times=3))
+    with pytest.raises(Unavailable):
+        store.begin_head("there")()
+    proxy.inject(_ingress("HEAD", times=4))
+    with pytest.raises(Unavailable, match="HEAD"):
+        store.begin_head("there")()
+
+
+@pytest.mark.parametrize("server", ["ministack", "seaweedfs", "juicefs"])
+def test_a_head_that_the_store_marks_as_its_own_costs_one_request(
+    server: str, request: pytest.FixtureRequest, open_store: Opener
+) -> None:
+    """By ``x-amz-request-id``, as S3 does and all of these servers."""
+    running: Servers = request.getfixturevalue(server)
+    with Proxy(running.endpoint_url) as proxy:
+        store = open_store(running, endpoint_url=proxy.endpoint_url)
+        assert store.begin_head("missing")().info is None
+        assert [seen.partition(" ")[0] for seen in proxy.requests()] == ["HEAD"]
 
 
 def test_a_bucket_elsewhere_is_a_wrong_setting(ministack: Ministack) -> None:

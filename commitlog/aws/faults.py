@@ -98,6 +98,9 @@ def common_fault(what: str, status: int, code: str, message: str) -> CommitError
         return ConfigurationError(f"{said}. Set region to the one where it lives")
     if status == 307:
         return Unavailable(f"{said}. The service is moving requests elsewhere; try again later")
+    if status == 404 and not code:
+        # An ingress, a proxy or a load balancer that has no route. It says nothing of the service.
+        return OutcomeUnknown(f"{said}. It has no error code, so it may not be the service's answer")
     if status >= 500 or status < 400:
         return OutcomeUnknown(said)
     return CommitError(f"{said}. The service refused the request; nothing happened")

@@ -59,7 +59,7 @@ from commitlog.stores.api import (
     split_body,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
-from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5
+from commitlog.stores.s3_bucket import LOOK, Bucket, Request, content_md5, has_code, is_marked
 from commitlog.stores.s3_records import (
     META,
     next_upload,
@@ -83,9 +83,8 @@ T = TypeVar("T")
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _BOTH = frozenset({IfAbsent, IfMatch})
 _MIB = 1024 * 1024
-_MISSING = frozenset({404})
 _BULK = 1000
-_RANGE_TRIES = 3
+_TRIES = 3
 #: What the bodies begin with that tell of success where a status of 200 does not.
 _PUBLISHED = frozenset({"CompleteMultipartUploadResult", "CopyObjectResult"})
 
@@ -167,11 +166,30 @@ class S3Store(ObjectStore):
     # reads
 
     def begin_head(self, path: str) -> Pending[Observation]:
-        """See `ObjectStore.begin_head`. A missing bucket looks like a missing object."""
-        pending = self._bucket.fetch(Request("HEAD", self.key(path)), accept=_MISSING, flaw=no_etag)
+        """See `ObjectStore.begin_head`. A missing bucket looks like a missing object.
+
+        The answer to a HEAD has no body. So a 404 counts if the store has marked it as its own, and else
+        if a GET, whose answer has an error code, says the same.
+        """
+        key = self.key(path)
+        request = Request("HEAD", key)
+        pending = self._bucket.fetch(request, accept=_is_404, flaw=no_etag)
 
         def observation() -> Observation:
             response = pending()
+            for _ in range(_TRIES):
+                if response.status != 404 or is_marked(response) or has_code(response):
+                    break
+                response = self._bucket.fetch(
+                    Request("GET", key, headers={"range": "bytes=0-0"}), accept=_is_settled, flaw=no_etag
+                )()
+                if response.status != 404:
+                    response = self._bucket.fetch(request, accept=_is_404, flaw=no_etag)()
+            else:
+                raise Unavailable(
+                    f"{self._bucket.what(request)}: HEAD says each time that there is no object, and "
+                    "GET that there is one. Something between here and the store answers in its place"
+                )
             info = None if response.status == 404 else object_info(path, response.headers)
             return Observation(info=info, store_time=http_date(response.headers.get("date")))
 
@@ -187,8 +205,8 @@ class S3Store(ObjectStore):
         last = "" if end is None else str(end - 1)
         headers = _EMPTY if whole else {"range": f"bytes={start}-{last}"}
         request = Request("GET", key, headers=headers)
-        for _ in range(_RANGE_TRIES):
-            response = self._bucket.fetch(request, accept=frozenset({416}), flaw=no_etag)()
+        for _ in range(_TRIES):
+            response = self._bucket.fetch(request, accept=_is_416, flaw=no_etag)()
             if response.status == 206:
                 return range_data(path, response.headers, response.body, start, end)
             if response.status != 416:
@@ -449,3 +467,16 @@ def _headers(metadata: Mapping[str, str], content_type: str | None) -> dict[str,
     if content_type is not None:
         headers["content-type"] = content_type
     return headers
+
+
+def _is_404(response: Response) -> bool:
+    return response.status == 404
+
+
+def _is_416(response: Response) -> bool:
+    return response.status == 416
+
+
+def _is_settled(response: Response) -> bool:
+    """Tell whether an answer to a GET of the first byte says what is there; 416: an empty object."""
+    return response.status == 416 or (response.status == 404 and has_code(response))

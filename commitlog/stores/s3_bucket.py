@@ -28,9 +28,9 @@ from commitlog.errors import (
 )
 from commitlog.repeats import repeated
 from commitlog.stores.api import Condition, Fence, IfAbsent, IfMatch, Pending
-from commitlog.stores.s3_xml import error_of
+from commitlog.stores.s3_xml import error_of, http_date
 
-__all__ = ["LOOK", "Bucket", "Request", "content_md5"]
+__all__ = ["LOOK", "Bucket", "Request", "content_md5", "has_code", "is_marked"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -40,6 +40,9 @@ _COPY = "x-amz-copy-source"
 _CONFLICT = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 #: Codes under which services refuse a signed query that is too late; the message tells it from others.
 _TOO_LATE = frozenset({"AccessDenied", "ExpiredPresignRequest", "RequestExpired"})
+#: Statuses with which services refuse a request before they look at what it is about.
+_REFUSED = frozenset({400, 401, 403})
+_MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})
 
 
 #: What to do after a mutation whose answer was lost.
@@ -107,13 +110,14 @@ class Bucket:
         self,
         request: Request,
         *,
-        accept: frozenset[int] = frozenset(),
+        accept: Callable[[Response], bool] = lambda response: False,
         flaw: Callable[[Mapping[str, str]], str] = lambda headers: "",
     ) -> Pending[Response]:
         """Send a request that may be repeated, which the pending call does as needed.
 
         That is one that changes nothing, or nothing that anybody sees. The call returns an answer of
-        success, or of a status in `accept`. In the end it raises `Unavailable`, never `OutcomeUnknown`.
+        success, or another that `accept` takes. In the end it raises `Unavailable`, never
+        `OutcomeUnknown`.
         `flaw` tells from the headers why an answer of success is of no use, so that another is asked
         for; or nothing.
         """
@@ -131,7 +135,7 @@ class Bucket:
                 except (Unavailable, OutcomeUnknown) as error:
                     cause, said = error, f"{self.what(request)}: {error}"
                     continue
-                if response.status in accept:
+                if accept(response):
                     return response
                 if 200 <= response.status < 300:
                     if not (why := flaw(response.headers)):
@@ -162,7 +166,7 @@ class Bucket:
             if status == 412 or code == "PreconditionFailed":
                 return _unmet(what, condition)
             # Of a copy, the missing object may be the source.
-            missing = status == 404 and code in ("", "NoSuchKey") and _COPY not in request.headers
+            missing = code == "NoSuchKey" and _COPY not in request.headers
             if missing and isinstance(condition, IfMatch):
                 return _unmet(what, condition)
         if code in _CONFLICT or (status == 409 and not code):
@@ -171,10 +175,10 @@ class Bucket:
             return BucketNotFound(f"{what}: there is no such bucket: create it, or correct the URL")
         if code == "NoSuchUpload":
             return NotFound(f"{what}: there is no such upload: it was published or aborted")
-        if status == 404:
+        if status == 404 and code:  # without one, something other than the store has answered
             return NotFound(f"{what}: there is no such object")
-        if request.fence is not None and code in _TOO_LATE and "expired" in message.lower():
-            return RequestExpired(f"{what}: {first_line(message)}")
+        if request.fence is not None and _is_late(request.fence, response, code, message):
+            return RequestExpired(f"{what}: {status} {code}: the store says that it came too late")
         if code in _DAMAGED:
             return Unavailable(f"{what}: {status} {code}: {first_line(message)}; try again")
         if region := response.headers.get("x-amz-bucket-region"):
@@ -212,6 +216,29 @@ class Bucket:
 def content_md5(body: bytes | bytearray | memoryview) -> str:
     """Return the value of a Content-MD5 header: protection against accidents, not against attackers."""
     return base64.b64encode(md5(body, usedforsecurity=False).digest()).decode()
+
+
+def has_code(response: Response) -> bool:
+    """Tell whether an answer has an error code of S3, so that it is the store's own."""
+    return bool(error_of(response.body)[0])
+
+
+def is_marked(response: Response) -> bool:
+    """Tell whether an answer bears the id by which S3, and most that speak its protocol, mark theirs."""
+    return not _MARKS.isdisjoint(response.headers)
+
+
+def _is_late(fence: Fence, response: Response, code: str, message: str) -> bool:
+    """Tell whether a request was refused because it came after its expiry.
+
+    Services refuse it under different codes, Ceph under one that says nothing more. But the store dates
+    its answer by the clock by which it checks. A refusal for another reason comes again when the request
+    is made anew with a later expiry, so nothing is lost if it is taken for a late one.
+    """
+    if code in _TOO_LATE and "expired" in message.lower():
+        return True
+    now = http_date(response.headers.get("date"))
+    return response.status in _REFUSED and now is not None and now >= fence.expires_at
 
 
 def _unmet(what: str, condition: Condition) -> CommitError:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
-from commitlog.stores.s3_bucket import Bucket, Request
+from commitlog.stores.s3_bucket import Bucket, Request, has_code
 
 __all__ = ["S3StageWriter", "abort_upload"]
 
@@ -129,7 +129,7 @@ def abort_upload(bucket: Bucket, key: str, upload_id: str) -> None:
     """Drop an upload; one that is gone is no error. Repeated as needed: it is idempotent."""
     request = Request("DELETE", key, {"uploadId": upload_id})
     try:
-        bucket.fetch(request, accept=frozenset({404}))()
+        bucket.fetch(request, accept=lambda answer: answer.status == 404 and has_code(answer))()
     except Unavailable as error:
         # An earlier try may have had its effect.
         raise OutcomeUnknown(f"{error}. The upload may be there still") from error

@@ -16,7 +16,7 @@ __all__ = ["Fault", "Faults", "Forced"]
 
 
 class Fault(enum.Enum):
-    """A kind of misfortune. Requests meet the first nine, nodes the next two, the table the last."""
+    """A kind of misfortune. Requests meet the first ten, nodes the next two, the table the last."""
 
     #: The request never arrives; its sender gives up after a while, not knowing.
     LOST_REQUEST = "request lost"
@@ -36,6 +36,9 @@ class Fault(enum.Enum):
     THROTTLED = "throttled"
     #: Of a bulk deletion some are done, and others are reported as failed.
     PARTIAL = "partial bulk delete"
+    #: Something on the way, such as an ingress, answers a read with 404 instead of the store. Only
+    #: clients that take any 404 for the store's meet it; for others it is as if no answer came.
+    MISROUTED = "404 that is not the store's"
     #: The node stands still for a while, and does not notice.
     PAUSED = "node paused"
     #: The node dies. What it has sent is still on its way.

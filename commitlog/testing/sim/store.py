@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from commitlog.errors import AccessDenied, CommitError, RequestExpired, Unavailable
+from commitlog.errors import AccessDenied, CommitError, NotFound, RequestExpired, Unavailable
 from commitlog.stores.api import (
     Body,
     Condition,
@@ -55,6 +55,8 @@ class SimulatedStore(ObjectStore):
         spared: faults that mutations never meet, such as those against which nothing is promised.
         denied: mutations that this client has no permission for, by the names of the port's methods,
             such as ``publish``. They are answered with `AccessDenied`, and do nothing.
+        trusts_any_404: whether the client takes a 404 for the store's, whoever has answered. One that
+            does not asks again, and reports `Unavailable` in the end.
         bandwidth: bytes of a body that reach the store in a second of true time. The store checks the
             expiry when the head of a request arrives, and performs the request when its body is there.
     """
@@ -68,8 +70,10 @@ class SimulatedStore(ObjectStore):
         fences: bool = True,
         spared: Iterable[Fault] = (),
         denied: Iterable[str] = (),
+        trusts_any_404: bool = False,
         bandwidth: float = math.inf,
     ) -> None:
+        self._trusts_any_404 = trusts_any_404
         self._node = node
         self._denied = frozenset(denied)
         self._bandwidth = bandwidth
@@ -92,11 +96,27 @@ class SimulatedStore(ObjectStore):
 
     def begin_head(self, path: str) -> Pending[Observation]:
         """See `ObjectStore.begin_head`."""
-        return begin(self._node, f"head {path}", lambda: self._server.begin_head(path)(), mutates=False)
+        return begin(
+            self._node,
+            f"head {path}",
+            lambda: self._server.begin_head(path)(),
+            mutates=False,
+            instead=self._misrouted(lambda: evolve(self._server.begin_head(path)(), info=None)),
+        )
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """See `ObjectStore.get`."""
-        return self._read(f"get {path}", lambda: self._server.get(path, start=start, end=end))
+
+        def absent() -> ObjectData:
+            raise NotFound(f"no object at {path!r} in {self.url}")
+
+        return call(
+            self._node,
+            f"get {path}",
+            lambda: self._server.get(path, start=start, end=end),
+            mutates=False,
+            instead=self._misrouted(absent),
+        )
 
     def list_page(
         self,
@@ -224,6 +244,9 @@ class SimulatedStore(ObjectStore):
         return iter(found)
 
     # inside
+
+    def _misrouted(self, answer: Callable[[], T]) -> Mapping[Fault, Callable[[], T]]:
+        return {Fault.MISROUTED: answer} if self._trusts_any_404 else {}
 
     def _read(self, what: str, perform: Callable[[], T]) -> T:
         return call(self._node, what, perform, mutates=False)
