@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 import re
+import subprocess
+import sys
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -16,6 +20,7 @@ from inputs_kit import Counting, pieces_of, pinned, slices
 
 from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable
 from commitlog.ingest import Pinned
+from commitlog.spark.inputs import INPUTS, Columns, content
 from commitlog.spark.inputs.content import content_of
 from commitlog.spark.inputs.lines import Lines
 
@@ -177,3 +182,107 @@ def test_options_say_how_lines_end() -> None:
     for wrong in ({"lineSep": ""}, {"maxRecordBytes": "0"}, {"maxRecordBytes": "1e6"}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Lines.of(wrong)
+
+
+#: Files of which next to nothing is a record, though each line has to be looked at.
+EMPTY: list[tuple[str, dict[str, str], bytes]] = [
+    ("json", {}, b"\n"),
+    ("csv", {}, b"\n"),
+    ("csv", {}, b"\r"),
+    ("csv", {}, b" \t\n"),
+    ("csv", {"comment": "#"}, b"#\n"),
+    ("csv", {"header": "true"}, b"\r\n"),
+    ("csv", {"multiLine": "true"}, b"\n"),
+    ("text", {}, b"\n"),
+]
+COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("value", pa.string())])
+
+
+@pytest.mark.parametrize(("kind", "options", "line"), EMPTY)
+def test_lines_without_records_are_not_looked_at_one_by_one(
+    kind: str, options: dict[str, str], line: bytes
+) -> None:
+    """What Python is called for is bounded by what is read, not by how many lines that has."""
+    source = pinned(gzip.compress(line * (2 * 1024 * 1024 // len(line))), "in/x.gz")
+    input = INPUTS[kind](options)
+    empty = pinned(gzip.compress(line), "in/empty.gz")
+    # What is imported at first use does not count.
+    list(input.decode(empty, slices(empty.file)[0], Columns(schema=COLUMNS)))
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        rows = sum(map(len, input.decode(source, slices(source.file)[0], Columns(schema=COLUMNS))))
+        if kind != "text":
+            input.infer(source)
+    finally:
+        sys.setprofile(None)
+    assert rows == (2 * 1024 * 1024 if kind == "text" else 0)
+    assert calls < 20_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "line"),
+    [
+        ("json", {}, b"\n"),
+        ("csv", {}, b"\r\r\n"),
+        ("csv", {"multiLine": "true"}, b"\n"),
+        ("text", {}, b"\n"),
+    ],
+)
+def test_lines_without_records_take_little_memory(
+    kind: str, options: dict[str, str], line: bytes
+) -> None:
+    """However many there are in a piece of a file; of some kB, a compressor makes many MiB."""
+    code = f"""
+import gzip, resource, sys
+import pyarrow as pa
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from inputs_kit import pinned, slices
+from commitlog.spark.inputs import INPUTS, Columns
+source = pinned(sys.stdin.buffer.read(), "in/x.gz")
+columns = Columns(schema=pa.schema([("a", pa.int64()), ("value", pa.string())]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for part in INPUTS[{kind!r}]({options!r}).decode(source, slices(source.file)[0], columns):
+    pass
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    data = gzip.compress(line * (24 * 1024 * 1024 // len(line)))
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert int(done.stdout) < 256
+
+
+@pytest.mark.parametrize("many", [1, 300_000])
+def test_lines_within_quotes_are_not_looked_at_one_by_one(many: int) -> None:
+    """Of a record that goes on over many lines, those without quotes are passed at once."""
+    data = b'1,"' + b"\n" * many + b'x"\n2,y\n'
+    source = pinned(gzip.compress(data), "in/x.gz")
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        columns = Columns(schema=pa.schema([("a", pa.int64()), ("b", pa.string())]))
+        [part] = INPUTS["csv"]({"multiLine": "true"}).decode(source, slices(source.file)[0], columns)
+    finally:
+        sys.setprofile(None)
+    assert part.batch.to_pylist() == [{"a": 1, "b": "\n" * many + "x"}, {"a": 2, "b": "y"}]
+    assert calls < 5000
+
+
+def test_empty_streams_are_not_kept() -> None:
+    """A compressed stream of nothing has 20 bytes, and a file may have any number of them."""
+    tracemalloc.start()
+    try:
+        assert b"".join(content._gathered(b"" for _ in range(500_000))) == b""
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()

@@ -222,6 +222,8 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
     size = 0
     try:
         for piece in pieces:
+            if not piece:  # of which an empty stream makes one, for a few bytes
+                continue
             parts.append(piece)
             size += len(piece)
             if size >= PIECE:

@@ -10,12 +10,14 @@ Imports its siblings, and what outputs say of CSV.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from commitlog.errors import InputUnreadable
 from commitlog.ingest import Pinned, Slice
@@ -25,7 +27,7 @@ from commitlog.spark.inputs.cells import guess
 from commitlog.spark.inputs.dialect import DIALECT_OPTIONS, Dialect, column_names
 from commitlog.spark.inputs.fields import Fields
 from commitlog.spark.inputs.guess import common
-from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines
+from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines, counting
 from commitlog.spark.inputs.parse import Parser, check_encoding
 from commitlog.spark.inputs.types import matched
 
@@ -173,14 +175,7 @@ class Csv(Input):
 
     def _counting(self, at: int, block: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Yield the lines of a block that are records, or a header: where they begin and end."""
-        lines, begins = self._lines.split(block)
-        places = [*begins.to_pylist(), len(block)]
-        for (begin, end), line in zip(itertools.pairwise(places), lines.to_pylist(), strict=True):
-            if self._counts(line):
-                yield at + begin, at + end, line
-
-    def _counts(self, line: bytes) -> bool:
-        return bool(line.strip(self._white)) and not (self._comment and line.startswith(self._comment))
+        return self._lines.records(at, block, white=self._white, comment=self._comment)
 
     def _records(self, pinned: Pinned, slice: Slice) -> Iterator[_Line]:
         """Yield the records that begin in a slice, with the header: a line each, or several."""
@@ -190,35 +185,52 @@ class Csv(Input):
                 for begin, _, line in self._counting(at, block):
                     yield begin, line
             return
-        kept: list[bytes] = []
-        begun = size = 0
-        for at, block in blocks:
-            places = [*self._lines.split(block)[1].to_pylist(), len(block)]
-            for begin, end in itertools.pairwise(places):
-                line = block[begin:end]
-                if not kept:
-                    if not self._counts(line):
-                        continue
-                    begun, size = at + begin, 0
-                size += len(line)
-                kept.append(line)
-                if size > self._lines.max_record:
-                    raise InputUnreadable(
-                        f"{pinned.file.path!r} has a record of more than"
-                        f" {self._lines.max_record} bytes from byte {begun} on. If that is what it"
-                        " should be, raise option maxRecordBytes"
-                    )
-                if not self._dialect.is_open(line.decode(errors="replace"), inside=len(kept) > 1):
-                    yield begun, self._whole(kept)
-                    kept = []
+        quote = self._dialect.quote.encode()
+        kept = bytearray()
+        begun = 0
+        for place, block in blocks:
+            for at, part in self._lines.parts(place, block):
+                lines, starts = self._lines.split(part)
+                wanted = pc.indices_nonzero(counting(lines, self._white, self._comment)).to_pylist()
+                if not (kept or wanted):
+                    continue
+                begins = [*starts.to_pylist(), len(part)]
+                number = 0
+                while number < len(lines):
+                    inside = bool(kept)
+                    if not inside:
+                        first = bisect.bisect_left(wanted, number)
+                        if first == len(wanted):
+                            break
+                        number = wanted[first]
+                        begun = at + begins[number]
+                        end = number + 1
+                    else:
+                        # A line without quotes is within those that are open.
+                        found = part.find(quote, begins[number])
+                        end = len(lines) if found < 0 else bisect.bisect_right(begins, found) - 1
+                        end = max(end, number + 1)
+                    more = part[begins[number] : begins[end]]
+                    kept += more
+                    number = end
+                    self._check_size(pinned, begun, len(kept))
+                    if not self._dialect.is_open(more.decode(errors="replace"), inside=inside):
+                        yield begun, self._whole(kept)
+                        kept = bytearray()
         if kept:
             yield begun, self._whole(kept)
 
-    def _whole(self, lines: list[bytes]) -> bytes:
-        record = b"".join(lines)
+    def _check_size(self, pinned: Pinned, begun: int, size: int) -> None:
+        if size > self._lines.max_record:
+            raise InputUnreadable(
+                f"{pinned.file.path!r} has a record of more than {self._lines.max_record} bytes from"
+                f" byte {begun} on. If that is what it should be, raise option maxRecordBytes"
+            )
+
+    def _whole(self, record: bytearray) -> bytes:
         if self._lines.separator is not None:
-            return record.removesuffix(self._lines.separator)
-        return record.removesuffix(b"\n").removesuffix(b"\r")
+            return bytes(record.removesuffix(self._lines.separator))
+        return bytes(record.removesuffix(b"\n").removesuffix(b"\r"))
 
 
 def _behind(place: int, blocks: Iterator[_Line]) -> Iterator[_Line]:

@@ -26,7 +26,7 @@ from commitlog.spark.formats.objects import Quick
 from commitlog.spark.inputs.api import Columns, Input, Records
 from commitlog.spark.inputs.guess import Guess
 from commitlog.spark.inputs.lines import LINE_OPTIONS, Lines
-from commitlog.spark.inputs.parse import Parser, check_encoding
+from commitlog.spark.inputs.parse import WHITE, Parser, check_encoding
 
 __all__ = ["Json"]
 
@@ -100,9 +100,9 @@ class Json(Input):
             yield from _documents(self._lines.whole(sample))
             return
         first = Slice(sample.file, 0, min(SAMPLE_BYTES, sample.file.size))
-        for _, block in self._lines.read(sample, first):
-            lines, begins = self._lines.split(block)
-            yield from zip(begins.to_pylist(), lines.to_pylist(), strict=True)
+        for at, block in self._lines.read(sample, first):
+            for begin, _, line in self._lines.records(at, block, white=WHITE):
+                yield begin, line
 
 
 @functools.lru_cache(maxsize=16)

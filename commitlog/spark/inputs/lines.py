@@ -17,13 +17,16 @@ from commitlog.errors import ConfigurationError, InputUnreadable
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.inputs.content import content_of, is_compressed, ranges_of
 
-__all__ = ["LINE_OPTIONS", "Lines", "as_strings"]
+__all__ = ["LINE_OPTIONS", "Lines", "as_strings", "counting"]
 
 #: The options that `Lines.of` knows.
 LINE_OPTIONS = ("lineSep", "maxRecordBytes")
 
 #: Most lines end within this many bytes behind a slice.
 _BEYOND = 64 * 1024
+
+#: Bytes of a block that are split into lines at a time: each may be one, and takes some 100 in memory.
+_PART = 1024 * 1024
 
 _MARK = b"\xef\xbb\xbf"
 _LONE = re.compile(rb"\r(?!\n)")
@@ -84,7 +87,7 @@ class Lines:
             if at == 0 and block.startswith(_MARK):
                 at, block = len(_MARK), block[len(_MARK) :]
             if lone and b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-                block = _LONE.sub(b"\n", block)
+                block = _with_feeds(block)
             if block:
                 yield at, block
 
@@ -104,6 +107,39 @@ class Lines:
                     " to be read at once: raise option maxRecordBytes"
                 )
         return b"".join(parts)
+
+    def parts(self, at: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield where the lines of a block of `read` begin, and their bytes, about a MiB at a time."""
+        start = 0
+        while len(block) - start > _PART and not _overlaps(self.separator or b"\n"):
+            end = self._next(block, start + _PART)
+            if end < 0:
+                break
+            yield at + start, block[start:end]
+            start = end
+        yield at + start, block[start:]
+
+    def records(
+        self, at: int, block: bytes, *, white: bytes, comment: bytes = b""
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield those lines of a block that are records: where they begin and end, without their ends.
+
+        What is none takes some 50 ns a line, so that a file of nothing else is read in little time.
+
+        Args:
+            at: where the block begins.
+            block: as `read` has it.
+            white: bytes that make no record, if a line has no others.
+            comment: what lines begin with that are none; empty if there are no such lines.
+        """
+        for place, part in self.parts(at, block):
+            lines, begins = self.split(part)
+            ends = pa.concat_arrays([begins[1:], pa.array([len(part)], pa.int64())])
+            wanted = counting(lines, white, comment)
+            if not pc.all(wanted).as_py():
+                lines, begins, ends = (each.filter(wanted) for each in (lines, begins, ends))
+            places = (pc.add(each, place).to_pylist() for each in (begins, ends))
+            yield from zip(*places, lines.to_pylist(), strict=True)
 
     def split(self, block: bytes) -> tuple[pa.Array, pa.Array]:
         """Return the lines of a block of `read`, without their ends, and where they begin in it.
@@ -194,6 +230,33 @@ class Lines:
         if _overlaps(self.separator):
             return len(data) - len(data.split(self.separator)[-1])
         return data.rfind(self.separator) + len(self.separator) if self.separator in data else 0
+
+
+def _with_feeds(block: bytes) -> bytes:
+    """Return a block with a line feed for each carriage return that has none behind it."""
+    if b"\r\n" not in block:
+        return block.replace(b"\r", b"\n")
+    parts: list[bytes] = []
+    start = 0
+    while start < len(block):
+        end = start + _PART
+        end += block[end - 1 : end + 1] == b"\r\n"
+        parts.append(_LONE.sub(b"\n", block[start:end]))
+        start = end
+    return b"".join(parts)
+
+
+def counting(lines: pa.Array, white: bytes, comment: bytes) -> pa.Array:
+    """Return for each line whether it is a record, as `Lines.records` knows them.
+
+    >>> counting(pa.array([b"", b" x", b"\\t ", b"#x"]), b"\\t ", b"#").to_pylist()
+    [False, True, False, False]
+    """
+    # Latin-1, so that each byte is a character.
+    found = pc.match_substring_regex(lines, f"[^{''.join(f'{chr(92)}x{byte:02x}' for byte in white)}]")
+    if comment:
+        found = pc.and_not(found, pc.starts_with(lines, comment))
+    return found
 
 
 def as_strings(values: pa.Array) -> pa.Array:

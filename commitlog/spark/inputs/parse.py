@@ -18,11 +18,14 @@ from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Records
 from commitlog.spark.inputs.content import is_compressed
 from commitlog.spark.inputs.lines import Lines
 
-__all__ = ["Parser", "Reader", "check_encoding", "quoted"]
+__all__ = ["WHITE", "Parser", "Reader", "check_encoding", "quoted"]
 
 #: Lines that are read at once where not all of a block can be. Where not even they can, they are read
 #: one by one: an odd line slows down so many.
 CHUNK = 128
+
+#: Bytes that make no record, if a line has no others.
+WHITE = b" \t\r\n\x0b\x0c"
 
 #: What a line that is no record is called where it is rescued.
 _CORRUPT = "_corrupt_record"
@@ -66,7 +69,7 @@ class Parser:
         *,
         quick: Callable[[bytes], tuple[pa.Table, pa.Array | None] | None],
         exact: Callable[[], Reader],
-        white: bytes = b" \t\r\n\x0b\x0c",
+        white: bytes = WHITE,
     ) -> None:
         self._path = path
         self._columns = columns
@@ -90,8 +93,8 @@ class Parser:
         """
         found = self._quick(block) if self._lines.separator is None else None
         if found is None:
-            lines, begins = self._lines.split(block)
-            yield from self.lines(zip(pc.add(begins, at).to_pylist(), lines.to_pylist(), strict=True))
+            found_lines = self._lines.records(at, block, white=self._white)
+            yield from self.lines((begin, line) for begin, _, line in found_lines)
         else:
             begins = pc.add(self._lines.split(block)[1], at) if self._columns.offsets else None
             yield from _batches(*found, begins)

@@ -66,7 +66,8 @@ class Text(Input):
     def _read(self, pinned: Pinned, slice: Slice) -> Iterator[tuple[int, pa.Array, pa.Array]]:
         """Yield lines, where they begin, and what is to be added to that."""
         if not self._whole:
-            for at, block in self._lines.read(pinned, slice):
-                yield at, *self._lines.split(block)
+            for place, block in self._lines.read(pinned, slice):
+                for at, part in self._lines.parts(place, block):
+                    yield at, *self._lines.split(part)
             return
         yield 0, pa.array([self._lines.whole(pinned)], pa.binary()), pa.array([0], pa.int64())
