@@ -132,6 +132,39 @@ def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> Non
     assert said in str(raised.value) and "HIDDEN" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "refused"),
+    [
+        ("input/state.sqlite", {}, True),
+        ("input/a/b/state.sqlite", {}, True),
+        ("link/state.sqlite", {}, True),
+        ("input/a/../state.sqlite", {"pathGlobFilter": "*.sqlite-wal"}, True),
+        ("input/_state.sqlite", {"hiddenFiles": "true"}, True),
+        ("input/state.sqlite", {"glob": "*"}, True),
+        ("input/_state.sqlite", {}, False),
+        ("input/.commitlog/other.sqlite", {"hiddenFiles": "true"}, False),
+        ("input/state.sqlite", {"pathGlobFilter": "*.json"}, False),
+        ("input/state.sqlite", {"glob": "events/*"}, False),
+        ("state.sqlite", {}, False),
+        ("input-2/state.sqlite", {}, False),
+        ("..input/state.sqlite", {}, False),
+    ],
+)
+def test_a_state_that_the_query_would_read_is_refused(
+    tmp_path: Path, name: str, more: dict[str, str], refused: bool
+) -> None:
+    """It would be a new file after each batch, for ever, whatever name leads to it."""
+    (tmp_path / "input" / "a").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "input")
+    options = {"path": f"{tmp_path}/input", "fileFormat": "binaryFile", **more}
+    state = {"state": f"sqlite://{tmp_path}/{name}"}
+    if refused:
+        with pytest.raises(ConfigurationError, match="each batch would make the next one"):
+            IngestOptions.parse({**options, **state})
+    else:
+        assert IngestOptions.parse({**options, **state}).state.endswith(name)
+
+
 def test_a_format_and_on_s3_a_state_are_needed() -> None:
     """What has no sensible default has to be given."""
     for missing, said in (("fileformat", "fileFormat is missing"), ("state", "option state is missing")):

@@ -40,6 +40,9 @@ _OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_CO
 # What makes a segment of a path a glob. A question mark begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
 
+#: The files of an SQLite database: what is added to its name.
+_OF_SQLITE = ("", "-wal", "-shm", "-journal")
+
 #: What else is given for one is something else.
 _EPOCH_SECONDS = (1e8, 1e11)
 
@@ -88,13 +91,15 @@ class IngestOptions:
                 "option state is missing: name the table that what was read is to be kept in, such as"
                 " dynamodb://ingest"
             )
+        settings = _settings(given, parse_store_url(url), glob)
+        _check_state_place(parse_store_url(url), parse_table_url(state), settings.names)
         of_format = {known: given.get(known) for known in kind.options}
         return cls(
             url=url,
             connection=connection,
             state=state,
             state_options=state_options,
-            settings=_settings(given, parse_store_url(url), glob),
+            settings=settings,
             input=kind({known: value for known, value in of_format.items() if value is not None}),
             new_columns=_new_columns(given),
             metadata=given.flag("metadata"),
@@ -168,6 +173,23 @@ def default_state(url: str) -> str | None:
     if parsed.scheme != "file":
         return None
     return str(Url(scheme="sqlite", name=os.path.join(parsed.name, RESERVED, "ingest.sqlite")))
+
+
+def _check_state_place(url: Url, state: Url, names: Names) -> None:
+    """Raise `ConfigurationError` if the query would read its own state, and write it again, for ever."""
+    if url.scheme != "file" or state.scheme != "sqlite":
+        return
+    # A link leads to the same file.
+    place = os.path.relpath(os.path.realpath(state.name), os.path.realpath(url.name))
+    within = place.split(os.sep)
+    if within[0] == os.pardir or RESERVED in within:
+        return
+    if any(names.wants("/".join(within) + suffix) for suffix in _OF_SQLITE):
+        raise ConfigurationError(
+            f"the state {state} is a file that the query would read: each batch would make the next one."
+            " Put it outside of the directory that is read, leave option state out, or leave the file"
+            " out with option glob or pathGlobFilter"
+        )
 
 
 def _settings(given: Given, url: Url, glob: str | None) -> IngestSettings:
