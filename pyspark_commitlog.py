@@ -1,5 +1,5 @@
 """Registers the format ``commitlog`` with Spark, which looks into modules called ``pyspark_…``."""
 
-from commitlog.spark.source import CommitlogDataSource as DefaultSource
+from commitlog.spark import CommitlogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from commitlog.errors import ConfigurationError
@@ -24,6 +27,89 @@ for _ in range(2):
 spark.range(3).write.format("commitlog").mode("append").save("out")
 print(spark.read.format("commitlog").load("out").count())
 """
+
+
+#: Prints what a session has, and whether a job on its workers knows the format.
+_SUBMITTED = """
+import json
+import commitlog.spark
+
+spark = commitlog.spark.session()
+names = ("spark.master", "spark.redaction.regex", "spark.sql.execution.arrow.maxBytesPerBatch")
+print(json.dumps({name: spark.conf.get(name) for name in names}))
+"""
+
+
+def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
+    script = tmp_path / "job.py"
+    script.write_text(_SUBMITTED)
+    done = subprocess.run(
+        [*command, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.spark
+def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
+    """The master and the settings of spark-submit are those of the session."""
+    given = {
+        "spark.master": "local-cluster[1,1,1024]",
+        "spark.redaction.regex": "mine",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",
+    }
+    submit = Path(pyspark.__file__).parent / "bin/spark-submit"
+    options = [f"--conf={name}={value}" for name, value in given.items()]
+    assert _submitted(tmp_path, str(submit), *options, "--conf=spark.ui.enabled=false") == given
+
+
+@pytest.mark.spark
+def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
+    """A session of a plain script uses all cores of the machine, and has the settings that help."""
+    assert _submitted(tmp_path, sys.executable) == {
+        "spark.master": "local[*]",
+        "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [
+        ("3.5.6", "import commitlog; commitlog.spark.write"),
+        ("4.0.1", "from commitlog.spark import session"),
+        ("4.1.0.dev1", "from commitlog.spark.ingest import IngestDataSource"),
+        ("4.0.1", "import pyspark_commitlog"),
+        ("4.1.2", "import pyspark_commitlog_ingest"),
+    ],
+)
+def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what: str) -> None:
+    """One error names the version that is needed, instead of a module that an older Spark lacks."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
+    assert f"needs PySpark 4.2 or newer, and this is PySpark {found}" in _refused(tmp_path, what)
+
+
+def test_without_pyspark_it_says_what_to_install(tmp_path: Path) -> None:
+    """Where there is no PySpark at all, the error names it, too."""
+    hide = "import sys; sys.modules['pyspark'] = None; "
+    assert "there is no PySpark" in _refused(tmp_path, f"{hide}from commitlog.spark import write")
+
+
+def _refused(tmp_path: Path, code: str) -> str:
+    """Return the last line of what Python says that runs `code`."""
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("commitlog.errors.ConfigurationError: commitlog.spark needs PySpark"), last
+    return last
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,20 @@
 
 Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
 
-What is named here is imported when it is asked for: each of Spark's many Python processes imports this
-package anew, and needs little of it.
+What is named here is imported when it is first used: each of Spark's many Python processes imports this
+package, and needs little of it. Without PySpark, or with one older than 4.2, that is a
+`ConfigurationError` which names the version that is needed.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from commitlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from commitlog.spark.compacting import compact
@@ -55,10 +60,33 @@ _HOMES = MappingProxyType(
 )
 
 
+#: The first version of PySpark that has all that is used of it.
+_PYSPARK = (4, 2)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_pyspark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def check_pyspark() -> None:
+    """Raise `ConfigurationError` unless there is a PySpark that this package works with."""
+    try:
+        from pyspark import __version__ as found
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        found = ""
+    if found and tuple(map(int, re.findall(r"\d+", found)[:2])) >= _PYSPARK:
+        return
+    needed = ".".join(map(str, _PYSPARK))
+    what = f"this is PySpark {found}" if found else "there is no PySpark"
+    raise ConfigurationError(
+        f"commitlog.spark needs PySpark {needed} or newer, and {what}, in {sys.executable}: pip install"
+        f" 'pyspark>={needed}', which 'commitlog-store[spark]' does, on the driver and on the workers"
+    )
 
 
 def __dir__() -> list[str]:

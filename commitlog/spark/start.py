@@ -6,7 +6,9 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -16,10 +18,21 @@ from commitlog.spark.source import CommitlogDataSource
 __all__ = ["session"]
 
 
-def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+#: Settings that a session gets unless they are configured.
+_DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
+    }
+)
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Return a Spark session that knows the formats ``commitlog`` and ``commitlog_ingest``.
 
-    It spares the settings that everybody needs:
+    It is for a first try, tests and notebooks. In a program of your own, build the session as you are
+    used to; see ``docs/spark.md``. What is configured stays, by ``spark-submit``, its configuration
+    files or ``conf``; where nothing is:
 
     * workers run `sys.executable` (Spark would take the first ``python3`` on ``PATH``, where neither
       pyarrow nor this package need be), unless ``PYSPARK_PYTHON`` says otherwise;
@@ -28,7 +41,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     * Spark hides the option ``access_key_id`` in plans, too, as it does secrets and tokens.
 
     Args:
-        master: Spark's master URL.
+        master: Spark's master URL; None: the configured one, or ``local[*]`` if there is none.
         conf: further settings, such as ``{"spark.ui.enabled": "false"}``.
 
     Raises:
@@ -46,10 +59,11 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     from commitlog.spark.ingest import IngestDataSource
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master)
-    builder = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-    builder = builder.config("spark.redaction.regex", "(?i)secret|password|token|access[._]?key")
-    for name, value in (conf or {}).items():
+    wanted = {**({} if master is None else {"spark.master": master}), **(conf or {})}
+    configured = set() if is_remote() else _configured(wanted)
+    defaults = {name: value for name, value in _DEFAULTS.items() if name not in configured}
+    builder = SparkSession.builder
+    for name, value in {**defaults, **wanted}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     # Spark looks for the modules pyspark_…, but not everywhere where Python would find it: of an
@@ -60,3 +74,17 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
         if known is None or not known.dataSourceExists(source.name()):
             spark.dataSource.register(source)
     return spark
+
+
+def _configured(wanted: Mapping[str, str]) -> set[str]:
+    """Return the names of the settings that Spark has before its session is built.
+
+    Spark's JVM reads the files and options of spark-submit. It is started here, with the settings
+    `wanted`, if it does not run yet.
+    """
+    given = SparkConf(loadDefaults=False)
+    for name, value in wanted.items():
+        given.set(name, value)
+    SparkContext._ensure_initialized(conf=given)
+    running = SparkContext._active_spark_context
+    return {name for name, _ in (SparkConf() if running is None else running.getConf()).getAll()}

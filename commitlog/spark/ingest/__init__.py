@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from commitlog.spark import check_pyspark
+
 if TYPE_CHECKING:
     from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
     from commitlog.spark.ingest.source import IngestDataSource
@@ -20,6 +22,7 @@ __all__ = ["IngestDataSource", "IngestListener", "IngestProgress", "MetricsFile"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_pyspark()
     home = "source" if name == "IngestDataSource" else "progress"
     return getattr(import_module(f"{__name__}.{home}"), name)
 
