@@ -219,19 +219,24 @@ class JobAborted(CommitError):
 class PublishIncomplete(OutcomeUnknown):
     """The job **is** committed, but not all of its files are visible to plain listings yet.
 
-    Log-aware readers complete it, and so does ``commitlog recover`` or the next commit. Clean nothing
-    up and do not run the job again: it is part of the output.
+    Log-aware readers complete it, and so does ``commitlog recover`` or the next commit, unless files are
+    `lost`. Clean nothing up and do not run the job again under its id: it is part of the output.
 
     Attributes:
         job_id: the id in question.
         version: the version of the output that the job's commit made.
+        lost: paths, relative to the output, of files that are neither visible nor staged any more.
+            Nothing brings them back; see `RecoveryReport.lost`.
     """
 
     # Defaults, since unpickling makes the error from its message and then sets the attributes.
-    def __init__(self, message: str, *, job_id: str = "", version: int = 0) -> None:
+    def __init__(
+        self, message: str, *, job_id: str = "", version: int = 0, lost: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.job_id = job_id
         self.version = version
+        self.lost = lost
 
 
 # -- input -------------------------------------------------------------------------------------------

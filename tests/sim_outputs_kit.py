@@ -181,6 +181,7 @@ class OutputWorld:
         output = self._past_misfortune("judge")
         records = self.truth.records
         first = output.recover(older_than=0)
+        assert not first.lost, "a recovery reports files as lost that are replaced"
         self.truth.check_clean()
         assert self.truth.records == records + bool(first.aborted)
         assert first.live == ()
@@ -434,12 +435,18 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
         for number in range(times):
             if number:
                 client.node.clock.sleep(every)
+            waited_for = client.truth.lost - client.truth.replaced.keys()
+            if client.truth.lost:
+                client.knows(f"{len(waited_for)} lost files")
             with client.trouble("recover"):
                 report = client.output.recover(older_than=older_than)
                 assert report.aborted.keys() <= set(client.truth.decided)
                 versions = {commit.version for commit in client.truth.commits.values()}
                 assert versions >= set(report.completed)
-                client.tell("recover", "aborts" if report.aborted else "done")
+                lost = {path for each in report.lost for path in each.files}
+                assert lost <= waited_for, "a recovery reports files as lost that are replaced"
+                aborts = "aborts" if report.aborted else "done"
+                client.tell("recover", "reports a loss" if report.lost else aborts)
 
     return program
 
@@ -533,6 +540,11 @@ def commit_again(*, others: bool = False) -> Program:
             _commit(client, job, () if others else files)
 
     return _with_job_of_another(call)
+
+
+def lose_uploads() -> Program:
+    """Remove the uploads of committed jobs, as a lifecycle rule on abandoned uploads does."""
+    return lambda client: client.truth.lose()
 
 
 def stage_late() -> Program:

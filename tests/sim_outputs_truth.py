@@ -108,6 +108,7 @@ class Truth:
         strangers: paths at which there were such files once.
         denied: attempts of which some caller was told that they are not committed, and what it was told.
         shared: attempts that are committed by several callers.
+        lost: files of committed attempts whose uploads something else has removed; see `lose`.
         decided: attempts in the order in which records decided them.
         remembered: number of the last of these that no record may decide once more. The same is true of
             an attempt of which a file is part of the output.
@@ -127,6 +128,7 @@ class Truth:
     strangers: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
+    lost: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
     remembered: int = 1_000
 
@@ -170,8 +172,11 @@ class Truth:
             self.denied.pop(attempt, None)
 
     def is_whole(self, commit: Commit) -> bool:
-        """Tell whether every file of a commit is visible, or was until a later version replaced it."""
-        return commit.nonces.keys() <= self.seen
+        """Tell whether every file of a commit is visible, or was until a later version replaced it.
+
+        A lost file counts as visible once it is replaced.
+        """
+        return commit.nonces.keys() - (self.lost & self.replaced.keys()) <= self.seen
 
     def is_done(self, commit: Commit) -> bool:
         """Tell whether that is so, and what it replaced is not visible any more."""
@@ -193,7 +198,9 @@ class Truth:
         assert commit, f"{error}, but it is not committed"
         assert commit.version == error.version
         assert attempt in (None, commit.attempt), f"{error}, but another attempt is"
-        assert "are lost" not in str(error), error
+        if isinstance(error, PublishIncomplete):
+            assert set(error.lost) <= self.lost & commit.nonces.keys(), error
+        assert self.lost or "are lost" not in str(error), error
         return commit
 
     def check_superseded(self, error: JobAlreadyCommitted, job_id: str, batch: Batch | None) -> Commit:
@@ -252,9 +259,18 @@ class Truth:
         left = sorted(listed - self.commits.keys() - set(self.decided[: -self.remembered]))
         assert not left, f"lists of files of {left} are left"
 
+    def lose(self) -> None:
+        """Remove the uploads of all committed attempts, as a lifecycle rule of the store does."""
+        for upload in list(self.server.list_staged(TOP)):
+            name = upload.path.removeprefix(TOP)
+            commit = self.commits.get(_attempt_of(name))
+            if commit is not None and commit.uploads.get(name) == upload.upload_id:
+                self.lost.add(name)
+                MemoryStore.abort(self.server, upload)
+
     def state(self) -> Hashable:
         """Return what does not follow from the content of the store."""
-        return frozenset(self.denied), frozenset(self.shared), frozenset(self.seen)
+        return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost)))
 
     # told by the store, after each mutation
 

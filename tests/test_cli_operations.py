@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from outputs_kit import Death, HookedStore, Once, open_output, stage_some
 
 import commitlog
 from commitlog.cli import main
@@ -209,11 +210,34 @@ def test_recover_leaves_the_living_alone(out: str) -> None:
 def test_recover_rules_out_the_dead(out: str) -> None:
     """A job that is older than asked for is ruled out, its upload dropped, and the log says so."""
     [report] = lines(run("recover", out, "--older-than", "0s", "--json"))
-    assert set(report) == {"completed", "aborted", "uploads", "live"}
+    assert set(report) == {"completed", "aborted", "uploads", "live", "lost"}
     assert (len(report["aborted"]), report["uploads"], report["live"]) == (1, 1, [])
     assert [row["kind"] for row in lines(run("log", out, "--json"))] == ["commit", "abort"]
     assert "ruled out" in run("log", out).stdout
     assert run("recover", out, "--older-than", "0s").stdout.startswith("nothing to recover at ")
+
+
+@pytest.mark.parametrize("command", ["recover", "gc"])
+def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, command: str) -> None:
+    """The status is 1 as long as a committed job lacks files, whatever else was done."""
+    url = f"{tmp_path}/lake"
+    with commitlog.connect(url) as store:
+        output = open_output(store.store)
+        job = output.begin("daily")
+        files = stage_some(output, job)
+        with pytest.raises(Death):  # after the pending entry and the record
+            open_output(HookedStore(store.store, Once(3, "before"))).commit(job, files)
+        lost, kept = store.store.list_staged()
+        store.store.abort(lost)
+    result = run(command, f"{url}/out")
+    assert result.exit_code == 1
+    assert "run job daily again under another id" in result.stdout
+    assert f"lost {lost.path.removeprefix('out/')}\n" in result.stdout
+    result = run(command, f"{url}/out", "--json")
+    assert result.exit_code == 1
+    [shown] = json.loads(result.stdout)["lost"]
+    assert shown == {"job": "daily", "version": 1, "files": [lost.path.removeprefix("out/")]}
+    assert Path(url, kept.path).exists(), "the other file is published"
 
 
 def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:

@@ -255,16 +255,43 @@ def test_a_committed_file_that_is_gone_is_never_passed_over(
     die_at(store, clock, PUBLISH_1, "before")
     lost = next(store.list_staged("out/"))
     store.abort(lost)
-    acts: list[Callable[[], object]] = [
-        output.snapshot,
-        lambda: output.recover(older_than=0),
-        lambda: output.begin("daily"),
-    ]
-    for act in acts:
+    for act in (output.snapshot, lambda: output.begin("daily")):
         # Nobody is sent to try again what cannot succeed.
-        with pytest.raises(PublishIncomplete, match=r"1 of its 2 files are lost.*roll_forward=False"):
+        with pytest.raises(PublishIncomplete, match=r"1 of its 2 files are lost.*roll_forward") as error:
             act()
+        assert error.value.lost == (lost.path.removeprefix("out/"),)
     assert output.snapshot(roll_forward=False).version == 0
+
+
+def test_a_recovery_reports_lost_files_and_the_job_to_run_again(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """All else is recovered. Once the job was run again and has replaced the rest, all is well."""
+    die_at(store, clock, PUBLISH_1, "before")
+    lost, _ = store.list_staged("out/")
+    store.abort(lost)
+    stage_some(output, output.begin("dead"))
+    report = output.recover(older_than=0)
+    [loss] = report.lost
+    assert (loss.job_id, loss.version) == ("daily", 1)
+    assert loss.files == (lost.path.removeprefix("out/"),)
+    assert (len(report.aborted), report.uploads) == (1, 2)
+    add = output.begin("next", mode="overwrite-partitions")
+    with pytest.raises(PublishIncomplete, match="still listed"):
+        output.commit(add, stage_some(output, add, count=3)[2:])
+    assert output.recover(older_than=0).lost == (loss,)
+    assert output.gc(older_than=0).recovery.lost == (loss,)
+
+    [record] = [record for record in output.log() if record.version == loss.version]
+    replaces = [file.path for file in output.files(record)]
+    again = output.begin("daily, again", mode="overwrite-files", replaces=replaces)
+    output.commit(again, stage_some(output, again))
+    assert output.recover(older_than=0).lost == ()
+    assert output.recover(older_than=0) == RecoveryReport()
+    assert output.snapshot().rows == 3
+    assert visible(store).keys() == {file.path for file in output.snapshot().files}
+    with pytest.raises(JobAlreadyCommitted):
+        output.begin("daily")
 
 
 def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(

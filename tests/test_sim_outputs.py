@@ -30,6 +30,7 @@ from sim_outputs_kit import (
     explored,
     gc,
     in_turn,
+    lose_uploads,
     read,
     recover,
     world_of,
@@ -159,6 +160,18 @@ SMALL = [
         most=0,
         told=("commit: done", "recover: PublishIncomplete", "recover: aborts"),
         options={"denied": {"R": ("publish",)}},
+    ),
+    Case(
+        name="lost uploads of a committed job, recoveries, and a job that replaces it",
+        nodes={
+            "A": drive("j", files=2),
+            "L": lose_uploads(),
+            "R": recover(times=2, every=3.0),
+            "B": drive("k", mode="overwrite"),
+        },
+        most=0,
+        told=("commit: done", "commit: PublishIncomplete", "recover: reports a loss", "recover: done"),
+        options={"denied": {"A": ("publish",)}, "after": {"L": 1, "R": 2, "B": 4}},
     ),
     Case(
         name="two drivers of one job, a crash",

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.recover import WORKERS, Seconds, to_json, to_lines
+from commitlog.cli.recover import WORKERS, Seconds, end, to_json, to_lines
 from commitlog.cli.show import json_option, print_json
 from commitlog.outputs import Output
 
@@ -32,7 +32,9 @@ def gc(connection: Connection, url: str, older_than: float, json: bool) -> None:
     --older-than ago; versions from before then can not be read any more. And files of jobs that were
     never committed, and whose drivers gave no sign of life within --older-than.
 
-    Run it at any time, as often as you like, beside writers and readers of younger versions.
+    Lost files of committed jobs are shown as by "recover", and the status is 1.
+
+    Run it at any time, as often as you like, while jobs write and readers read younger versions.
     """
     place = connection.directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
@@ -41,6 +43,7 @@ def gc(connection: Connection, url: str, older_than: float, json: bool) -> None:
     if json:
         counts = {"expired": report.expired, "removed": report.removed}
         print_json({**to_json(report.recovery), **counts})
+        end(report.recovery)
         return
     lines = to_lines(report.recovery, older_than)
     if report.expired:
@@ -49,3 +52,4 @@ def gc(connection: Connection, url: str, older_than: float, json: bool) -> None:
         lines.append(f"objects removed: {report.removed}")
     for line in lines or [f"nothing to remove at {place.url}"]:
         click.echo(line)
+    end(report.recovery)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.exits import Exit
 from commitlog.cli.show import duration, json_option, print_json, printable
 from commitlog.errors import ConfigurationError
-from commitlog.outputs import Output, RecoveryReport
+from commitlog.outputs import LostFiles, Output, RecoveryReport
 from commitlog.units import parse_seconds
 
-__all__ = ["WORKERS", "Seconds", "recover", "to_json", "to_lines"]
+__all__ = ["WORKERS", "Seconds", "end", "recover", "to_json", "to_lines"]
 
 #: Requests side by side while publishing and dropping uploads.
 WORKERS = 16
@@ -52,7 +54,11 @@ def recover(connection: Connection, url: str, older_than: float, json: bool) -> 
     began a file nor prepared their commit within --older-than, are ruled out and their uploads dropped.
     A driver that was alive after all gets JobAborted when it tries to commit; nothing else comes of it.
 
-    Run it at any time, as often as you like, beside writers and other recoveries.
+    A committed job whose uploads were removed by others, such as a lifecycle rule, has lost files. It
+    is shown with them, and the status is 1 until the job was run again under another id and has replaced
+    the files of that version.
+
+    Run it at any time, as often as you like, while writers and other recoveries run.
     """
     place = connection.directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
@@ -63,6 +69,13 @@ def recover(connection: Connection, url: str, older_than: float, json: bool) -> 
     else:
         for line in to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
             click.echo(line)
+    end(report)
+
+
+def end(report: RecoveryReport) -> None:
+    """End the command with the status that tells of `report`: 1 if files of a job are lost."""
+    if report.lost:
+        click.get_current_context().exit(Exit.FAILED)
 
 
 def to_json(report: RecoveryReport) -> dict[str, Any]:
@@ -72,6 +85,10 @@ def to_json(report: RecoveryReport) -> dict[str, Any]:
         "aborted": dict(report.aborted),
         "uploads": report.uploads,
         "live": list(report.live),
+        "lost": [
+            {"job": lost.job_id, "version": lost.version, "files": list(lost.files)}
+            for lost in report.lost
+        ],
     }
 
 
@@ -88,4 +105,14 @@ def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
             f"attempt {attempt}: left alone, it was active within {duration(older_than)}"
             for attempt in report.live
         ),
+        *(line for lost in report.lost for line in _lost_lines(lost)),
     ]
+
+
+def _lost_lines(lost: LostFiles) -> Iterator[str]:
+    yield (
+        f"version {lost.version}: {len(lost.files)} of its files are lost; run job"
+        f" {printable(lost.job_id)} again under another id, and let it replace the files of this version"
+    )
+    for path in lost.files:
+        yield f"version {lost.version}: lost {printable(path)}"

@@ -9,7 +9,7 @@ is new since), `compaction` (which files to merge), and `output`, which joins th
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility
 from commitlog.outputs.output import Output
 from commitlog.outputs.records import AbortRecord, CommitRecord, DataFile, ExpiryRecord, Record
-from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
+from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import Added, OnRewrite, Position, Tail
 
@@ -22,6 +22,7 @@ __all__ = [
     "ExpiryRecord",
     "GcReport",
     "Job",
+    "LostFiles",
     "Mode",
     "OnRewrite",
     "Output",

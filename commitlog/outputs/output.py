@@ -381,9 +381,13 @@ class Output:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
                 one until it has prepared its commit. 0 if no job is running.
 
+        A committed job whose uploads were removed by others cannot be completed, now or later. That is
+        no error of this call: look at `RecoveryReport.lost`, which names the lost files and the job to
+        run again. Readers and the job itself get `PublishIncomplete` until then.
+
         Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for what cannot be published or
-        read, after all else was done; or at once if it is in the log itself, or what the store raises.
-        The next run does what was not reached.
+        read for now, after all else was done; or at once if it is in the log itself, or what the store
+        raises. The next run does what was not reached.
         """
         return recover(
             self._log,

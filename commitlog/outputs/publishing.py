@@ -18,7 +18,7 @@ Imports the ground floor, the operation log's entries, the log and the records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -197,20 +197,34 @@ class Publisher:
         """
         if record.visibility == "logged":
             return
+        missing: dict[str, NotFound] = {}
+
+        def publish(staged: Staged) -> None:
+            try:
+                self._publish(staged)
+            except BucketNotFound:
+                raise
+            except NotFound as error:
+                missing[staged.path.removeprefix(self.place(""))] = error
+
         try:
-            errors = self._each(self._publish, pending.uploads(self._log.manifests, self._root))
+            errors = self._each(publish, pending.uploads(self._log.manifests, self._root))
         except CommitError as error:  # of the list of files, not of one of them
             errors = [error]
-        if not errors:
+        if not errors and not missing:
             return
         # A later version may have replaced files of this one. Before it removed any, it saw to it that
-        # all of them were published, and that _SUCCESS says so.
+        # all of them were published, and that _SUCCESS says so. A file that was lost before that is no
+        # part of any version that can still be read: it is not waited for.
         try:
             if self.watermark() >= record.version:
                 return
+            current = self._log.state().files if missing else {}
         except CommitError as error:
-            errors = [error]  # so it cannot be told whether they are lost
-        raise _incomplete(record, errors) from errors[0]
+            errors, current = [error], {}  # so it cannot be told whether they are lost
+        lost = {path: error for path, error in missing.items() if path in current}
+        if errors or lost:
+            raise _incomplete(record, errors, lost) from (*lost.values(), *errors)[0]
 
     def replace(self, record: CommitRecord) -> None:
         """Remove what `record` replaced from listings; all of its files were seen published.
@@ -499,19 +513,16 @@ class Noting:
         return True
 
 
-def _lost(errors: Sequence[CommitError]) -> list[CommitError]:
-    """Return those of `errors` that tell of a file that is neither visible nor staged."""
-    return [e for e in errors if isinstance(e, NotFound) and not isinstance(e, BucketNotFound)]
-
-
-def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishIncomplete:
-    lost = _lost(errors)
+def _incomplete(
+    record: CommitRecord, errors: Sequence[CommitError], lost: Mapping[str, CommitError]
+) -> PublishIncomplete:
     if lost:
-        errors, state = lost, "lost"
+        errors, state = [*lost.values()], "lost"
         advice = (
             "Their uploads were removed, by a lifecycle rule or another program, and nothing brings them"
-            " back: write the data to a new output. Reading with roll_forward=False gives the versions"
-            " before"
+            " back. Run the job again under another job id, and let it replace the files of this"
+            " version (mode overwrite-files, or one that overwrites more). Reading with"
+            " roll_forward=False gives the versions before"
         )
     else:
         state = "not visible yet"
@@ -521,4 +532,5 @@ def _incomplete(record: CommitRecord, errors: Sequence[CommitError]) -> PublishI
         f" {record.file_count} files are {state} ({errors[0]}). {advice}",
         job_id=record.job_id,
         version=record.version,
+        lost=tuple(sorted(lost)),
     )

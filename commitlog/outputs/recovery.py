@@ -16,7 +16,7 @@ from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Publisher
-from commitlog.outputs.reports import GcReport, RecoveryReport
+from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, StagedInfo
 
@@ -135,6 +135,12 @@ def recover(
         publisher.forget(attempt)
     for attempt in sorted((done & alive.keys()) | silent):
         publisher.still(attempt)
+    losses = [loss for failure in failures if (loss := _loss(failure)) is not None]
+    failures = [failure for failure in failures if _loss(failure) is None]
+    lost = {
+        loss.version: LostFiles(job_id=loss.job_id, version=loss.version, files=loss.lost)
+        for loss in losses
+    }
     if failures:
         for message in {str(failure) for failure in failures} - {str(failures[0])}:
             _log.warning("%s", message)
@@ -144,6 +150,7 @@ def recover(
         aborted={attempt: suspects[attempt] for attempt in sorted(fenced.aborted)},
         uploads=dropped,
         live=tuple(sorted(found.open - dead)),
+        lost=tuple(lost[version] for version in sorted(lost)),
     )
 
 
@@ -195,6 +202,13 @@ def collect(
     ruled_out = {attempt for attempt in listed if state.committed(attempt) is False}
     removed += publisher.remove_lists(fenced.aborted | ruled_out, lists)
     return GcReport(recovery=recovery, expired=state.expired, removed=removed)
+
+
+def _loss(failure: BaseException | None) -> PublishIncomplete | None:
+    """Return the error about lost files that `failure` is, or that it follows from; None: neither."""
+    while isinstance(failure, PublishIncomplete) and not failure.lost:
+        failure = failure.__cause__  # a version that replaces files waits for all versions before it
+    return failure if isinstance(failure, PublishIncomplete) else None
 
 
 def _job_id(pending: Entries, attempt: str) -> str | None:

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from commitlog.outputs.records import DataFile, total_rows
 
-__all__ = ["GcReport", "RecoveryReport", "Snapshot"]
+__all__ = ["GcReport", "LostFiles", "RecoveryReport", "Snapshot"]
 
 
 @frozen(kw_only=True)
@@ -34,6 +34,26 @@ class Snapshot:
 
 
 @frozen(kw_only=True)
+class LostFiles:
+    """Files of a committed job whose uploads are gone, and that were never published.
+
+    A lifecycle rule on multipart uploads does that, or a program that aborts the uploads of others. The
+    rows are lost. Readers of the log stay at the versions before until the job was run again: under
+    another job id, in mode ``overwrite-files`` with all files of this version as `replaces`, or in a
+    mode that overwrites more.
+
+    Attributes:
+        job_id: the job to run again.
+        version: the version of the output that its commit made.
+        files: paths of the lost files, relative to the output.
+    """
+
+    job_id: str
+    version: int
+    files: tuple[str, ...]
+
+
+@frozen(kw_only=True)
 class RecoveryReport:
     """What `Output.recover` found and did.
 
@@ -42,12 +62,15 @@ class RecoveryReport:
         aborted: attempts that were taken for dead and fenced off, with their job ids where known.
         uploads: number of uploads that were dropped.
         live: attempts that were left alone, because they are younger than asked for.
+        lost: jobs that are committed and cannot be completed, since files of theirs are gone. Each
+            recovery reports them, until later jobs have replaced these files.
     """
 
     completed: tuple[int, ...] = ()
     aborted: Mapping[str, str | None] = field(factory=dict, hash=False)
     uploads: int = 0
     live: tuple[str, ...] = ()
+    lost: tuple[LostFiles, ...] = ()
 
 
 @frozen(kw_only=True)

@@ -297,4 +297,31 @@ PUBLISHING: tuple[Mutant, ...] = (
             "names."
         ),
     ),
+    Mutant(
+        name="lost files waited for that a later version replaced",
+        where="outputs.md#lost-uploads",
+        rule="a lost file that is no part of the last version any more holds up no later version",
+        edit=Edit(
+            "outputs.publishing",
+            (
+                "lost = {path: error for path, error in missing.items() if path in current}",
+                "lost = missing",
+            ),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "L": outputs.lose_uploads(),
+                "B": outputs.drive("k", mode="overwrite"),
+                "R": outputs.recover(),
+            },
+            denied={"A": ("publish",)},
+            after={"L": 1, "B": 2, "R": 3},
+        ),
+        caught="a recovery reports files as lost that are replaced",
+        story=(
+            "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces all "
+            "files, and still readers of the log stay at the versions before A's."
+        ),
+    ),
 )
