@@ -84,17 +84,16 @@ def test_ls_sorts_by_time_and_size(desk: Desk) -> None:
     def order(*options: str) -> str:
         return "".join(url[-1] for url in urls(desk.ok("fs", "ls", *options, URL)))
 
-    assert (order("-t"), order("-S"), order("-r")) == ("bac", "cab", "cba")
-    assert (order("-t", "-r"), order("-S", "-r")) == ("cab", "bac")
+    assert (order("-t"), order("-S"), order("--reverse")) == ("bac", "cab", "cba")
+    assert (order("-t", "--reverse"), order("-S", "--reverse")) == ("cab", "bac")
 
 
 def test_sizes_for_people(desk: Desk) -> None:
     """-H shows sizes with units, for -h is help."""
     desk.fill(a=b"x" * 1536)
-    assert "1.5 KiB" in desk.ok("fs", "ls", "-H", URL)
-    assert "1.5 KiB" in desk.ok("fs", "du", "-H", URL)
-    assert "(1.5 KiB)" in desk.ok("fs", "tree", "-H", URL)
-    assert desk.ok("fs", "ls", "-h").startswith("Usage:")
+    assert "1.5 KiB" in desk.ok("fs", "ls", "-h", URL)
+    assert "1.5 KiB" in desk.ok("fs", "du", "-h", URL)
+    assert "(1.5 KiB)" in desk.ok("fs", "tree", "-h", URL)
 
 
 def test_json_keys_are_stable(desk: Desk) -> None:
@@ -111,7 +110,7 @@ def test_json_keys_are_stable(desk: Desk) -> None:
     assert used == {"url": f"{URL}/a", "bytes": 2, "files": 1, "directories": 1}
 
 
-@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["tree", "-d"]])
+@pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["tree", "--directories"]])
 def test_listings_are_printed_as_they_come(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
@@ -239,7 +238,11 @@ def test_tree_is_drawn(desk: Desk) -> None:
         "2 directories, 3 files",
     ]
     assert desk.ok("fs", "tree", "-L", "1", URL).splitlines()[1:3] == ["├── a/", "└── b"]
-    assert desk.ok("fs", "tree", "-d", URL).splitlines()[1:] == ["└── a/", "    └── c/", "2 directories"]
+    assert desk.ok("fs", "tree", "--directories", URL).splitlines()[1:] == [
+        "└── a/",
+        "    └── c/",
+        "2 directories",
+    ]
     assert desk.ok("fs", "tree", f"{URL}/b").splitlines() == [f"{URL}/b", "0 directories, 0 files"]
 
 
@@ -599,12 +602,12 @@ def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr(Namespace, "store_content", storing)
         patched.setattr(OpenFile, "read", reading)
-        desk.ok("fs", "put", "-t", "12", "a", f"{URL}/a")
-        desk.ok("fs", "put", "--atomic", "-t", "12", "a", f"{URL}/b")
+        desk.ok("fs", "put", "--threads", "12", "a", f"{URL}/a")
+        desk.ok("fs", "put", "--atomic", "--threads", "12", "a", f"{URL}/b")
         desk.ok("fs", "get", "--threads", "12", f"{URL}/a", "back")
     assert local(here / "back") == local(here / "a")
     assert desk.tree("b").keys() == {f"b/{number}" for number in range(12)}
-    desk.refused(2, "fs", "get", "-t", "0", f"{URL}/a")
+    desk.refused(2, "fs", "get", "--threads", "0", f"{URL}/a")
 
 
 def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,7 +634,7 @@ def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Namespace, "store_content", storing)
     monkeypatch.setattr(Namespace, "link_all", linked)
-    [said] = desk.refused(3, "fs", "put", "-t", "12", "a", f"{URL}/a").splitlines()
+    [said] = desk.refused(3, "fs", "put", "--threads", "12", "a", f"{URL}/a").splitlines()
     assert "a/7" in said and "nothing was written" in said
     assert max(sizes) > 1
     assert desk.tree("a") == {f"a/{n}": b"mine" if n == 7 else b"%d" % n for n in range(12)}
@@ -727,7 +730,7 @@ def test_deep_trees_are_sent_by_any_number_of_threads(desk: Desk, here: Path, th
     deep = here.joinpath("a", *(["d"] * 50))
     deep.mkdir(parents=True)
     (deep / "file").write_bytes(b"1")
-    desk.ok("fs", "put", "-t", threads, "a", f"{URL}/a")
+    desk.ok("fs", "put", "--threads", threads, "a", f"{URL}/a")
     assert desk.tree("a") == {f"a/{path}": body for path, body in local(here / "a").items()}
 
 
@@ -776,7 +779,7 @@ def test_an_interrupt_ends_those_who_wait_for_a_directory(
             raise KeyboardInterrupt
 
     watch_directories(monkeypatch, before)
-    desk.refused(130, "fs", "put", "-t", threads, "a", f"{URL}/a")
+    desk.refused(130, "fs", "put", "--threads", threads, "a", f"{URL}/a")
     assert "a/03" not in desk.tree()
     assert unnamed(desk) == set()
 
@@ -953,7 +956,7 @@ def test_rm_removes_what_a_pattern_finds_at_the_same_time(
         delete(self, path, **how)
 
     monkeypatch.setattr(Namespace, "delete", deleted)
-    run = desk.run("fs", "rm", "-t", "6", f"{URL}/a/*")
+    run = desk.run("fs", "rm", "--threads", "6", f"{URL}/a/*")
     assert run.exit_code == 1
     assert sorted(run.stdout.splitlines()) == [f"removed {URL}/a/{number}" for number in range(6)]
     assert run.stderr.startswith(f"commitlog: {URL}/a/d: it is a directory")

@@ -332,7 +332,7 @@ def test_an_interrupted_get_tells_what_came(desk: Desk, here: Path) -> None:
 def test_an_interrupted_rm_tells_what_went(desk: Desk, here: Path) -> None:
     """And the same command, with --force where it names files, removes the rest."""
     desk.ok("fs", "put", "a", f"{URL}/a")
-    said = interrupted(desk, REMOVING, signal.SIGTERM, "fs", "rm", "-t", "1", f"{URL}/a/??")
+    said = interrupted(desk, REMOVING, signal.SIGTERM, "fs", "rm", "--threads", "1", f"{URL}/a/??")
     left = sum(body is not None and len(path) == 2 for path, body in below(desk, "a").items())
     assert told(said) == (FILES // 2 - left,)
     assert left <= FILES // 2 - 9
@@ -381,10 +381,10 @@ def test_a_service_that_is_gone_ends_it(
         return calling
 
     words = {
-        "put": ["-t", "1", "a", f"{URL}/new"],
-        "cp": ["-t", "1", f"{URL}/a", f"{URL}/new"],
-        "get": ["-t", "1", f"{URL}/a", "new"],
-        "rm": ["-t", "1", f"{URL}/a/??", f"{URL}/a/sub/??"],
+        "put": ["--threads", "1", "a", f"{URL}/new"],
+        "cp": ["--threads", "1", f"{URL}/a", f"{URL}/new"],
+        "get": ["--threads", "1", f"{URL}/a", "new"],
+        "rm": ["--threads", "1", f"{URL}/a/??", f"{URL}/a/sub/??"],
     }[command]
     kind: Any = {"get": OpenFile, "rm": Namespace}.get(command, Namespace)
     name = {"get": "read", "rm": "delete"}.get(command, "link_all")
@@ -484,7 +484,7 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
 
     monkeypatch.setattr(Namespace, "link_all", lost)
     monkeypatch.setattr(Namespace, "store_content", storing)
-    said = desk.refused(4, "fs", "put", "-t", "1", "a", f"{URL}/a")
+    said = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
     assert "gave up" in said and f"of {asked} more nobody knows" in said
 
 

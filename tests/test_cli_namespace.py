@@ -155,7 +155,8 @@ def test_clean_aborts_uploads_of_the_dead(lake: Desk, monkeypatch: pytest.Monkey
             refusal = AccessDenied("not you")
             patch.setattr(LocalStore, "list_staged", lambda *_: (_ for _ in ()).throw(refusal))
             done = lake.run("namespace", "clean", "lake", "--json")
-        assert (done.exit_code, done.stderr) == (1, "commitlog: uploads: not you\n")
+        told = {"error": "Failed", "status": 1, "what": "uploads", "message": "not you"}
+        assert (done.exit_code, json.loads(done.stderr)) == (1, told)
         assert (json.loads(done.stdout)["objects"], len(list(store.list_staged()))) == (1, 1)
         assert "uploads aborted: 1" in lake.ok("namespace", "clean", "lake")
         assert list(store.list_staged()) == []
@@ -178,8 +179,8 @@ def test_clean_tells_what_the_store_refuses(lake: Desk, monkeypatch: pytest.Monk
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     assert told["objects"] + len(told["failed"]) == 2
-    for failed in told["failed"]:
-        assert f"commitlog: {failed['what']}: not you" in done.stderr
+    named = [json.loads(line)["what"] for line in done.stderr.splitlines()]
+    assert named == [failed["what"] for failed in told["failed"]]
     [again] = lake.lines("namespace", "clean", "lake")
     assert again["objects"] == len(told["failed"])
 
@@ -398,7 +399,7 @@ def test_import_that_finds_nothing_is_a_failure(lake: Desk) -> None:
     put(lake, old__a=b"1")
     done = lake.run("import", f"{lake.store}/odl", f"{URL}/new", "--json")
     assert (done.exit_code, json.loads(done.stdout)["files"]) == (1, 0)
-    assert done.stderr == f"commitlog: there is nothing to import below {lake.store}/odl\n"
+    assert json.loads(done.stderr)["message"] == f"there is nothing to import below {lake.store}/odl"
     lake.ok("import", f"{lake.store}/old", f"{URL}/new", "--start-after", "old/a")
 
 
@@ -410,7 +411,10 @@ def test_import_lists_what_is_refused(lake: Desk) -> None:
     assert done.exit_code == 1
     [refused] = json.loads(done.stdout)["refused"]
     assert refused["path"] == "old/a"
-    assert f"commitlog: old/a: {refused['reason']}" in done.stderr
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {"old/a": refused["reason"]}.items() <= {
+        each["what"]: each["message"] for each in told
+    }.items()
     assert lake.tree("new") == {"new/a": b"mine", "new/b": b"2"}
 
 
@@ -544,7 +548,8 @@ def test_sync_tells_what_cannot_be_a_file(lake: Desk) -> None:
     done = lake.run("namespace", "sync", f"{URL}/raw", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["unfit"] == ["raw/a"]
-    assert "raw/a: cannot be" in done.stderr
+    told = json.loads(done.stderr)
+    assert (told["what"], told["message"][:9]) == ("raw/a", "cannot be")
 
 
 def test_only_parts_of_the_own_store_are_bound(lake: Desk) -> None:

@@ -180,10 +180,10 @@ def test_ls_shows_one_level_or_all(base: str) -> None:
         etag_of(run("put", "-", f"{base}/{path}", "--root", base.removeprefix("file://"), stdin=b"1"))
     assert sorted(run("ls", f"{base}/").stdout.split()) == [f"{base}/a", f"{base}/dir/"]
     assert run("ls", f"{base}/dir/").stdout.split() == [f"{base}/dir/deep/", f"{base}/dir/b"]
-    assert run("ls", "-r", f"{base}/").stdout.split() == [
+    assert run("ls", "-R", f"{base}/").stdout.split() == [
         f"{base}/{path}" for path in ("a", "dir/b", "dir/deep/c")
     ]
-    assert run("ls", "-r", f"{base}/", "--limit", "1").stdout.split() == [f"{base}/a"]
+    assert run("ls", "-R", f"{base}/", "--limit", "1").stdout.split() == [f"{base}/a"]
 
 
 def test_json_keys_are_stable(base: str) -> None:

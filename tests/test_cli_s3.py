@@ -103,7 +103,7 @@ def test_probe_tells_what_is_ignored(shell: Shell) -> None:
     """The probe finds that this server ignores the precondition of a copy, and leaves nothing behind."""
     done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
     assert json.loads(done.stdout)["proven"] == []
-    assert shell.run("ls", "-r", f"{shell.bucket}/scratch").stdout == ""
+    assert shell.run("ls", "-R", f"{shell.bucket}/scratch").stdout == ""
 
 
 def test_output_is_recovered(shell: Shell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 import traceback
@@ -12,7 +13,7 @@ import click
 
 from commitlog.cli.compact import compact
 from commitlog.cli.demo import demo
-from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.exits import Exit, complain, message_of, status_of
 from commitlog.cli.fs import fs
 from commitlog.cli.gc import gc
 from commitlog.cli.importing import diff, import_
@@ -24,6 +25,7 @@ from commitlog.cli.namespace import namespace
 from commitlog.cli.probe import probe
 from commitlog.cli.read import cat, get, ls, stat
 from commitlog.cli.recover import recover
+from commitlog.cli.show import use_json, wants_json
 from commitlog.cli.table import table
 from commitlog.cli.write import put, rm
 
@@ -38,18 +40,37 @@ class _Failure(click.ClickException):
     """An error as the operator sees it: one line on stderr and a status."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(message_of(error))
+        message = message_of(error)
+        if isinstance(error, click.NoSuchOption) and error.option_name == "-h":
+            message += " (--help shows the help)"
+        super().__init__(message)
         self.exit_code = int(status_of(error))  # type: ignore[misc] # click's ClassVar is a default
         context = error.ctx if isinstance(error, click.UsageError) else None
         self._usage = context.get_usage() if context is not None else ""
+        self._error = error
+        self._json = wants_json()  # there is no context any more when it is shown
 
     def show(self, file: IO[Any] | None = None) -> None:
+        if self._json:
+            complain(self._error, json=True)
+            return
         if self._usage:
             click.echo(self._usage, file=file or sys.stderr)
         click.echo(f"commitlog: {self.message}", file=file or sys.stderr)
 
 
 class _App(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Before a command has parsed its own: its errors are to be printed in the same way.
+        if "--json" in itertools.takewhile(lambda word: word != "--", args):
+            use_json(ctx)
+        try:
+            return super().parse_args(ctx, args)
+        except _NO_ARGUMENTS:
+            raise
+        except click.UsageError as error:
+            raise _Failure(error) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         if sys.stdout is None:  # and the next file that is opened would get its number
             raise _Failure(OSError(errno.EBADF, "standard output is closed"))
@@ -69,9 +90,7 @@ class _App(click.Group):
             raise _Failure(error) from error
 
 
-@click.group(
-    cls=_App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(cls=_App, context_settings={"help_option_names": ["--help"], "max_content_width": 100})
 @click.option("--debug", is_flag=True, envvar="COMMITLOG_DEBUG", help="Print the traceback of an error.")
 @click.version_option(package_name="commitlog-store", prog_name="commitlog")
 def main(debug: bool) -> None:

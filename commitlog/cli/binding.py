@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exits import Exit
+from commitlog.cli.exits import Exit, complain
 from commitlog.cli.fs_paths import spot
 from commitlog.cli.importing import prefix_in
 from commitlog.cli.recover import Seconds
@@ -104,7 +104,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
 
         done = at.namespace.sync(at.path, empty_store=empty_store, progress=progress)
     for path in done.unfit:
-        click.echo(f"commitlog: {printable(path)}: cannot be a file or directory there", err=True)
+        complain("cannot be a file or directory there", what=path)
     if json:
         print_json(
             {
@@ -152,7 +152,7 @@ def prune(
             at.path, older_than=older_than, empty_store=empty_store, progress=progress
         )
     for id, error in done.failed:
-        click.echo(f"commitlog: {printable(id)}: {printable(error)}", err=True)
+        complain(error, what=id)
     if json:
         print_json(
             {

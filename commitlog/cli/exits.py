@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import enum
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from commitlog.cli.show import printable
+from commitlog.cli.show import note, printable, wants_json
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -29,6 +30,7 @@ __all__ = [
     "Interrupted",
     "Question",
     "Trials",
+    "complain",
     "message_of",
     "status_of",
 ]
@@ -102,6 +104,7 @@ class Trials:
         self.worst = Exit.DONE
         self.failures = 0
         self._lock = threading.Lock()
+        self._json = wants_json()  # other threads have no context of the command
 
     @contextmanager
     def of(self, what: str, *, part: bool = False) -> Iterator[None]:
@@ -122,19 +125,47 @@ class Trials:
             part: whether it is one of many things that the user has named by one word. A path of it that
                 cannot be is a failure then, and no wrong usage.
         """
-        message = message_of(error)
-        named = (
-            message if message.startswith(f"{printable(what)}: ") else f"{printable(what)}: {message}"
-        )
         with self._lock:
-            click.echo(f"commitlog: {named}", err=True)
             status = Exit.FAILED if part and isinstance(error, InvalidPath) else status_of(error)
+            complain(error, what=what, status=status, json=self._json)
             self.worst = max(self.worst, status)
             self.failures += 1
 
     def end(self) -> None:
         """End the command with the status."""
         click.get_current_context().exit(self.worst)
+
+
+def complain(
+    error: BaseException | str,
+    *,
+    what: str | None = None,
+    status: Exit | None = None,
+    json: bool | None = None,
+) -> None:
+    """Print an error on standard error: a line, or a JSON object if the command prints those.
+
+    Args:
+        error: what went wrong, or just why.
+        what: what failed, as the user knows it.
+        status: the exit status that tells of it, if it is not that of `error`.
+        json: whether as JSON; by default, if that is asked for.
+    """
+    is_error = isinstance(error, BaseException)
+    message = message_of(error) if isinstance(error, BaseException) else printable(error)
+    if wants_json() if json is None else json:
+        if status is None:
+            status = status_of(error) if isinstance(error, BaseException) else Exit.FAILED
+        record = {"error": type(error).__name__ if is_error else "Failed", "status": int(status)}
+        _print_error({**record, "what": what, "message": message})
+        return
+    if what is not None and not message.startswith(f"{printable(what)}: "):
+        message = f"{printable(what)}: {message}"
+    note(message, json=False)
+
+
+def _print_error(record: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(record), err=True)
 
 
 def status_of(error: BaseException) -> Exit:

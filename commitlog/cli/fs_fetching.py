@@ -1,12 +1,14 @@
-"""The commands ``fs cat`` and ``fs get``: content that comes out of a namespace. A file comes whole."""
+"""The commands ``fs cat``, ``head``, ``tail``, ``get``, ``getmerge``: content from a namespace."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 import click
 
@@ -16,11 +18,17 @@ from commitlog.cli.fs_onward import exact_option, say_how_to_go_on
 from commitlog.cli.fs_paths import Found, Goals, found, urls_argument
 from commitlog.cli.fs_trees import Tree, chunks_of, directory_of, remote_tree
 from commitlog.cli.headway import Headway
+from commitlog.cli.show import json_option, print_json
 from commitlog.cli.streams import PIECE, arriving
 from commitlog.cli.work import Advance, Job, threads_option, work
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
 
-__all__ = ["cat", "get"]
+__all__ = ["cat", "get", "getmerge", "head", "tail"]
+
+R = TypeVar("R")
+
+#: Bytes that "head" and "tail" show, as Hadoop's do.
+_SHOWN = 1024
 
 
 @click.command(short_help="Write files to standard output.")
@@ -41,10 +49,96 @@ def cat(connection: Connection, urls: tuple[str, ...]) -> None:
     trials.end()
 
 
-def _print(at: Found) -> None:
+def _bytes_option(command: Callable[..., R]) -> Callable[..., R]:
+    return click.option(
+        "--bytes",
+        "size",
+        type=click.IntRange(min=0),
+        default=_SHOWN,
+        show_default=True,
+        help="How many bytes to write.",
+    )(command)
+
+
+@click.command(short_help="Write the first bytes of files.")
+@urls_argument
+@_bytes_option
+@namespace_options
+def head(connection: Connection, urls: tuple[str, ...], size: int) -> None:
+    """Write the first bytes of files to standard output; no more of them is read."""
+    _write_parts(connection, urls, lambda total: (0, min(size, total)))
+
+
+@click.command(short_help="Write the last bytes of files.")
+@urls_argument
+@_bytes_option
+@namespace_options
+def tail(connection: Connection, urls: tuple[str, ...], size: int) -> None:
+    """Write the last bytes of files to standard output; no more of them is read.
+
+    A file is content that was written once, so there is nothing to follow.
+    """
+    _write_parts(connection, urls, lambda total: (max(0, total - size), total))
+
+
+def _write_parts(
+    connection: Connection, urls: tuple[str, ...], part: Callable[[int], tuple[int, int]]
+) -> None:
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                with trials.of(each.url):
+                    for chunk in chunks_of(each.namespace, _file(each).path, part):
+                        sys.stdout.buffer.write(chunk)
+                    sys.stdout.buffer.flush()
+    trials.end()
+
+
+@click.command(short_help="Download files into one.")
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.argument("local")
+@click.option("-nl", "--newline", is_flag=True, help="Put a line end behind each file.")
+@click.option("-skip-empty-file", "--skip-empty", is_flag=True, help="Leave empty files out.")
+@click.option("-f", "--force", is_flag=True, help="Replace LOCAL.")
+@namespace_options
+def getmerge(
+    connection: Connection,
+    urls: tuple[str, ...],
+    local: str,
+    newline: bool,
+    skip_empty: bool,
+    force: bool,
+) -> None:
+    """Download files, and the files that are directly in directories, into the one file LOCAL.
+
+    They come in the order of the URLs, and by name. LOCAL appears once all of it is there; "-" is
+    standard output.
+    """
+    sources = [each for url in urls for each in found(connection, url)]
+    if local != "-" and not force and os.path.lexists(local):
+        raise AlreadyExists(f"{local!r} exists already; --force replaces it")
+    with nullcontext(sys.stdout.buffer) if local == "-" else arriving(local, absent=not force) as target:
+        for each in sources:
+            files = each.namespace.list(each.path) if each.is_directory else iter([each.known])
+            for status in files:
+                if status.is_directory or (skip_empty and not status.size):
+                    continue
+                for chunk in chunks_of(each.namespace, status.path):
+                    target.write(chunk)
+                if newline:
+                    target.write(b"\n")
+        target.flush()
+
+
+def _file(at: Found) -> Found:
     if at.is_directory:
         raise IsADirectory(f"{at.url} is a directory")
-    size = at.known.size
+    return at
+
+
+def _print(at: Found) -> None:
+    size = _file(at).known.size
     with click.progressbar(
         length=size,
         label="reading",
@@ -62,8 +156,16 @@ def _print(at: Found) -> None:
 @click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
 @exact_option
 @threads_option
+@json_option
 @namespace_options
-def get(connection: Connection, urls: tuple[str, ...], force: bool, exact: bool, threads: int) -> None:
+def get(
+    connection: Connection,
+    urls: tuple[str, ...],
+    force: bool,
+    exact: bool,
+    threads: int,
+    json: bool,
+) -> None:
     """Download files, and directories with all that is in them, to LOCAL.
 
     If LOCAL is a directory, they go into it; with --no-target-directory goes what they have. "-" is
@@ -90,7 +192,15 @@ def get(connection: Connection, urls: tuple[str, ...], force: bool, exact: bool,
         if trees:
             several = max(len(trees), len(sources)) > 1
             _fetch(
-                trees, local, trials, headway, force=force, exact=exact, several=several, threads=threads
+                trees,
+                local,
+                trials,
+                headway,
+                force=force,
+                exact=exact,
+                several=several,
+                threads=threads,
+                json=json,
             )
     trials.end()
 
@@ -105,6 +215,7 @@ def _fetch(
     exact: bool,
     several: bool,
     threads: int,
+    json: bool,
 ) -> None:
     into = os.path.isdir(local)
     if exact and several:
@@ -127,12 +238,19 @@ def _fetch(
         force=force,
         into=into or exact,
     )
+
+    def tell(saved: tuple[str, str]) -> None:
+        if json:
+            url, file = saved
+            print_json({"url": url, "file": file, "size": os.path.getsize(file)})
+
     work(
         chain.from_iterable(_fetched(tree, goal, trials, headway, force=force) for tree, goal in goals),
         trials,
         label="downloading",
         length=lambda: sum(tree.effort() for tree in trees),
         threads=threads,
+        done=tell,
         headway=headway,
     )
 
@@ -143,17 +261,20 @@ def _fetched(tree: Tree, goal: str, trials: Trials, headway: Headway, *, force: 
         for piece in tree.pieces():
             at = os.path.join(goal, piece.path) if piece.path else goal
             if piece.chunks is not None:
-                yield Job(what=piece.shown, do=partial(_save, at, piece.chunks, force))
+                yield Job(what=piece.shown, do=partial(_save, piece.shown, at, piece.chunks, force))
             elif not os.path.isdir(at):
                 with directory_of(piece, trials):
                     os.mkdir(at)
                     headway.came(files=0)
 
 
-def _save(file: str, chunks: Callable[[], Iterator[bytes]], force: bool, advance: Advance) -> None:
+def _save(
+    url: str, file: str, chunks: Callable[[], Iterator[bytes]], force: bool, advance: Advance
+) -> tuple[str, str]:
     if not force and os.path.lexists(file):
         raise AlreadyExists(f"{file!r} exists already; --force replaces it")
     with arriving(file, absent=not force) as target:
         for chunk in chunks():
             target.write(chunk)
             advance(len(chunk))
+    return url, file

@@ -1,9 +1,9 @@
-"""The commands ``fs ls``, ``fs test`` and ``fs tree``: what is in namespaces."""
+"""The commands ``fs ls``, ``fs find``, ``fs test`` and ``fs tree``: what is in namespaces."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import click
 from attrs import frozen
@@ -11,19 +11,21 @@ from attrs import frozen
 from commitlog.absence import SuppressAbsent
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Exit, Question, Trials
-from commitlog.cli.fs_paths import Found, found, spot, url_of, urls_argument
+from commitlog.cli.fs_paths import Found, braces, expression, found, spot, url_of, urls_argument
 from commitlog.cli.fs_stat import status_record
-from commitlog.cli.show import json_option, moment, print_json, printable, readable
+from commitlog.cli.show import (
+    human_option,
+    json_option,
+    moment,
+    no_letter_r,
+    print_json,
+    printable,
+    readable,
+    size_of,
+)
 from commitlog.namespace import Namespace, Status
 
-__all__ = ["human_option", "ls", "size_of", "test", "tree"]
-
-R = TypeVar("R")
-
-
-def human_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the flag that has sizes shown for people, as its argument `human`."""
-    return click.option("-H", "--human", is_flag=True, help="Show sizes in KiB, MiB, GiB.")(command)
+__all__ = ["find", "ls", "test", "tree"]
 
 
 @frozen(kw_only=True)
@@ -80,13 +82,14 @@ def test(connection: Connection, url: str, wanted: str) -> None:
 
 @click.command(short_help="List directories.")
 @urls_argument
-@click.option("-l", "long", is_flag=True, expose_value=False, help="Show all of that: is so anyway.")
+@click.option("-l", "--long", is_flag=True, expose_value=False, help="Show all of that: is so anyway.")
 @click.option("-R", "--recursive", is_flag=True, help="List everything below, too.")
 @click.option("-d", "--directory", is_flag=True, help="List directories themselves, as if files.")
 @click.option("-C", "--paths", is_flag=True, help="Print the URLs alone.")
 @click.option("-t", "by_time", is_flag=True, help="Youngest modification first.")
 @click.option("-S", "by_size", is_flag=True, help="Largest first.")
-@click.option("-r", "--reverse", is_flag=True, help="The other way round.")
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@no_letter_r
 @human_option
 @json_option
 @namespace_options
@@ -145,25 +148,81 @@ def _line(namespace: Namespace, status: Status, *, human: bool) -> str:
     )
 
 
-def size_of(size: int, *, human: bool) -> str:
-    """Return a number of bytes as it is printed."""
-    return readable(size) if human else f"{size}"
+@click.command(short_help="Find files and directories by name.")
+@urls_argument
+@click.option("-name", "--name", metavar="PATTERN", help="Only names that match it.")
+@click.option("-iname", "--iname", metavar="PATTERN", help="Likewise, upper and lower case alike.")
+@click.option(
+    "-print", "--print", "shown", is_flag=True, expose_value=False, help="Print URLs (default)."
+)
+@click.option("-print0", "--print0", "zeros", is_flag=True, help="End each URL with a zero byte.")
+@json_option
+@namespace_options
+def find(
+    connection: Connection,
+    urls: tuple[str, ...],
+    name: str | None,
+    iname: str | None,
+    zeros: bool,
+    json: bool,
+) -> None:
+    """Print the URLs of all that is at and below URLs, or of what has a name that matches.
+
+    A pattern is of a whole name: * ? [a-c] [^a-c] {a,b}.
+    """
+    wanted = [re.compile(each) for each in map(expression, _patterns(name))]
+    wanted_in_any_case = [re.compile(each, re.IGNORECASE) for each in map(expression, _patterns(iname))]
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                for status in _at_and_below(each):
+                    own = status.name or each.namespace.name
+                    tests = (tests for tests in (wanted, wanted_in_any_case) if tests)
+                    if not all(any(test.match(own) for test in alike) for alike in tests):
+                        continue
+                    at = url_of(each.namespace, status.path)
+                    if json:
+                        print_json(status_record(each.namespace, status))
+                    else:
+                        click.echo(f"{at}\0" if zeros else printable(at), nl=not zeros)
+    trials.end()
+
+
+def _patterns(pattern: str | None) -> list[str]:
+    return [] if pattern is None else list(braces(pattern))
+
+
+def _at_and_below(at: Found) -> Iterator[Status]:
+    yield at.known
+    if at.is_directory:
+        yield from at.namespace.walk(at.path)
 
 
 @click.command(short_help="Draw directories as trees.")
 @urls_argument
 @click.option("-L", "--level", type=click.IntRange(min=1), help="Go so many levels down.")
-@click.option("-d", "--directories", is_flag=True, help="Directories alone.")
+@click.option("--directories", is_flag=True, help="Directories alone.")
 @human_option
+@json_option
 @namespace_options
 def tree(
-    connection: Connection, urls: tuple[str, ...], level: int | None, directories: bool, human: bool
+    connection: Connection,
+    urls: tuple[str, ...],
+    level: int | None,
+    directories: bool,
+    human: bool,
+    json: bool,
 ) -> None:
     """Draw what directories have as trees, as it comes; with --human, the sizes of files, too."""
     trials = Trials()
     for url in urls:
         with trials.of(url):
             for each in found(connection, url):
+                if json:
+                    for _, status in _drawn(each, level, directories=directories):
+                        print_json(status_record(each.namespace, status))
+                    continue
                 click.echo(printable(each.url))
                 files = folders = 0
                 if each.is_directory:

@@ -30,6 +30,7 @@ __all__ = [
     "Goals",
     "Spot",
     "braces",
+    "expression",
     "found",
     "spot",
     "url_of",
@@ -215,7 +216,7 @@ def _matching(namespace: Namespace, pattern: str) -> Iterator[Status]:
     if plain == len(parts):
         yield status
     elif status.is_directory:
-        matches = re.compile(_expression(parts[plain])).match
+        matches = re.compile(expression(parts[plain])).match
         for each in namespace.list(path):
             if not matches(each.name):
                 continue
@@ -234,7 +235,7 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\*?\[])", r"\\\1", path)
 
 
-def _expression(part: str) -> str:
+def expression(part: str) -> str:
     """Return the regular expression of a name that has patterns."""
 
     def taken_for_itself(match: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ from commitlog.cli.fs_stat import status_record
 from commitlog.cli.fs_trees import Piece, Tree, local_tree, remote_tree, standard_input
 from commitlog.cli.fs_whole import Filler, send_whole
 from commitlog.cli.headway import Headway
-from commitlog.cli.show import json_option, print_json
+from commitlog.cli.show import dry_run_option, json_option, print_json, print_plan
 from commitlog.cli.work import Advance, Job, Together, threads_option, work
 from commitlog.errors import (
     AlreadyExists,
@@ -54,6 +54,7 @@ def _sending_options(command: Callable[..., R]) -> Callable[..., R]:
             help="Likewise, in place of the directory that is there, which goes to the trash.",
         ),
         threads_option,
+        dry_run_option,
         json_option,
         namespace_options,
     ]
@@ -75,6 +76,7 @@ def put(
     atomic: bool,
     replace: bool,
     threads: int,
+    dry_run: bool,
     json: bool,
 ) -> None:
     """Upload files, and directories with all that is in them, to URL; "-" is standard input.
@@ -95,12 +97,14 @@ def put(
     trees = []
     how = _How(
         label="uploading",
+        action="upload",
         done="uploaded",
         force=force,
         exact=exact,
         atomic=atomic,
         replace=replace,
         threads=threads,
+        dry_run=dry_run,
         json=json,
     )
     with how.headway.told(trials):
@@ -125,6 +129,7 @@ def cp(
     atomic: bool,
     replace: bool,
     threads: int,
+    dry_run: bool,
     json: bool,
 ) -> None:
     """Copy files, and directories with all that is in them, to TARGET, in any namespace.
@@ -135,12 +140,14 @@ def cp(
     trials = Trials()
     how = _How(
         label="copying",
+        action="copy",
         done="copied",
         force=force,
         exact=exact,
         atomic=atomic,
         replace=replace,
         threads=threads,
+        dry_run=dry_run,
         json=json,
     )
     with how.headway.told(trials):
@@ -182,12 +189,14 @@ class _How:
     """How things are sent: the options of a command, and what that is called."""
 
     label: str
+    action: str
     done: str
     force: bool
     exact: bool
     atomic: bool
     replace: bool
     threads: int
+    dry_run: bool
     json: bool
     filler: Filler = field(factory=Filler)
     headway: Headway = field(factory=Headway)
@@ -223,6 +232,11 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
             at = goal.below(tree.name) if into and tree.name else goal
             taken.take(at.url, tree.shown)
             goals.append((tree, at))
+    if how.dry_run:
+        for tree, at in goals:
+            with trials.of(tree.shown):
+                _show_plan(tree, at, how)
+        return
     if how.atomic or how.replace:
         how.headway.silent = True  # each says so itself
         for tree, at in goals:
@@ -261,6 +275,19 @@ def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: 
         done=tell,
         headway=how.headway,
     )
+
+
+def _show_plan(tree: Tree, goal: Spot, how: _How) -> None:
+    """Print what would be made, file by file; an error if it would be one for a file that is there."""
+    if (how.atomic and not how.replace) and goal.status() is not None:
+        raise AlreadyExists(f"there is something at {goal.url}; --replace puts this in its place")
+    for piece in tree.pieces():
+        if piece.chunks is None:
+            continue
+        at = goal.below(piece.path) if piece.path else goal
+        if not how.force and not how.atomic and not how.replace and at.status() is not None:
+            raise how.told(AlreadyExists(f"there is something at {at.url} already"))
+        print_plan(how.action, piece.shown, at.url, json=how.json)
 
 
 def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:

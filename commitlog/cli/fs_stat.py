@@ -77,6 +77,8 @@ def stat(connection: Connection, urls: tuple[str, ...], template: str | None, js
       %e  etag                %o  object of the store that has the content
       %%  a percent sign
     """
+    if template is None and len(urls) > 1 and "%" in urls[0] and "://" not in urls[0]:
+        template, urls = urls[0], urls[1:]  # as Hadoop has it
     if template is not None:
         unknown = [each for each in re.findall(r"%(.?)", template) if each not in _DIRECTIVES]
         if unknown:

@@ -162,11 +162,19 @@ def _remote_pieces(at: Found) -> Iterator[Piece]:
         )
 
 
-def chunks_of(namespace: Namespace, path: str) -> Iterator[bytes]:
-    """Yield the content of a file, all of one version, whatever happens to the file meanwhile."""
+def chunks_of(
+    namespace: Namespace, path: str, part: Callable[[int], tuple[int, int]] | None = None
+) -> Iterator[bytes]:
+    """Yield the content of a file, all of one version, whatever happens to the file meanwhile.
+
+    Args:
+        namespace, path: which file.
+        part: is given its size, and returns from which byte to which; by default all of it.
+    """
     opened = namespace.open(path)
-    for start in range(0, opened.data.size, PIECE):
-        yield opened.read(start, min(start + PIECE, opened.data.size))
+    begin, end = (0, opened.data.size) if part is None else part(opened.data.size)
+    for start in range(begin, end, PIECE):
+        yield opened.read(start, min(start + PIECE, end))
 
 
 def directory_of(piece: Piece, trials: Trials) -> AbstractContextManager[None]:

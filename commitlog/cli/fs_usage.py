@@ -1,4 +1,4 @@
-"""The command ``fs du``: how much there is in namespaces, with progress where that takes long."""
+"""The commands ``fs du`` and ``fs count``: how much there is in namespaces, with progress."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import click
 
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exits import Trials
-from commitlog.cli.fs_listing import human_option, size_of
 from commitlog.cli.fs_paths import found, url_of, urls_argument
-from commitlog.cli.show import json_option, print_json, printable
+from commitlog.cli.show import human_option, json_option, print_json, printable, size_of
 from commitlog.cli.upkeep import counted
 from commitlog.namespace import Namespace, Status, Summary
 
-__all__ = ["du"]
+__all__ = ["count", "du"]
 
 #: Files and directories after which it is told how many there were: a page of a listing.
 _TOLD = 1000
@@ -47,6 +46,31 @@ def du(connection: Connection, urls: tuple[str, ...], summarize: bool, human: bo
                     else:
                         size = size_of(there.bytes, human=human)
                         click.echo(f"{size:>14}  {there.files:>10}  {printable(at)}")
+    trials.end()
+
+
+@click.command(short_help="Count directories, files and bytes.")
+@urls_argument
+@click.option("-v", "--header", is_flag=True, help="Print what the columns are, first.")
+@human_option
+@json_option
+@namespace_options
+def count(connection: Connection, urls: tuple[str, ...], header: bool, human: bool, json: bool) -> None:
+    """Show how many directories, files and bytes there are at and below each URL, itself included."""
+    trials = Trials()
+    if header and not json:
+        click.echo(f"{'DIRECTORIES':>12}  {'FILES':>12}  {'BYTES':>18}  URL")
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                there = _summed(each.namespace, each.known)
+                if json:
+                    counts = {"files": there.files, "directories": there.directories}
+                    print_json({"url": each.url, "bytes": there.bytes, **counts})
+                else:
+                    size = size_of(there.bytes, human=human)
+                    counted = f"{there.directories:>12}  {there.files:>12}  {size:>18}"
+                    click.echo(f"{counted}  {printable(each.url)}")
     trials.end()
 
 

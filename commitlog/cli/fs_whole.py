@@ -12,14 +12,13 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 
-import click
 from attrs import field, frozen
 
 from commitlog.cli.exits import Interrupted, Trials
 from commitlog.cli.fs_paths import Spot
 from commitlog.cli.fs_stat import status_record
 from commitlog.cli.fs_trees import Piece, Tree
-from commitlog.cli.show import print_json, printable
+from commitlog.cli.show import note, print_json, printable
 from commitlog.cli.streams import PIECE
 from commitlog.cli.work import Advance, Job, work
 from commitlog.errors import AlreadyExists, OutcomeUnknown
@@ -132,7 +131,7 @@ def send_whole(
         except OutcomeUnknown:
             raise
         except KeyboardInterrupt as error:
-            click.echo(f"commitlog: taking back what was sent of {printable(tree.shown)} …", err=True)
+            note(f"taking back what was sent of {printable(tree.shown)} …")
             if publication.abort(attempt, files):
                 raise Interrupted(nothing) from error
             unknown = f"all of {tree.shown} may or may not be at {goal.url}"
@@ -141,7 +140,7 @@ def send_whole(
             publication.abort(attempt, files)
             raise
         publication.abort(attempt, files)
-    click.echo(f"commitlog: {printable(nothing)}", err=True)
+    note(printable(nothing))
 
 
 def _stored(

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-import click
-
 from commitlog.cli.exits import Exit, GaveUp, Interrupted, Trials
-from commitlog.cli.show import printable
+from commitlog.cli.show import note, printable
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
@@ -159,7 +157,7 @@ class Headway:
                 raise
             raise Interrupted(self.state()) from error
         if self.partly and self._failed and (self._changes or self._in_doubt):
-            click.echo(f"commitlog: {self.state(when=' once that is mended')}", err=True)
+            note(self.state(when=" once that is mended"))
 
     def state(self, *, when: str = "") -> str:
         """Return what is known of all, and how to go on, and when."""

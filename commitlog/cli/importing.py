@@ -8,10 +8,10 @@ import sys
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exits import Exit, Interrupted, Question
+from commitlog.cli.exits import Exit, Interrupted, Question, complain
 from commitlog.cli.fs_paths import found, spot, url_of
 from commitlog.cli.places import refuse_secrets
-from commitlog.cli.show import json_option, print_json, printable, readable
+from commitlog.cli.show import json_option, note, print_json, printable, readable
 from commitlog.cli.upkeep import counted
 from commitlog.errors import ConfigurationError
 from commitlog.namespace import Adopted, Difference, Namespace
@@ -53,10 +53,10 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     except BaseException:
         if so_far.last:
             here = f"--start-after {printable(so_far.last)!r}"
-            click.echo(f"commitlog: to go on there, say {here}", err=True)
+            note(f"to go on there, say {here}")
         raise
     for path, reason in done.refused:
-        click.echo(f"commitlog: {printable(path)}: {printable(reason)}", err=True)
+        complain(reason, what=path)
     if json:
         print_json(
             {
@@ -75,7 +75,7 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
         )
     nothing = not (start_after or done.files or done.updated or done.known or done.refused)
     if nothing:
-        click.echo(f"commitlog: there is nothing to import below {printable(source)}", err=True)
+        complain(f"there is nothing to import below {source}")
     click.get_current_context().exit(Exit.FAILED if nothing or done.refused else Exit.DONE)
 
 

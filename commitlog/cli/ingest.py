@@ -13,7 +13,7 @@ import click
 from attrs import evolve
 
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exits import Exit, message_of, status_of
+from commitlog.cli.exits import Exit, complain, message_of, status_of
 from commitlog.cli.ingest_show import (
     Shown,
     counting,
@@ -323,5 +323,5 @@ def _with_input(connection: Connection, table: Table, source: str, input: str | 
 
 
 def _complain(source: str, error: CommitError) -> Exit:
-    click.echo(f"commitlog: {printable(source)}: {message_of(_hinted(error))}", err=True)
+    complain(_hinted(error), what=source)
     return status_of(error)

@@ -12,7 +12,7 @@ import click
 from attrs import frozen
 
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exits import Exit, message_of
+from commitlog.cli.exits import Exit, complain
 from commitlog.cli.show import duration, json_option, print_columns, print_json
 from commitlog.clock import SystemClock
 from commitlog.commit.evidence import FINDINGS
@@ -146,7 +146,7 @@ def locks(
         try:
             record = LeaseRecord.from_item(item)
         except CorruptRecord as error:
-            click.echo(f"commitlog: {message_of(error)}", err=True)
+            complain(error)
             status = Exit.FAILED
             continue
         if not record.path.startswith(prefix) or (record.released and not everything):

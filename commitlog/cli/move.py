@@ -5,99 +5,219 @@ Within one store the store itself copies. Between two, the bytes stream through 
 
 from __future__ import annotations
 
-import click
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import click
+from attrs import evolve, frozen
+
+from commitlog.cli.below import Below, check_plan, directory_place, each_below, recursive_option
 from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.exits import Trials
+from commitlog.cli.headway import Headway
 from commitlog.cli.places import Place
-from commitlog.cli.show import json_option, print_result
+from commitlog.cli.show import dry_run_option, json_option, print_plan, print_result
 from commitlog.cli.streams import open_object, shown
+from commitlog.cli.work import threads_option
 from commitlog.cli.write import check_conditions, write
 from commitlog.commit import ConditionalStore
-from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown
+from commitlog.errors import CommitError, ConfigurationError, NotFound, OutcomeUnknown
 from commitlog.stores.api import PutResult
 
 __all__ = ["cp", "mv"]
 
+R = TypeVar("R")
 
-@click.command(short_help="Copy an object.")
+
+def _options(command: Callable[..., R]) -> Callable[..., R]:
+    for option in (object_options, json_option, dry_run_option, threads_option, recursive_option):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Copy objects.")
 @click.argument("source")
 @click.argument("target")
 @click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")
 @click.option("--if-match", metavar="ETAG", help="Only if the object at TARGET has this etag.")
-@json_option
-@object_options
+@_options
 def cp(
     connection: Connection,
     source: str,
     target: str,
     if_absent: bool,
     if_match: str | None,
+    recursive: bool,
+    threads: int,
+    dry_run: bool,
     json: bool,
 ) -> None:
     """Copy the object SOURCE to TARGET, and print the new etag.
+
+    With --recursive, all objects below SOURCE go below TARGET, each by itself: both are directories.
 
     Within one store, the store copies the bytes with their metadata, except under --if-match.
     Otherwise the bytes stream through this machine, and metadata stays behind.
     """
     check_conditions(if_absent, if_match)
-    here, there = connection.place(source), connection.place(target)
-    _check_distinct(here, there)
-    origin, store = connection.open_both(here.store, there.store)
-    if here.store == there.store and if_match is None:
-        copy = store.copy_if_absent if if_absent else store.copy
-        result = copy(here.path, there.path)
-    else:
-        result = _stream(origin, here, there, store, if_absent=if_absent, if_match=if_match)
-    print_result(there, result, json=json)
+    if recursive and if_match is not None:
+        raise click.UsageError("--if-match is about one object, and not for --recursive")
+
+    def copy(route: _Route) -> PutResult:
+        return _copy(route, if_absent=if_absent, if_match=if_match)
+
+    how: dict[str, Any] = {
+        "recursive": recursive,
+        "threads": threads,
+        "dry_run": dry_run,
+        "json": json,
+    }
+    _go(connection, source, target, "copy", copy, if_absent=if_absent, if_match=if_match, **how)
 
 
-def _stream(
-    origin: ConditionalStore,
-    here: Place,
-    there: Place,
-    store: ConditionalStore,
-    *,
-    if_absent: bool,
-    if_match: str | None,
-) -> PutResult:
-    info, body = open_object(origin, here.path)
-    with shown(body, info.size, "copying") as shown_body:
-        return write(store, there.path, shown_body, if_absent=if_absent, if_match=if_match)
-
-
-def _check_distinct(here: Place, there: Place) -> None:
-    if here == there:
-        raise ConfigurationError(f"source and target are the same object: {here.url}")
-
-
-@click.command(short_help="Move an object.")
+@click.command(short_help="Move objects.")
 @click.argument("source")
 @click.argument("target")
 @click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")
-@json_option
-@object_options
-def mv(connection: Connection, source: str, target: str, if_absent: bool, json: bool) -> None:
+@_options
+def mv(
+    connection: Connection,
+    source: str,
+    target: str,
+    if_absent: bool,
+    recursive: bool,
+    threads: int,
+    dry_run: bool,
+    json: bool,
+) -> None:
     """Move the object SOURCE to TARGET, and print the new etag.
+
+    With --recursive, all objects below SOURCE go below TARGET, each by itself: both are directories.
 
     It is a copy, then a removal of SOURCE if that is still what was copied: for a while both exist. If
     SOURCE cannot be removed, or was replaced meanwhile, both remain and the status is 4.
     """
-    here, there = connection.place(source), connection.place(target)
-    _check_distinct(here, there)
-    origin, store = connection.open_both(here.store, there.store)
-    if here.store == there.store and if_absent:
-        result = store.rename_if_absent(here.path, there.path)
+
+    def move(route: _Route) -> PutResult:
+        return _move(route, if_absent=if_absent)
+
+    how: dict[str, Any] = {
+        "recursive": recursive,
+        "threads": threads,
+        "dry_run": dry_run,
+        "json": json,
+    }
+    _go(connection, source, target, "move", move, if_absent=if_absent, if_match=None, **how)
+
+
+@frozen(kw_only=True)
+class _Route:
+    """From one object to another.
+
+    Attributes:
+        origin: the store of the first.
+        here: the first.
+        store: the store of the other.
+        there: the other.
+        several: whether there are others at the same time, and so no progress bar of this one.
+    """
+
+    origin: ConditionalStore
+    here: Place
+    store: ConditionalStore
+    there: Place
+    several: bool = False
+
+    @property
+    def within(self) -> bool:
+        """Whether both are in one store."""
+        return self.here.store == self.there.store
+
+
+def _go(
+    connection: Connection,
+    source: str,
+    target: str,
+    action: str,
+    do: Callable[[_Route], PutResult],
+    *,
+    if_absent: bool,
+    if_match: str | None,
+    recursive: bool,
+    threads: int,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    if recursive:
+        here = directory_place(connection, source, whole=action == "copy")
+        there = directory_place(connection, target, whole=True)
+        _check_apart(here, there)
     else:
-        etag = origin.head(here.path).etag
-        if here.store == there.store:
-            result = store.copy(here.path, there.path)
-        else:
-            result = _stream(origin, here, there, store, if_absent=if_absent, if_match=None)
-        try:
-            origin.delete_if_match(here.path, etag=etag)
-        except CommitError as error:
-            raise OutcomeUnknown(
-                f"{here.url} was copied to {there.url}, but may not have been removed ({error}). Look "
-                "at both, and remove what is of no use"
-            ) from error
-    print_result(there, result, json=json)
+        here, there = connection.place(source), connection.place(target)
+        if here == there:
+            raise ConfigurationError(f"source and target are the same object: {here.url}")
+    origin, store = connection.open_both(here.store, there.store)
+
+    def tried(route: _Route) -> tuple[_Route, PutResult | None]:
+        if not dry_run:
+            return route, do(route)
+        check_plan(store, route.there, if_absent=if_absent, if_match=if_match)
+        return route, None
+
+    def tell(outcome: tuple[_Route, PutResult | None]) -> None:
+        route, result = outcome
+        if result is None:
+            print_plan(action, route.here.url, route.there.url, json=json)
+        elif not recursive or json:
+            print_result(route.there, result, json=json)
+
+    if not recursive:
+        if dry_run:
+            origin.head(here.path)
+        tell(tried(_Route(origin=origin, here=here, store=store, there=there)))
+        return
+
+    def one(below: Below) -> tuple[_Route, PutResult | None]:
+        goal = evolve(there, path=there.path + below[2])
+        return tried(_Route(origin=origin, here=below[0], store=store, there=goal, several=True))
+
+    trials = Trials()
+    label, done = {"copy": ("copying", "copied"), "move": ("moving", "moved")}[action]
+    headway = Headway(f"objects were {done}", go_on="the same command")
+    count = each_below(origin, here, trials, headway, label=label, threads=threads, do=one, done=tell)
+    if not count and not trials.failures:
+        raise NotFound(f"there is no object below {here.url}")
+    trials.end()
+
+
+def _copy(route: _Route, *, if_absent: bool, if_match: str | None) -> PutResult:
+    if route.within and if_match is None:
+        copy = route.store.copy_if_absent if if_absent else route.store.copy
+        return copy(route.here.path, route.there.path)
+    info, body = open_object(route.origin, route.here.path)
+    size = None if route.several else info.size
+    with shown(body, size, "copying") as source:
+        return write(route.store, route.there.path, source, if_absent=if_absent, if_match=if_match)
+
+
+def _move(route: _Route, *, if_absent: bool) -> PutResult:
+    here, there = route.here, route.there
+    if route.within and if_absent:
+        return route.store.rename_if_absent(here.path, there.path)
+    etag = route.origin.head(here.path).etag
+    result = _copy(route, if_absent=if_absent, if_match=None)
+    try:
+        route.origin.delete_if_match(here.path, etag=etag)
+    except CommitError as error:
+        raise OutcomeUnknown(
+            f"{here.url} was copied to {there.url}, but may not have been removed ({error}). Look "
+            "at both, and remove what is of no use"
+        ) from error
+    return result
+
+
+def _check_apart(here: Place, there: Place) -> None:
+    if here.store == there.store and (
+        here.path.startswith(there.path) or there.path.startswith(here.path)
+    ):
+        raise ConfigurationError(f"one of {here.url} and {there.url} is in the other")

@@ -111,8 +111,9 @@ def _record(lake: Namespace) -> dict[str, Any]:
 @namespace.command(short_help="Spread a directory over more partitions.")
 @click.argument("url")
 @click.option("--shards", type=click.IntRange(1, 64), required=True, help="1, 2, 4, 8, 16, 32 or 64.")
+@json_option
 @namespace_options
-def grow(connection: Connection, url: str, shards: int) -> None:
+def grow(connection: Connection, url: str, shards: int, json: bool) -> None:
     """Spread new names of the directory URL over more partitions of the table.
 
     One takes some hundred new names a second. What is there stays where it is, and a directory never
@@ -120,7 +121,10 @@ def grow(connection: Connection, url: str, shards: int) -> None:
     """
     at = spot(connection, url)
     status = at.namespace.grow(at.path, shards=shards)
-    click.echo(f"{printable(at.url)}: {status.entry.shards.now} shards")
+    if json:
+        print_json({"url": at.url, "shards": status.entry.shards.now})
+    else:
+        click.echo(f"{printable(at.url)}: {status.entry.shards.now} shards")
 
 
 for _command in (check, clean, recover, compact, restore, bind, unbind, sync, prune):

@@ -11,7 +11,16 @@ from typing import BinaryIO
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.show import json_option, moment, object_record, print_columns, print_json
+from commitlog.cli.show import (
+    human_option,
+    json_option,
+    moment,
+    no_letter_r,
+    object_record,
+    print_columns,
+    print_json,
+    size_of,
+)
 from commitlog.cli.streams import arriving, open_object, shown
 from commitlog.commit import ConditionalStore
 from commitlog.stores.api import ObjectInfo
@@ -24,8 +33,11 @@ __all__ = ["cat", "get", "ls", "stat"]
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
 @click.option("--if-absent", is_flag=True, help="Only if FILE does not exist.")
+@json_option
 @object_options
-def get(connection: Connection, url: str, file: str, if_match: str | None, if_absent: bool) -> None:
+def get(
+    connection: Connection, url: str, file: str, if_match: str | None, if_absent: bool, json: bool
+) -> None:
     """Download the object URL to FILE, or to standard output if FILE is "-".
 
     FILE appears once it is complete. It is read in pieces, all of one version: if the object is
@@ -35,7 +47,9 @@ def get(connection: Connection, url: str, file: str, if_match: str | None, if_ab
         _send(connection, url, if_match, sys.stdout.buffer)
         return
     with arriving(file, absent=if_absent) as target:
-        _send(connection, url, if_match, target)
+        info = _send(connection, url, if_match, target)
+    if json:
+        print_json({**object_record(connection.place(url), info), "file": file})
 
 
 @click.command(short_help="Write objects to standard output.")
@@ -48,24 +62,33 @@ def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> 
         _send(connection, url, if_match, sys.stdout.buffer)
 
 
-def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> None:
+def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> ObjectInfo:
     place = connection.place(url)
     info, body = open_object(connection.open(place.store), place.path, etag=etag)
     with shown(body, info.size, "reading") as source:
         # Small pieces, so that a reader that goes away is noticed.
         shutil.copyfileobj(source, target, 64 * 1024)
     target.flush()
+    return info
 
 
 @click.command(short_help="List objects.")
 @click.argument("url")
 @click.option("-l", "--long", is_flag=True, help="Show size, time of modification and etag as well.")
-@click.option("-r", "--recursive", is_flag=True, help="List everything below, not one level.")
+@click.option("-R", "--recursive", is_flag=True, help="List everything below, not one level.")
+@no_letter_r
+@human_option
 @click.option("--limit", type=click.IntRange(min=1), help="Print at most so many lines.")
 @json_option
 @object_options
 def ls(
-    connection: Connection, url: str, long: bool, recursive: bool, limit: int | None, json: bool
+    connection: Connection,
+    url: str,
+    long: bool,
+    recursive: bool,
+    human: bool,
+    limit: int | None,
+    json: bool,
 ) -> None:
     """List the objects whose URL begins with URL, one level unless --recursive.
 
@@ -80,7 +103,7 @@ def ls(
             details = ("-", "-", "-")
         else:
             record = {"type": "object", **object_record(place, entry)}
-            details = (f"{entry.size}", moment(entry.last_modified), entry.etag)
+            details = (size_of(entry.size, human=human), moment(entry.last_modified), entry.etag)
         if json:
             print_json(record)
         elif long:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exits import Exit
-from commitlog.cli.show import json_option, moment, print_json, printable
+from commitlog.cli.exits import Exit, complain
+from commitlog.cli.show import json_option, moment, note, print_json, printable
 from commitlog.cli.upkeep import counted
 from commitlog.errors import ConfigurationError
 from commitlog.namespace import Restored
@@ -62,14 +62,14 @@ def restore(connection: Connection, name: str, replace: bool, undecided: str | N
                 raise
             for operation in waiting:
                 what = printable(f"{operation.body.get('what')}")
-                click.echo(f"commitlog: {operation.id}  {moment(operation.time)}  {what}", err=True)
+                note(f"{operation.id}  {moment(operation.time)}  {what}")
             raise ConfigurationError(
                 f"of {len(waiting)} changes the log does not tell whether they happened: say --undecided"
                 " rolled-back, or committed. Nothing was written"
             ) from None
     for lost in done.lost:
         fate = "is another" if lost.changed else "is gone"
-        click.echo(f"commitlog: {printable(lost.path)}: its object {lost.object} {fate}", err=True)
+        complain(f"its object {lost.object} {fate}", what=lost.path)
     if json:
         print_json(
             {

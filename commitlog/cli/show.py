@@ -16,23 +16,93 @@ from commitlog.cli.places import Place
 from commitlog.stores.api import ObjectInfo, PutResult
 
 __all__ = [
+    "dry_run_option",
     "duration",
+    "human_option",
     "json_option",
     "moment",
+    "no_letter_r",
+    "note",
     "object_record",
     "print_columns",
     "print_json",
+    "print_plan",
     "print_result",
     "printable",
     "readable",
+    "size_of",
+    "use_json",
+    "wants_json",
 ]
 
 R = TypeVar("R")
 
+#: Where the context of a command says whether errors are printed as JSON.
+_JSON = f"{__name__}.json"
+
 
 def json_option(command: Callable[..., R]) -> Callable[..., R]:
     """Give `command` the flag ``--json``, as its argument `json`."""
-    return click.option("--json", is_flag=True, help="Print one JSON object a line.")(command)
+    return click.option("--json", is_flag=True, help="Print a JSON object a line, also for errors.")(
+        command
+    )
+
+
+def human_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the flag that has sizes shown for people, as its argument `human`."""
+    return click.option("-h", "--human", is_flag=True, help="Show sizes in KiB, MiB, GiB.")(command)
+
+
+def dry_run_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Give `command` the flag ``--dry-run``, as its argument `dry_run`."""
+    return click.option("--dry-run", is_flag=True, help="Only show what would be done.")(command)
+
+
+def print_plan(action: str, url: str, to: str | None = None, *, json: bool) -> None:
+    """Print what a command would do without --dry-run: `action`, such as "remove", with `url`."""
+    if json:
+        print_json({"action": action, "url": url, "to": to, "dry_run": True})
+    else:
+        click.echo(f"would {action} {printable(url)}" + (f" to {printable(to)}" if to else ""))
+
+
+def no_letter_r(command: Callable[..., R]) -> Callable[..., R]:
+    """Have `command`, a listing, refuse ``-r``, which is --recursive in all commands that have it.
+
+    ``ls -r`` of other programs means the reverse order, and -R the recursion.
+    """
+
+    def refuse(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+        if given:
+            raise click.UsageError("-r is taken for --recursive or for --reverse: say -R, or --reverse")
+
+    return click.option(
+        "-r", "_r", is_flag=True, hidden=True, expose_value=False, callback=refuse, help="Refused."
+    )(command)
+
+
+def use_json(context: click.Context) -> None:
+    """Have errors of the command be printed as JSON."""
+    context.meta[_JSON] = True
+
+
+def wants_json() -> bool:
+    """Tell whether errors of the current command are printed as JSON."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_JSON))
+
+
+def note(message: str, *, json: bool | None = None) -> None:
+    """Print on standard error what is no result and no error.
+
+    Args:
+        message: a line.
+        json: whether as JSON; by default, if that is asked for.
+    """
+    if wants_json() if json is None else json:
+        click.echo(_json.dumps({"note": message}), err=True)
+    else:
+        click.echo(f"commitlog: {message}", err=True)
 
 
 def print_json(record: Mapping[str, Any]) -> None:
@@ -119,6 +189,11 @@ def duration(seconds: float) -> str:
         return f"{hours} h {minutes} min"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h"
+
+
+def size_of(size: int, *, human: bool) -> str:
+    """Return a number of bytes as it is printed."""
+    return readable(size) if human else f"{size}"
 
 
 def readable(size: int) -> str:

@@ -11,9 +11,9 @@ from typing import TypeVar
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exits import Exit, message_of
+from commitlog.cli.exits import Exit, complain, message_of
 from commitlog.cli.recover import Seconds
-from commitlog.cli.show import duration, json_option, moment, print_json, printable, readable
+from commitlog.cli.show import duration, json_option, moment, print_json, readable
 from commitlog.errors import CommitError
 from commitlog.namespace import Collected, Compacted, Swept, abort_uploads, sweep_staging
 
@@ -85,7 +85,7 @@ def clean(connection: Connection, name: str, json: bool) -> None:
     except CommitError as unfinished:  # listing them takes a permission that nothing else here does
         failed.append(("uploads", message_of(unfinished)))
     for what, error in failed:
-        click.echo(f"commitlog: {printable(what)}: {printable(error)}", err=True)
+        complain(error, what=what)
     if json:
         print_json(
             {

@@ -76,7 +76,6 @@ class Together:
 def threads_option(command: C) -> C:
     """Give `command` the option that says how many files go at a time."""
     return click.option(
-        "-t",
         "--threads",
         metavar="N",
         type=click.IntRange(min=1),

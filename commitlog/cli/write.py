@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import os
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
+from commitlog.cli.below import (
+    Below,
+    check_plan,
+    directory_place,
+    each_below,
+    head_or_none,
+    recursive_option,
+)
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.exits import Exit, message_of, status_of
-from commitlog.cli.show import json_option, print_result
+from commitlog.cli.exits import Trials
+from commitlog.cli.headway import Headway
+from commitlog.cli.places import Place
+from commitlog.cli.show import (
+    dry_run_option,
+    json_option,
+    note,
+    print_json,
+    print_plan,
+    print_result,
+    printable,
+)
 from commitlog.cli.streams import shown
+from commitlog.cli.work import threads_option
 from commitlog.commit import ConditionalStore
-from commitlog.errors import CommitError
 from commitlog.stores.api import PutResult
 
 __all__ = ["check_conditions", "put", "rm", "write"]
@@ -69,25 +87,68 @@ def _size(file: BinaryIO) -> int | None:
         return None
 
 
-@click.command()
+@click.command(short_help="Remove objects.")
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
+@recursive_option
+@threads_option
+@dry_run_option
+@json_option
 @object_options
-def rm(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> None:
+def rm(
+    connection: Connection,
+    urls: tuple[str, ...],
+    if_match: str | None,
+    recursive: bool,
+    threads: int,
+    dry_run: bool,
+    json: bool,
+) -> None:
     """Remove objects. One that is not there is no error, unless --if-match asks for it.
+
+    With --recursive, all objects below each URL, which is a directory: "a" means what begins with "a/".
 
     Every URL is tried; the exit status is the highest that any of them gave.
     """
-    places = [connection.place(url) for url in urls]
-    worst = Exit.DONE
-    for place in places:
-        store = connection.open(place.store)
-        try:
+    if recursive and if_match is not None:
+        raise click.UsageError("--if-match is about one object, and not for --recursive")
+    trials = Trials()
+    if recursive:
+        for top in [directory_place(connection, url, whole=False) for url in urls]:
+            _remove_below(connection.open(top.store), top, trials, threads, dry_run=dry_run, json=json)
+        trials.end()
+    for place in [connection.place(url) for url in urls]:
+        with trials.of(place.url):
+            store = connection.open(place.store)
+            if dry_run:
+                check_plan(store, place, if_absent=False, if_match=if_match)
+                if head_or_none(store, place.path) is not None:
+                    print_plan("remove", place.url, json=json)
+                continue
             if if_match is None:
                 store.delete(place.path)
             else:
                 store.delete_if_match(place.path, etag=if_match)
-        except CommitError as error:
-            click.echo(f"commitlog: {place.url}: {message_of(error)}", err=True)
-            worst = max(worst, status_of(error))
-    click.get_current_context().exit(worst)
+            if json:
+                print_json({"url": place.url, "removed": True})
+    trials.end()
+
+
+def _remove_below(
+    store: ConditionalStore, top: Place, trials: Trials, threads: int, *, dry_run: bool, json: bool
+) -> None:
+    def remove(below: Below) -> Place:
+        if not dry_run:
+            store.delete(below[0].path)
+        return below[0]
+
+    def tell(place: Place) -> None:
+        if dry_run:
+            print_plan("remove", place.url, json=json)
+        elif json:
+            print_json({"url": place.url, "removed": True})
+
+    headway = Headway("objects were removed", go_on="the same command")
+    how: dict[str, Any] = {"label": "removing", "threads": threads}
+    if not each_below(store, top, trials, headway, do=remove, done=tell, **how) and not trials.failures:
+        note(f"there is nothing below {printable(top.url)}")
