@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import commitlog.spark
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
 from commitlog.outputs import Output
 from commitlog.spark.options import ReadOptions
+from commitlog.spark.pruning import ReadFilter
 from commitlog.spark.schema import dump_schema
 
 if TYPE_CHECKING:
@@ -380,40 +382,121 @@ def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_pat
         commitlog.spark.read(spark, str(tmp_path / "out"))
 
 
+def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """With `filters`, only files that can hold a matching row are read; `where` gives the same rows."""
+    url = tmp_path / "out"
+    for number, text in enumerate("abc"):
+        at = f"timestamp'2013-03-0{number + 1} 00:00:00' at"
+        rows = spark.range(number * 10, number * 10 + 10, 1, 1).selectExpr("id", at, f"'{text}' part")
+        save(rows, url, partitionBy="part", fileFormat="json" if number == 2 else "parquet")
+    third = dt.datetime(2013, 3, 3, tzinfo=dt.UTC)
+    cases: list[tuple[list[ReadFilter], str]] = [
+        ([("id", "=", 25)], "id = 25"),
+        ([("id", "==", 25), ("part", "=", "c")], "id = 25"),
+        ([("id", "in", [21, 29])], "id in (21, 29)"),
+        ([("id", ">", 19)], "id > 19"),
+        ([("id", ">=", 20), ("id", "<=", 22)], "id between 20 and 22"),
+        ([("part", "=", "c")], "part = 'c'"),
+        ([("id", "=", 19), ("id", "<", 3)], "false"),
+        ([("at", ">=", third)], "at >= '2013-03-03'"),
+    ]
+    expected = [rows_of(load(spark, url).where(condition)) for _, condition in cases]
+    for path in [*url.glob("part=a/*"), *url.glob("part=b/*")]:
+        path.unlink()
+    for (filters, condition), answer in zip(cases, expected, strict=True):
+        assert bool(answer) == (condition != "false")
+        rows = commitlog.spark.read(spark, str(url), filters=filters)
+        assert rows_of(rows) == answer
+        narrow = commitlog.spark.read(spark, str(url), filters=filters, columns=["part"])
+        assert narrow.columns == ["part"] and narrow.count() == len(answer)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound"):
+        load(spark, url).where("id = 25").collect()
+
+
+def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
+    """All files are Parquet, so Spark reads them itself; the rows are those that match."""
+    url = tmp_path / "out"
+    save(spark.range(10), url)
+    rows = commitlog.spark.read(spark, str(url), filters=[("id", ">", 7)])
+    assert sorted(row.id for row in rows.collect()) == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ([("nope", "=", 1)], "names the column 'nope', and the output has id"),
+        ([("id", "like", "a%")], "operator 'like' of a filter is none of"),
+        ([("id", "=", "abc")], "does not fit id int64"),
+        ([("id", "=", None)], "not null"),
+        ([("id", "in", 1)], "a list of values"),
+        ([("id", "=", [1])], "one value"),
+        (["id"], "a filter is \\(column, operator, value\\)"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    spark: SparkSession, tmp_path: Path, filters: Any, says: str
+) -> None:
+    """Before anything is read; the message says what a filter is."""
+    save(spark.range(3), tmp_path / "out")
+    with pytest.raises(ConfigurationError, match=says):
+        commitlog.spark.read(spark, str(tmp_path / "out"), filters=filters)
+
+
 @pytest.fixture
 def pushdown(spark: SparkSession) -> Iterator[None]:
-    """Filters are pushed down to Python data sources."""
+    """Spark offers filters to Python data sources, which is not the default of any version."""
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
 
 
-def test_files_that_cannot_match_are_not_read(
+def test_queries_on_one_dataframe_do_not_change_each_other(
     spark: SparkSession, tmp_path: Path, pushdown: None
 ) -> None:
-    """With filters pushed down, a query needs the files alone that its rows can be in."""
-    url = tmp_path / "out"
-    for number, text in enumerate("abc"):
-        at = f"timestamp'2013-03-0{number + 1} 00:00:00' at"
-        rows = spark.range(number * 10, number * 10 + 10, 1, 1).selectExpr("id", at, f"'{text}' part")
+    """Random sequences of queries on one DataFrame return what they return of plain Parquet.
+
+    Spark uses the partitions of a query with pushed filters again for the next query of the DataFrame.
+    """
+    url, plain = tmp_path / "out", tmp_path / "plain"
+    for number in range(4):
+        rows = spark.range(number * 3, number * 3 + 3, 1, 1).selectExpr("id", f"{number} part")
         save(rows, url, partitionBy="part")
-    conditions = (
-        "id = 25",
-        "id in (21, 29)",
-        "id > 19",
-        "part = 'c'",
-        "not (part < 'c')",
-        "at >= '2013-03-03'",
-    )
-    expected = [rows_of(load(spark, url).where(condition)) for condition in conditions]
-    for path in [*url.glob("part=a/*"), *url.glob("part=b/*")]:
-        path.unlink()
-    for condition, answer in zip(conditions, expected, strict=True):
-        assert answer
-        assert rows_of(load(spark, url).where(condition)) == answer
-    spark.conf.set(PUSHDOWN, "false")
-    with pytest.raises(PySparkException, match=r"errors\.NotFound"):
-        load(spark, url).where("id = 25").collect()
+        rows.write.mode("append").partitionBy("part").parquet(str(plain))
+    theirs = spark.read.parquet(str(plain)).select("id", "part")
+    chance = random.Random(20261122)
+    conditions = ("id = 1", "id > 6", "part = 2", "part < 2 and id <> 4", "id in (0, 11)", "true")
+
+    def query(rows: DataFrame, first: str, second: str, kind: str) -> list[Any]:
+        match kind:
+            case "count":
+                return [rows.count()]
+            case "where":
+                return rows_of(rows.where(first))
+            case "join":
+                return rows_of(rows.where(first).alias("a").join(rows.where(second).alias("b"), "part"))
+            case "union":
+                return rows_of(rows.where(first).union(rows.where(second)))
+        return rows_of(rows.where(first).groupBy("part").count())
+
+    for _ in range(4):
+        ours = load(spark, url).select("id", "part")
+        for _ in range(8):
+            kind = chance.choice(["count", "where", "join", "union", "group"])
+            first, second = chance.choice(conditions), chance.choice(conditions)
+            assert query(ours, first, second, kind) == query(theirs, first, second, kind), (kind, first)
+
+
+def test_wide_decimals_are_found(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
+    """Spark pushes a decimal of more than 28 digits down rounded; no file is skipped for that."""
+    url, wide = tmp_path / "out", "12345678901234567890.123456789012345678"
+    save(spark.sql(f"select {wide}bd x"), url)
+    for condition in ("=", ">=", "<=", "<=>"):
+        assert load(spark, url).where(f"x {condition} {wide}bd").count() == 1, condition
+    assert load(spark, url).where(f"x in ({wide}bd)").count() == 1
+    assert load(spark, url).where("x > 12345678901234567890.123456789012345677bd").count() == 1
+    for operator, value in (("=", wide), (">=", wide), ("<=", wide), (">", wide[:-1] + "7")):
+        rows = commitlog.spark.read(spark, str(url), filters=[("x", operator, Decimal(value))])
+        assert rows.count() == 1, operator
 
 
 CONDITIONS = """

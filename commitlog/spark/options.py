@@ -31,7 +31,7 @@ __all__ = [
 MAX_FILES = 1000
 
 _PLACE = (*connection_names("table"), "commit")
-_READ = (*_PLACE, "rollForward", "version")
+_READ = (*_PLACE, "rollForward", "version", "filters")
 _TAIL = ("startingVersion", "onRewrite", "maxFilesPerTrigger", "maxBytesPerTrigger")
 _OF_OUTPUTS = ("partitionOverwriteMode", "visibility", "attempt")
 # Spark hands the options of a streaming query on as they are.
@@ -51,6 +51,7 @@ class ReadOptions:
         roll_forward: whether a reader finishes what a driver that died had committed; see
             `Output.snapshot`.
         version: the version to read; None for the last one.
+        filters: files without a row that matches are skipped; see `parse_filters`. None: no filters.
     """
 
     url: str
@@ -59,6 +60,7 @@ class ReadOptions:
     table_options: Mapping[str, str] = field(repr=False)
     roll_forward: bool = True
     version: int | None = None
+    filters: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -68,6 +70,7 @@ class ReadOptions:
             **_place(given),
             roll_forward=given.flag("rollForward", default=True),
             version=given.count("version"),
+            filters=given.get("filters"),
         )
 
     @classmethod
@@ -109,6 +112,8 @@ class TailOptions(ReadOptions):
         given = Given(options, (*_READ, *_TAIL))
         if given.get("version") is not None:
             raise ConfigurationError("option version is of batch queries: give startingVersion")
+        if given.get("filters") is not None:
+            raise ConfigurationError("option filters is of batch queries: filter the rows of the stream")
         return cls(
             **_place(given),
             roll_forward=given.flag("rollForward", default=True),

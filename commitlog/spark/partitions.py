@@ -168,7 +168,7 @@ def _escape(text: str) -> str:
 def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
-    text = _spelled(value)
+    text = spelled(value)
     if text in ("", NULL):
         raise NotSupported(
             f"option partitionBy: column {name!r} has the value {text!r}, which no directory can tell"
@@ -177,7 +177,8 @@ def _text(name: str, value: object) -> str | None:
     return text
 
 
-def _spelled(value: object) -> str:
+def spelled(value: object) -> str:
+    """Return how a value is spelled in the name of a directory, before characters are escaped."""
     match value:
         case bool():
             return str(value).lower()

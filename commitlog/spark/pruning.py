@@ -1,39 +1,156 @@
-"""Which files, and which parts of them, can hold a row that a query asks for.
+"""Filters of a DataFrame, and the files and row groups that can hold a row that matches them.
 
-The answer is no only where that is certain from what the commit record, or a footer, tells: the values
-of partition columns, the bounds of others, and how many nulls there are. What is not known, or not
-understood, can be anything.
-
-Imports pyspark's filters and types, pyarrow, outputs' records, and the formats' statistics.
+A file is skipped only if the commit record or a footer proves that no row matches: by the values of
+partition columns, the bounds of other columns, and the number of nulls. Unknown bounds, and values that
+Python compares otherwise than Spark, prove nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from attrs import field, frozen
+from pyspark.sql import Column
 from pyspark.sql import datasource as ds
+from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
+from commitlog.errors import ConfigurationError, CorruptRecord
 from commitlog.outputs import DataFile
 from commitlog.spark.formats import ColumnStatistics, decode
-from commitlog.spark.partitions import value_of
+from commitlog.spark.partitions import spelled, value_of
 from commitlog.spark.schema import arrow_type
 
-__all__ = ["Pruning"]
+__all__ = ["Pruning", "ReadFilter", "condition_of", "dump_filters", "parse_filters"]
+
+#: A condition on one column: its name, an operator, and a value, as pandas and pyarrow take them. The
+#: operators are ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=`` and ``in``, whose value is a list.
+ReadFilter: TypeAlias = tuple[str, str, Any]
+
+_OPERATORS: Mapping[str, Callable[[tuple[str, ...], Any], ds.Filter]] = MappingProxyType(
+    {
+        "=": ds.EqualTo,
+        "==": ds.EqualTo,
+        "<": ds.LessThan,
+        "<=": ds.LessThanOrEqual,
+        ">": ds.GreaterThan,
+        ">=": ds.GreaterThanOrEqual,
+        "in": ds.In,
+    }
+)
+
+
+def dump_filters(filters: Sequence[ReadFilter]) -> str:
+    """Return filters as the option ``filters``: JSON, with values as an output spells them.
+
+    Raises `ConfigurationError` if one is not (column, operator, value).
+
+    >>> dump_filters([("id", "=", 25), ("day", "in", [date(2026, 11, 22)])])
+    '[["id", "=", "25"], ["day", "in", ["2026-11-22"]]]'
+    """
+    return json.dumps(
+        [
+            [name, operator, [spelled(one) for one in value] if operator == "in" else spelled(value)]
+            for name, operator, value in map(_checked, filters)
+        ]
+    )
+
+
+def parse_filters(text: str | None, schema: StructType) -> Pruning:
+    """Return what the option ``filters`` says of the columns `schema`.
+
+    Raises `ConfigurationError` if it is not what `dump_filters` makes, names no column of an output, or
+    a value does not fit its column.
+    """
+    if text is None:
+        return Pruning()
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"option filters is not JSON: {error}") from error
+    if not isinstance(given, list):
+        raise ConfigurationError('option filters is a list, such as [["id", "=", "25"]]')
+    filters = []
+    for name, operator, value in map(_checked, given):
+        kind = _kind_of(name, schema)
+        values = [_value(name, kind, one) for one in (value if operator == "in" else [value])]
+        filters.append(_OPERATORS[operator]((name,), tuple(values) if operator == "in" else values[0]))
+    return Pruning.of(filters, schema)
+
+
+def condition_of(filters: Sequence[ReadFilter], schema: StructType) -> Column:
+    """Return the condition that Spark checks on each row.
+
+    Raises `ConfigurationError` if an operator is unknown. `parse_filters` checks columns and values.
+    """
+    condition = f.lit(True)
+    for name, operator, value in map(_checked, filters):
+        column, kind = f.col("`" + name.replace("`", "``") + "`"), schema[name].dataType
+        given = [f.lit(one).cast(kind) for one in (value if operator == "in" else [value])]
+        match operator:
+            case "in":
+                condition &= column.isin(*given)
+            case "=" | "==":
+                condition &= column == given[0]
+            case "<":
+                condition &= column < given[0]
+            case "<=":
+                condition &= column <= given[0]
+            case ">":
+                condition &= column > given[0]
+            case _:
+                condition &= column >= given[0]
+    return condition
+
+
+def _checked(given: object) -> ReadFilter:
+    """Return a filter whose shape is right; raise `ConfigurationError`."""
+    if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[0], str):
+        raise ConfigurationError(f"a filter is (column, operator, value), not {given!r}")
+    name, operator, value = given
+    if operator not in _OPERATORS:
+        raise ConfigurationError(
+            f"operator {operator!r} of a filter is none of {', '.join(_OPERATORS)}: use where() of the"
+            " DataFrame"
+        )
+    several = isinstance(value, (tuple, list, set, frozenset))
+    if several != (operator == "in") or value is None or (several and None in value):
+        wanted = "a list of values" if operator == "in" else "one value"
+        raise ConfigurationError(
+            f"filter {name} {operator} takes {wanted}, not null: use where() of the DataFrame for nulls"
+        )
+    return name, operator, sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
+
+
+def _kind_of(name: str, schema: StructType) -> pa.DataType:
+    for column in schema:
+        if column.name == name:
+            return arrow_type(column.dataType, name)
+    there = ", ".join(schema.names)
+    raise ConfigurationError(f"a filter names the column {name!r}, and the output has {there}")
+
+
+def _value(name: str, kind: pa.DataType, text: object) -> Any:
+    if not isinstance(text, str):
+        raise ConfigurationError(f"option filters has the value {text!r} of {name}: give it as a string")
+    try:
+        return value_of(text, kind).as_py()
+    except (CorruptRecord, pa.ArrowException) as error:
+        raise ConfigurationError(f"the value {text!r} of a filter does not fit {name} {kind}") from error
 
 
 @frozen(kw_only=True)
 class Pruning:
-    """What a query asks for, of rows that satisfy every filter. Thread-safe, and can be pickled.
+    """The filters that every row has to satisfy. Thread-safe, and can be pickled.
 
     Attributes:
-        filters: as Spark pushes them down; by its rules, a row on which one is null does not satisfy it.
+        filters: in Spark's form; by its rules, a row on which one is null does not satisfy it.
         columns: those that the filters name, with their types, as far as bounds tell something of them.
     """
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError
@@ -50,8 +50,18 @@ FILE_BYTES = 1024 * 1024
 class CommitlogReader(DataSourceReader):
     """Reads files that are named, and never lists.
 
-    With ``spark.sql.python.filterPushdown.enabled``, files and row groups are left out that cannot hold
-    a row that the query asks for.
+    Args:
+        content: opens the store in a task.
+        files: the files of the version.
+        stored: all columns of the version.
+        schema: the columns to read.
+        pruning: the filters that the DataFrame was loaded with. Files and row groups that cannot hold a
+            matching row are skipped.
+
+    Filters of a query are not pushed down, although Spark offers it
+    (``spark.sql.python.filterPushdown.enabled``): Spark keeps the partitions of one query with the
+    DataFrame and uses them again for the next query, which has other filters or none (measured with
+    Spark 4.2 and 4.3). So only filters that belong to the DataFrame itself may skip a file.
     """
 
     def __init__(
@@ -60,27 +70,13 @@ class CommitlogReader(DataSourceReader):
         files: Sequence[DataFile],
         stored: StructType,
         schema: StructType,
+        pruning: Pruning,
     ) -> None:
         self._content = content
-        self._files = files
-        self._columns = stored
+        self._files = [file for file in files if pruning.wants(file)]
         self._stored = arrow_schema(stored)
         self._schema = arrow_schema(schema)
-        self._pruning = Pruning()
-
-    @property
-    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
-        """Take note of what the query asks for, and leave all of it to Spark to check, row by row."""
-
-        def push(filters: list[Filter]) -> Iterable[Filter]:
-            self._pruning = Pruning.of(filters, self._columns)
-            self._files = [file for file in self._files if self._pruning.wants(file)]
-            return filters
-
-        # While the setting is false, as it is by default, pyspark refuses a reader that has a method of
-        # its own; here, to push nothing down costs time and changes nothing.
-        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
-        return push
+        self._pruning = pruning
 
     def partitions(self) -> list[InputPartition]:
         """Return partitions of whole files, in their order, so that each is worth a task."""

@@ -21,6 +21,7 @@ from commitlog.spark.formats import format_of
 from commitlog.spark.namespaces.options import as_told_here
 from commitlog.spark.options import ReadOptions, is_lake
 from commitlog.spark.partitions import directory_of, value_of
+from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.sessions import active, unbounded
 from commitlog.spark.source import columns_of, open_output
@@ -53,6 +54,7 @@ def read(
     *,
     version: int | None = None,
     columns: Sequence[str] | None = None,
+    filters: Sequence[ReadFilter] = (),
     hadoop_url: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -68,12 +70,17 @@ def read(
         url: of the output; or of a directory in a namespace, which is read by ``format("commitlog")``.
         version: the version to read; None for the last one.
         columns: names of the columns to read, in this order; None for all.
+        filters: conditions (column, operator, value) that all rows have to satisfy, such as
+            ``[("day", ">=", date(2026, 11, 1))]``. ``format("commitlog")`` skips the files and row
+            groups that cannot match; for a condition of `where` it reads them all. The operators are
+            ``=``, ``<``, ``<=``, ``>``, ``>=`` and ``in``.
         hadoop_url: of the same directory, as a file system of Spark's knows it, such as
             ``s3a://bucket/out``.
         options: options of the data source; see docs/spark.md.
 
     Raises:
-        ConfigurationError: an argument is wrong, or there is no such column.
+        ConfigurationError: an argument is wrong, there is no such column, or the value of a filter does
+            not fit its column.
         NotFound: there is no such version, yet or any more.
         PublishIncomplete, CorruptRecord, FormatTooNew: as `Output.snapshot` does.
 
@@ -81,9 +88,13 @@ def read(
     output is ``listed``, when `gc` lets the version expire if it is ``logged``.
     """
     given = {**(options or {}), **({} if version is None else {"version": str(version)})}
+    if filters:
+        given["filters"] = dump_filters(filters)
     if is_lake(url):
         with active(spark):
             rows = spark.read.format("commitlog").options(**as_told_here(given)).load(url)
+        if filters:
+            rows = rows.where(condition_of(filters, rows.schema))
         return (
             rows if columns is None else rows.select(*map(_quoted, _chosen(rows.schema, columns).names))
         )
@@ -93,6 +104,7 @@ def read(
         snapshot = output.snapshot(place.version, roll_forward=place.roll_forward)
     stored = columns_of(snapshot, place)
     chosen = _chosen(stored, columns)
+    parse_filters(given.get("filters"), stored)
     if not snapshot.files:
         return spark.createDataFrame([], chosen)
     root = hadoop_url or (f"file:{place.url}" if parse_store_url(place.url).scheme == "file" else None)
@@ -103,7 +115,11 @@ def read(
     if root is None or format_name is None:
         with active(spark):
             reader = spark.read.format("commitlog").options(**given).option("version", snapshot.version)
-            return reader.schema(chosen).load(url)
+            if not filters:
+                return reader.schema(chosen).load(url)
+            names = dict.fromkeys((*chosen.names, *(name for name, _, _ in filters)))
+            rows = reader.schema(_chosen(stored, [*names])).load(url)
+            return rows.where(condition_of(filters, stored)).select(*map(_quoted, chosen.names))
     _check_partitions(snapshot.files, stored)
     # What is noted of columns can make Spark read other values for those that a file lacks.
     plain = StructType([StructField(field.name, field.dataType) for field in stored])
@@ -112,6 +128,8 @@ def read(
     # To look at a local file takes less time than to start a task.
     with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
         rows = reader.option("basePath", join(root, base)).load(paths)
+    if filters:
+        rows = rows.where(condition_of(filters, stored))
     return rows.select([f.col(_quoted(c.name)).alias(c.name, metadata=c.metadata) for c in chosen])
 
 

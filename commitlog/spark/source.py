@@ -32,6 +32,7 @@ from commitlog.outputs.foreign import partition_in
 from commitlog.spark.fitting import fitted
 from commitlog.spark.options import ReadOptions, TailOptions, WriteOptions, is_lake
 from commitlog.spark.partitions import check_spelling
+from commitlog.spark.pruning import parse_filters
 from commitlog.spark.reader import CommitlogReader, check_asked, content_of_output
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.stream import CommitlogStreamWriter
@@ -101,7 +102,8 @@ class CommitlogDataSource(DataSource):
         stored = columns_of(snapshot, options)
         check_asked(nullable(schema), stored)
         content = partial(content_of_output, type(self).open_output, options)
-        return CommitlogReader(content, snapshot.files, stored, schema)
+        pruning = parse_filters(options.filters, stored)
+        return CommitlogReader(content, snapshot.files, stored, schema, pruning)
 
     def streamReader(self, schema: StructType) -> CommitlogTail:
         """Return what follows the output; `schema` is that of the user, or what `schema` returned."""

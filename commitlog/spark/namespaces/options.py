@@ -41,6 +41,7 @@ class LakeOptions:
         connection: what completes the URL of the store; never shown either.
         leases: the table that leases of the namespace's log are kept in, if it takes any.
         commit: how conditional writes of that log are enforced.
+        filters: as of `ReadOptions`.
     """
 
     url: str
@@ -51,11 +52,13 @@ class LakeOptions:
     connection: Mapping[str, str] = field(repr=False)
     leases: Url | None = field(repr=False)
     commit: str
+    filters: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> LakeOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
-        return cls(**_place(_given(options, _PLACE)))
+        given = _given(options, (*_PLACE, "filters"))
+        return cls(**_place(given), filters=given.get("filters"))
 
     def mount(self) -> Namespace:
         """Open the namespace. Raises as `commitlog.mount.mount` does."""

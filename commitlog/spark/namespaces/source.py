@@ -29,6 +29,7 @@ from commitlog.spark.namespaces.files import (
 )
 from commitlog.spark.namespaces.options import LakeOptions, LakeWriteOptions
 from commitlog.spark.namespaces.writer import LakeStreamWriter, LakeWriter, Mount, fits, publishing
+from commitlog.spark.pruning import parse_filters
 from commitlog.spark.reader import CommitlogReader, check_asked
 from commitlog.spark.schema import nullable
 from commitlog.spark.task import writable
@@ -72,7 +73,8 @@ class LakeSource:
         if stored is None:  # nothing tells columns but the user
             stored = nullable(schema)
         check_asked(nullable(schema), stored)
-        return CommitlogReader(partial(content_at, place), found.files, stored, schema)
+        pruning = parse_filters(LakeOptions.parse(self._given).filters, stored)
+        return CommitlogReader(partial(content_at, place), found.files, stored, schema, pruning)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of one job; everything that can be refused is refused here."""
