@@ -349,7 +349,7 @@ def test_files_of_sparks_own_writer_are_merged(
     columns = (
         "id", "CAST(id % 2 AS STRING) AS k", "CAST(id AS DECIMAL(30, 5)) AS d", "now() AS t",
         "TIMESTAMP_NTZ'1800-01-01 00:00:00.000001' AS n", "DATE'1900-01-01' AS day",
-        "array(id, null) AS a",
+        "array(id, null) AS a", "TIMESTAMP'9999-12-30 00:00:00' AS far",
         "named_struct('x', CAST(id AS TINYINT), 'y', map('z', 0.5f)) AS s", "CAST('b' AS BINARY) AS b",
     )  # fmt: skip
     commitlog.spark.attach(spark)

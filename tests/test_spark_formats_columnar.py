@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from commitlog.errors import NotSupported
 from commitlog.spark.formats import FORMATS, ColumnStatistics, api, orc
+from commitlog.spark.schema import select
 
 PARQUET, ORC, ARROW = FORMATS["parquet"], FORMATS["orc"], FORMATS["arrow"]
 SCHEMA = pa.schema([pa.field("a", pa.int64()), pa.field("f", pa.float64()), pa.field("t", pa.string())])
@@ -77,6 +78,30 @@ def test_parquet_of_writers_that_tell_nothing() -> None:
     seen: list[Any] = []
     read(PARQUET, target.getvalue(), SCHEMA, {"a"}, lambda found: not seen.append(found))
     assert seen == [{"t": ("text 0", "text 4", 0)}]
+
+
+def test_int96_is_read_in_any_year() -> None:
+    """Spark writes timestamps so by default. As nanoseconds, most years would overflow."""
+    moments = [
+        dt.datetime(1, 1, 1),
+        dt.datetime(2020, 5, 6, 7, 8, 9, 123_456),
+        dt.datetime(9999, 12, 31),
+    ]
+    stored, instant = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+    columns = {"t": moments, "l": [[each] for each in moments], "n": [1, 2, 3]}
+    table = pa.table(
+        columns, schema=pa.schema([("t", stored), ("l", pa.list_(stored)), ("n", pa.int64())])
+    )
+    pq.write_table(table, target := io.BytesIO(), use_deprecated_int96_timestamps=True)
+    wanted = pa.schema([("t", instant), ("l", pa.list_(instant)), ("n", pa.int64())])
+    seen: list[Any] = []
+    found = read(PARQUET, target.getvalue(), wanted, keep=lambda each: not seen.append(each))
+    [batch] = found.to_batches()
+    rows = select(batch, wanted).to_pylist()
+    utc = [each.replace(tzinfo=dt.UTC) for each in moments]
+    assert rows == [{"t": t, "l": [t], "n": n + 1} for n, t in enumerate(utc)]
+    assert seen[0]["n"] == (1, 3, 0)
+    assert "t" not in seen[0] or seen[0]["t"][:2] == (None, None)
 
 
 @pytest.mark.parametrize(

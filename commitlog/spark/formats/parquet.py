@@ -48,8 +48,13 @@ class Parquet(Format):
         """See `Format.read`. The file tells its own schema."""
         with (
             stored_file(store, path, size, "Parquet") as source,
-            # pre_buffer fetches the columns of a row group in few large ranges instead of one by one.
-            pq.ParquetFile(source, pre_buffer=True) as file,
+            pq.ParquetFile(
+                source,
+                # Fetches the columns of a row group in few large ranges instead of one by one.
+                pre_buffer=True,
+                # Spark's own unit; in nanoseconds, years before 1678 and after 2262 would overflow.
+                coerce_int96_timestamp_unit="us",
+            ) as file,
         ):
             names = file.schema_arrow.names
             wanted = [name for name in names if name in columns]
