@@ -13,7 +13,7 @@ from commitlog import turns
 from commitlog.stores.local import LocalStore
 from commitlog.tables import TableSchema
 from commitlog.tables.open import open_table
-from commitlog.turns import begin
+from commitlog.turns import Checkpoints, begin
 
 
 def _table(directory: Path) -> tuple[Path, Callable[[], object]]:
@@ -56,14 +56,15 @@ def test_a_writer_soon_looks_again(
 
 def test_patience_ends(tmp_path: Path) -> None:
     """Who has waited as long as he was told gets SQLite's error, and other statements wait as long."""
+    none = Checkpoints(str(tmp_path / "a.db"), lambda: sqlite3.connect(tmp_path / "a.db"))
     with (
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as one,
         closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other,
     ):
-        begin(other, patience=0)
+        begin(other, patience=0, checkpoints=none)
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            begin(one, patience=0.02)
+            begin(one, patience=0.02, checkpoints=none)
         assert one.execute("PRAGMA busy_timeout").fetchone() == (20,)
         other.execute("COMMIT")
-        begin(one, patience=0.02)
+        begin(one, patience=0.02, checkpoints=none)
         assert one.in_transaction

@@ -17,13 +17,14 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from attrs import frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.forks import close_at_forks
-from commitlog.turns import begin
+from commitlog.turns import Checkpoints, begin, leave_log_alone
 
 __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
 
@@ -178,6 +179,7 @@ class Index:
         self._gate = threading.Condition()
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
+        self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
         close_at_forks(self)
 
     @staticmethod
@@ -229,7 +231,10 @@ class Index:
             if before is None:
                 break
             try:
-                with _explained(self._file), closing(self._connect("ro&immutable=1")) as connection:
+                with (
+                    _explained(self._file),
+                    closing(_connect(self._file, "ro&immutable=1")) as connection,
+                ):
                     outcome = work(Transaction(connection))
             except CommitError:
                 if self._at_rest() == before:
@@ -287,7 +292,7 @@ class Index:
             with _explained(self._file), self._connection() as connection:
                 level = ("FULL" if durable else "NORMAL") if self._durable else "OFF"
                 connection.execute(f"PRAGMA synchronous = {level}")
-                begin(connection, patience=PATIENCE)
+                begin(connection, patience=PATIENCE, checkpoints=self._checkpoints)
                 try:
                     yield Transaction(connection)
                 finally:
@@ -311,7 +316,7 @@ class Index:
             connection = self._idle.pop() if self._idle else None
         try:
             if connection is None:
-                connection = self._connect()
+                connection = _connect(self._file)
             sound = False
             try:
                 yield connection
@@ -343,28 +348,39 @@ class Index:
             self._turn = threading.Lock()  # held perhaps by a thread that is not here
         self._gate.release()
 
-    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
-        # Not rwc: an index that has vanished is an error, not an empty index.
-        connection = sqlite3.connect(
-            f"file:{_quoted(self._file)}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            timeout=PATIENCE,
-            check_same_thread=False,
+
+def _connect(file: str, mode: str = "rw") -> sqlite3.Connection:
+    # Not rwc: an index that has vanished is an error, not an empty index.
+    connection = sqlite3.connect(
+        f"file:{_quoted(file)}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=PATIENCE,
+        check_same_thread=False,
+    )
+    try:
+        # fsync alone does not reach the platter on macOS. No effect elsewhere.
+        connection.execute("PRAGMA fullfsync = ON")
+        leave_log_alone(connection)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version < 1:  # a file that was cut to nothing is an empty database
+            raise _Damaged("it has no format")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    if version > FORMAT:
+        connection.close()
+        raise FormatTooNew(
+            f"{file} has format {version}, and this library knows up to {FORMAT}: upgrade it"
         )
-        try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version < 1:  # a file that was cut to nothing is an empty database
-                raise _Damaged("it has no format")
-        except sqlite3.Error:
-            connection.close()
-            raise
-        if version > FORMAT:
-            connection.close()
-            raise FormatTooNew(
-                f"{self._file} has format {version}, and this library knows up to {FORMAT}: upgrade it"
-            )
-        return connection
+    return connection
+
+
+def _connect_to_copy(file: str, durable: bool) -> sqlite3.Connection:
+    """Open the file for a checkpoint."""
+    connection = _connect(file)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    return connection
 
 
 class _Damaged(sqlite3.OperationalError):

@@ -23,7 +23,7 @@ from commitlog.errors import (
 from commitlog.forks import close_at_forks
 from commitlog.tables.api import TableSchema
 from commitlog.tables.rules import damaged, table_not_found
-from commitlog.turns import begin
+from commitlog.turns import Checkpoints, begin, leave_log_alone
 
 __all__ = ["Connection", "created", "open_file", "translated"]
 
@@ -52,6 +52,7 @@ class Connection:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
+        self._checkpoints = Checkpoints(path, lambda: open_file(path, "rw", busy_timeout=0))
         close_at_forks(self)
 
     def __del__(self) -> None:
@@ -79,7 +80,7 @@ class Connection:
         `OutcomeUnknown` if writing to the disk failed half way.
         """
         with self.use() as connection:
-            begin(connection, patience=self._busy_timeout)
+            begin(connection, patience=self._busy_timeout, checkpoints=self._checkpoints)
             try:
                 yield connection
                 with _committing(self._path):
@@ -138,6 +139,7 @@ def open_file(path: str, mode: str, *, busy_timeout: float) -> sqlite3.Connectio
         connection.execute("PRAGMA synchronous = FULL")
         # fsync alone does not reach the platter on macOS. No effect elsewhere.
         connection.execute("PRAGMA fullfsync = ON")
+        leave_log_alone(connection)
     except BaseException:
         connection.close()
         raise
