@@ -23,7 +23,9 @@ from commitlog.errors import ConfigurationError
 from commitlog.stores.api import ObjectStore
 from commitlog.testing import stress
 from commitlog.testing.history import Outcome
+from commitlog.testing.proxy import Proxy
 from commitlog.testing.proxy_faults import Hazard
+from commitlog.testing.servers import Ministack
 from commitlog.testing.stress import Report, Stress, main, run_stress
 from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
 from commitlog.testing.stress_fleet import Fleet
@@ -104,6 +106,20 @@ def check(report: Report) -> None:
 def test_what_all_saw_has_one_order(world: World, request: pytest.FixtureRequest) -> None:
     """Whatever gets lost and whoever dies, each path was one object all the time, and all finish."""
     check(run_stress(world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)))
+
+
+@pytest.mark.servers
+def test_what_all_saw_has_one_order_on_a_server_like_ceph(
+    ministack: Ministack, request: pytest.FixtureRequest
+) -> None:
+    """Late requests are refused there as `AccessDenied`, which ends neither probe nor worker."""
+    world = World(store="ministack", table="ministack", mode="auto")
+    stress = world.stress(request, seconds=5.0, seed=3, workers=5, interval=0.7, rate=0.03)
+    with Proxy(ministack.endpoint_url, like_ceph=True) as ceph:
+        store = stress.store.with_options({"endpoint_url": ceph.endpoint_url})
+        report = run_stress(evolve(stress, store=store))
+    check(report)
+    assert report.fenced
 
 
 @pytest.mark.campaign

@@ -18,7 +18,7 @@ from commitlog.clock import Clock, SystemClock
 from commitlog.commit.bucket import Bucket, Root
 from commitlog.commit.evidence import Evidence, Findings
 from commitlog.commit.leased import LeaseCommitter
-from commitlog.commit.mutation import Mutation, contradiction, holds, quoted
+from commitlog.commit.mutation import Mutation, bare, contradiction, holds, quoted
 from commitlog.commit.native import NativeCommitter
 from commitlog.commit.probe import Mapper
 from commitlog.commit.settings import LeaseSettings
@@ -160,7 +160,9 @@ class ConditionalStore:
         )
         self._strategy = Strategy(
             store,
-            native=None if mode == "lease" else NativeCommitter(store, clock=clock, backoff=backoff),
+            native=None
+            if mode == "lease"
+            else NativeCommitter(store, clock=clock, backoff=backoff, spelled=self._spelled),
             lease=lease,
             evidence=self._evidence,
         )
@@ -267,7 +269,8 @@ class ConditionalStore:
         committer = self._strategy.choose(Operation.DELETE, condition)
 
         def send(sent: Condition | None, fence: Fence | None) -> None:
-            self.store.delete(path, condition=None if sent is None else condition, fence=fence)
+            assert not isinstance(sent, IfAbsent)
+            self.store.delete(path, condition=sent, fence=fence)
 
         committer.run(Mutation(operation=Operation.DELETE, path=path, condition=condition, send=send))
 
@@ -382,6 +385,15 @@ class ConditionalStore:
         return f"ConditionalStore({self.url!r})"
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _spelled(self, mutation: Mutation) -> Condition:
+        """Return the condition of a native mutation, its etag with quotes or without."""
+        condition = mutation.condition
+        if isinstance(condition, IfMatch):
+            kind = Kind.of(mutation.operation, condition)
+            if kind is not None and self._evidence.needs_bare(kind):
+                return IfMatch(bare(condition.etag))
+        return condition
 
     def _put(
         self,

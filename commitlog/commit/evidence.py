@@ -155,6 +155,7 @@ class Evidence:
         # Entries are only ever added, each in one step, so that no thread can undo another's.
         self._found: dict[Kind, tuple[Row, ...]] = {}
         self._proven: dict[Kind, bool] = {}
+        self._bare: dict[Kind, bool] = {}
 
     @property
     def verdict(self) -> Verdict:
@@ -176,6 +177,14 @@ class Evidence:
                     self._found.setdefault(kind, self._find(kind))
             self._proven[kind] = self.verdict.proves(kind)
         return self._proven[kind]
+
+    def needs_bare(self, kind: Kind) -> bool:
+        """Tell whether the store enforces that kind with bare etags alone."""
+        if self._store.capabilities.enforced or not self.proves(kind):
+            return False
+        if kind not in self._bare:
+            self._bare[kind] = self.verdict.needs_bare(kind)
+        return self._bare[kind]
 
     def _find(self, kind: Kind) -> tuple[Row, ...]:
         """Return what goes for all clients: what is kept, else what was given, else what is measured."""

@@ -10,6 +10,8 @@ Imports the ground floor and the `ObjectStore` port.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.mutation import Mutation, Reading
@@ -22,7 +24,7 @@ from commitlog.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from commitlog.stores.api import ObjectStore, PutResult
+from commitlog.stores.api import Condition, ObjectStore, PutResult
 
 __all__ = ["NativeCommitter"]
 
@@ -35,6 +37,7 @@ class NativeCommitter:
         clock: what to wait on between attempts.
         backoff: how often, and after what pauses, an attempt is repeated that did nothing
             (`Conflict`, `Unavailable`) or whose answer was lost.
+        spelled: returns the condition of a mutation as the store understands it.
 
     Guarantees: as the store's own condition. Non-guarantees: after a lost answer, a copy that finds its
     target, a deletion that finds nothing, and a put that finds another's object raise
@@ -44,8 +47,16 @@ class NativeCommitter:
     repeated is taken for refused.
     """
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        spelled: Callable[[Mutation], Condition] = lambda mutation: mutation.condition,
+    ) -> None:
         self._store = store
+        self._spelled = spelled
         self._clock = clock
         self._backoff = backoff
 
@@ -55,7 +66,7 @@ class NativeCommitter:
         failure: CommitError | None = None
         for _ in self._backoff.attempts(self._clock):
             try:
-                return mutation.send(mutation.condition, None)
+                return mutation.send(self._spelled(mutation), None)
             except OutcomeUnknown as error:
                 lost = failure = error
             except (Conflict, Unavailable) as error:

@@ -15,10 +15,15 @@ from commitlog.errors import CommitError, CorruptRecord, FormatTooNew
 from commitlog.stores.api import Condition, IfAbsent, Operation
 from commitlog.urls import bucket_of
 
-__all__ = ["FORMAT", "Kind", "Row", "Verdict"]
+__all__ = ["BARE", "FORMAT", "Kind", "Row", "Verdict"]
 
-#: Format of a verdict as JSON.
-FORMAT = 1
+#: Newest format of a verdict as JSON. Format 2 has a kind that is proven for bare etags alone; what
+#: reads format 1 only would not leave that kind to the store, as others do.
+FORMAT = 2
+
+
+#: Ends the name of a check that was made with an etag without its quotes.
+BARE = " bare"
 
 
 class Kind(enum.Enum):
@@ -48,6 +53,11 @@ class Kind(enum.Enum):
             return frozenset({"accept", "refuse", "race"})
         return frozenset({"accept", "refuse", "refuse missing", "race"})
 
+    @property
+    def bare_checks(self) -> frozenset[str]:
+        """The same checks, made with etags without their quotes."""
+        return frozenset(check + BARE for check in self.checks)
+
 
 @frozen(kw_only=True)
 class Row:
@@ -56,8 +66,8 @@ class Row:
     Attributes:
         kind: what kind of request.
         check: ``accept``: the condition holds; ``refuse``: it does not; ``refuse missing``: there is no
-            object to match; ``race``: many at once, of which one may win; ``accept bare``: the etag
-            without its quotes.
+            object to match; ``race``: many at once, of which one may win. With `BARE` at its end: made
+            with an etag without its quotes.
         expected: what should come of it, in words.
         got: what came of it.
         ok: whether that is as it should be.
@@ -110,10 +120,20 @@ class Verdict:
         return bool(self.of(kind))
 
     def proves(self, kind: Kind) -> bool:
-        """Tell whether all the checks of that kind were made and came out right, each time."""
+        """Tell whether all the checks of that kind were made and came out right, each time.
+
+        That is with quoted etags, or with bare ones (`needs_bare`).
+        """
+        return self._passes(kind, kind.checks) or self._passes(kind, kind.bare_checks)
+
+    def needs_bare(self, kind: Kind) -> bool:
+        """Tell whether the kind is proven with bare etags alone, as on Ceph."""
+        return self.proves(kind) and not self._passes(kind, kind.checks)
+
+    def _passes(self, kind: Kind, checks: frozenset[str]) -> bool:
         passed = {row.check for row in self.of(kind) if row.ok}
         failed = {row.check for row in self.of(kind) if not row.ok}
-        return kind.checks <= passed - failed
+        return checks <= passed - failed
 
     def of(self, kind: Kind) -> tuple[Row, ...]:
         """Return what was tried of that kind."""
@@ -126,7 +146,8 @@ class Verdict:
     def to_json(self) -> str:
         """Return the verdict as a JSON object."""
         rows = [{**asdict(row), "kind": row.kind.value} for row in self.rows]
-        return json.dumps({"format": FORMAT, "url": self.url, "rows": rows}, indent=2)
+        format = FORMAT if any(self.needs_bare(kind) for kind in Kind) else 1
+        return json.dumps({"format": format, "url": self.url, "rows": rows}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:

@@ -36,6 +36,7 @@ class Proxy:
         upstream: URL of the server, such as ``http://127.0.0.1:8000``.
         dynamodb: URL of another server, for the requests of DynamoDB; so that one endpoint serves both.
         latency: seconds to add to each request of a kind.
+        like_ceph: let the server behave as Ceph's radosgw 16 does, see `commitlog.testing.proxy_ceph`.
 
     The kind of a request is its HTTP method for S3 (``HEAD``, ``PUT``, …), but ``COPY`` for a
     CopyObject and ``PUBLISH`` for a CompleteMultipartUpload, and the operation for DynamoDB
@@ -53,9 +54,10 @@ class Proxy:
         *,
         dynamodb: str | None = None,
         latency: Mapping[str, float] | None = None,
+        like_ceph: bool = False,
     ) -> None:
         self._upstream = upstream
-        self._settings = [upstream, dynamodb or upstream, dict(latency or {})]
+        self._settings = [upstream, dynamodb or upstream, dict(latency or {}), like_ceph]
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
         self._lock = threading.Lock()

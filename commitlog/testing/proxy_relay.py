@@ -1,7 +1,7 @@
 """The process behind `commitlog.testing.proxy`: relays requests of HTTP/1.1 and strikes some of them.
 
 It is told what to do in lines of JSON on its standard input, and ends with that input. Imports its
-siblings `proxy_faults` and `proxy_http`.
+siblings `proxy_ceph`, `proxy_faults` and `proxy_http`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
+from commitlog.testing.proxy_ceph import asked_as_ceph, told_as_ceph
 from commitlog.testing.proxy_faults import Fault, Hazard, Plan, Strike
 from commitlog.testing.proxy_http import Message, Peer
 
@@ -44,7 +45,10 @@ def main() -> None:
 class _Relay:
     """Hands requests on, one thread a connection: blocking calls are the cheapest there are here."""
 
-    def __init__(self, upstream: str, dynamodb: str, latency: Mapping[str, float]) -> None:
+    def __init__(
+        self, upstream: str, dynamodb: str, latency: Mapping[str, float], like_ceph: bool
+    ) -> None:
+        self._like_ceph = like_ceph
         self._addresses = {"S3": _address(upstream), "DynamoDB": _address(dynamodb)}
         self._latency = latency
         self._lock = threading.Lock()
@@ -142,8 +146,8 @@ class _Relay:
             threading.Thread(target=self._repeat, args=(request, fault), daemon=True).start()
             return response
         with self._alone(request.path):
-            response = link.exchange(request)
-            again = link.exchange(request)
+            response = self._relay(link, request)
+            again = self._relay(link, request)
         self._count(fault, again.status)
         return response
 
@@ -175,7 +179,12 @@ class _Relay:
         if request.mutates:
             with self._doubled:
                 self._doubled.wait_for(lambda: request.path not in self._doubling)
-        return link.exchange(request)
+        return self._relay(link, request)
+
+    def _relay(self, link: _Link, request: Message) -> Message:
+        if not self._like_ceph:
+            return link.exchange(request)
+        return told_as_ceph(request, link.exchange(asked_as_ceph(request)))
 
     @contextmanager
     def _alone(self, path: str) -> Iterator[None]:
