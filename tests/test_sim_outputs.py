@@ -43,7 +43,7 @@ from commitlog.outputs import Batch
 from commitlog.testing.sim import Choices, Fault, Faults, Forced, Seeded, Simulation
 
 #: What a request can meet whose sender lives on.
-ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT})
+ON_THE_WAY = tuple(set(Fault) - {Fault.PAUSED, Fault.CRASHED, Fault.SWEPT, Fault.MISROUTED})
 
 
 @pytest.fixture(autouse=True)
