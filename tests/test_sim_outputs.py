@@ -392,7 +392,7 @@ def test_states_of_larger_worlds(case: Case) -> None:
 #: How many seeds of each large world a default run makes.
 RUNS: Mapping[str, int] = {
     "outputs-conditions": 300,
-    "outputs-leases": 150,
+    "outputs-leases": 250,
     "outputs-records-staged": 150,
     "outputs-lists": 200,
 }
