@@ -109,6 +109,14 @@ def test_dates_of_the_julian_calendar_are_refused() -> None:
     table = pa.table({"d": pa.array([dt.date(1582, 10, 14)])})
     with pytest.raises(InputUnreadable, match=r"column 'd'.*Julian"):
         rows(stored(table), Columns(schema=table.schema))
+    kind = pa.list_(pa.field("element", pa.date32()))
+    lists = [[dt.date(2000, 1, 1)] * (n % 3) for n in range(100)]
+    lists[70] = [dt.date(2000, 1, 1), dt.date(1500, 1, 1)]
+    source = stored(table := pa.table({"l": pa.array(lists, kind)}))
+    got: list[Any] = []
+    with pytest.raises(InputUnreadable, match="row 70: column 'l'"):
+        got.extend(ORC.decode(source, slices(source.file)[0], Columns(schema=table.schema)))
+    assert [row["l"] for part in got for row in part.batch.to_pylist()] == lists[:70]
 
 
 def test_what_is_no_orc_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +14,10 @@ from commitlog.errors import ConfigurationError, InputUnreadable
 from commitlog.ingest import Pinned, Slice
 from commitlog.spark.formats.nested import moments
 from commitlog.spark.inputs.api import BATCH_ROWS, Columns, Input, Records
-from commitlog.spark.inputs.fitting import Fitting
+from commitlog.spark.inputs.fitting import Fitting, sound
 from commitlog.spark.inputs.opened import opened
 from commitlog.spark.inputs.orc_tail import Tail
-from commitlog.spark.inputs.types import plain_type, rebuilt
+from commitlog.spark.inputs.types import Misfit, plain_type, rebuilt
 
 __all__ = ["Orc"]
 
@@ -88,12 +89,13 @@ class Orc(Input):
                 if slice.start <= min(begin, slice.file.size - 1) < slice.end:
                     stripe = file.read_stripe(number, columns=asked).select(kept)
                     table = pa.Table.from_batches([stripe]).cast(target)
-                    if not tail.proleptic:
-                        _check_dates(path, table)
+                    good, why = (len(table), None) if tail.proleptic else _dated(table)
                     at = first
-                    for batch in table.to_batches(BATCH_ROWS):
+                    for batch in table.slice(0, good).to_batches(BATCH_ROWS):
                         yield from fitting.records(batch, at)
                         at += batch.num_rows
+                    if why is not None:
+                        raise InputUnreadable(f"{path!r} cannot be read further than to row {at}: {why}")
                 first += count
 
 
@@ -113,11 +115,18 @@ def _instant(field: pa.Field) -> pa.DataType:
     return pa.timestamp("us", tz="UTC") if field.type == pa.timestamp("ns") else field.type
 
 
-def _check_dates(path: str, table: pa.Table) -> None:
-    for name, kind, days in moments(table):
+def _dated(table: pa.Table) -> tuple[int, Misfit | None]:
+    """Return how many rows come before a date that the reader gets wrong, and what it is, if any."""
+    try:
+        _check_dates(table, 0, len(table))
+    except Misfit as error:
+        return sound(len(table), partial(_check_dates, table)), error
+    return len(table), None
+
+
+def _check_dates(table: pa.Table, start: int, end: int) -> None:
+    for name, kind, days in moments(table.slice(start, end - start)):
         if pa.types.is_date(kind):
             low = pc.min(days).as_py()
             if low is not None and low < _FIRST_DAY:
-                raise InputUnreadable(
-                    f"column {name!r} of {path!r} has a date before 1582-10-15 by the Julian calendar"
-                )
+                raise Misfit(f"column {name!r} has a date before 1582-10-15 by the Julian calendar")
