@@ -209,7 +209,9 @@ def test_recover_leaves_the_living_alone(out: str) -> None:
 
 def test_recover_rules_out_the_dead(out: str) -> None:
     """A job that is older than asked for is ruled out, its upload dropped, and the log says so."""
+    [plan] = lines(run("recover", out, "--older-than", "0s", "--dry-run", "--json"))
     [report] = lines(run("recover", out, "--older-than", "0s", "--json"))
+    assert plan == {**report, "dry_run": True}
     assert set(report) == {"completed", "aborted", "uploads", "live", "lost"}
     assert (len(report["aborted"]), report["uploads"], report["live"]) == (1, 1, [])
     assert [row["kind"] for row in lines(run("log", out, "--json"))] == ["commit", "abort"]
@@ -249,7 +251,10 @@ def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:
             job = output.begin(name, mode="overwrite", visibility="logged")
             output.commit(job, [output.stage(job, job.file_name(0), name.encode())])
     assert run("gc", url).stdout.startswith("nothing to remove at ")
+    [plan] = lines(run("gc", url, "--older-than", "0s", "--dry-run", "--json"))
+    assert run("gc", url, "--older-than", "0s", "--dry-run").stdout.startswith("nothing was changed; ")
     [report] = lines(run("gc", url, "--older-than", "0s", "--json"))
+    assert plan == {**report, "dry_run": True}
     assert (report["expired"], report["removed"], report["aborted"]) == (2, 1, {})
     assert [row["kind"] for row in lines(run("log", url, "--json"))] == ["commit", "commit", "expiry"]
     assert "versions before 2 expired" in run("log", url).stdout

@@ -10,15 +10,19 @@ import click
 
 from commitlog.cli.connection import Connection, object_options
 from commitlog.cli.exits import Exit
-from commitlog.cli.show import duration, json_option, print_json, printable
+from commitlog.cli.show import dry_run_option, duration, json_option, print_json, printable
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import LostFiles, Output, RecoveryReport
 from commitlog.units import parse_seconds
 
-__all__ = ["WORKERS", "Seconds", "end", "recover", "to_json", "to_lines"]
+__all__ = ["WORKERS", "WOULD_REPORT", "Seconds", "end", "recover", "to_json", "to_lines"]
 
 #: Requests side by side while publishing and dropping uploads.
 WORKERS = 16
+
+
+#: What is printed first with --dry-run.
+WOULD_REPORT = "nothing was changed; without --dry-run it would report:"
 
 
 class Seconds(click.ParamType[float]):
@@ -45,9 +49,10 @@ class Seconds(click.ParamType[float]):
     show_default=True,
     help="Age from which a job that is not committed is taken for dead.",
 )
+@dry_run_option
 @json_option
 @object_options
-def recover(connection: Connection, url: str, older_than: float, json: bool) -> None:
+def recover(connection: Connection, url: str, older_than: float, dry_run: bool, json: bool) -> None:
     """Finish or undo what drivers that died left in the output URL.
 
     Jobs that are committed are published, whatever their age. Attempts that are not, and that neither
@@ -63,10 +68,12 @@ def recover(connection: Connection, url: str, older_than: float, json: bool) -> 
     place = connection.directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
         output = Output(connection.open(place.store), place.path, executor=executor)
-        report = output.recover(older_than=older_than)
+        report = output.recover(older_than=older_than, dry_run=dry_run)
     if json:
-        print_json(to_json(report))
+        print_json(to_json(report, dry_run=dry_run))
     else:
+        if dry_run:
+            click.echo(WOULD_REPORT)
         for line in to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
             click.echo(line)
     end(report)
@@ -78,9 +85,10 @@ def end(report: RecoveryReport) -> None:
         click.get_current_context().exit(Exit.FAILED)
 
 
-def to_json(report: RecoveryReport) -> dict[str, Any]:
+def to_json(report: RecoveryReport, *, dry_run: bool = False) -> dict[str, Any]:
     """Return `report` as it is printed with --json."""
     return {
+        **({"dry_run": True} if dry_run else {}),
         "completed": list(report.completed),
         "aborted": dict(report.aborted),
         "uploads": report.uploads,

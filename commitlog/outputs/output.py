@@ -43,6 +43,7 @@ from commitlog.outputs.foreign import ForeignFile, lies_in
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.preview import PreviewLog, PreviewPublisher
 from commitlog.outputs.publishing import ALIVE, Executor, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import collect, recover
@@ -368,7 +369,7 @@ class Output:
         if job.visibility == "logged":
             self._publisher.remove(staged.path for staged in known)
 
-    def recover(self, *, older_than: float) -> RecoveryReport:
+    def recover(self, *, older_than: float, dry_run: bool = False) -> RecoveryReport:
         """Finish or undo what drivers left behind that died. Idempotent; any number may run at once.
 
         What is committed is published. Attempts that are not, and that neither began an upload nor
@@ -380,6 +381,9 @@ class Output:
         Args:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
                 one until it has prepared its commit. 0 if no job is running.
+            dry_run: only report what would be done, and change nothing. Nothing is published to see
+                whether it can be, so no lost files are found; and spare uploads of jobs that are to be
+                published are not counted.
 
         A committed job whose uploads were removed by others cannot be completed, now or later. That is
         no error of this call: look at `RecoveryReport.lost`, which names the lost files and the job to
@@ -389,16 +393,17 @@ class Output:
         read for now, after all else was done; or at once if it is in the log itself, or what the store
         raises. The next run does what was not reached.
         """
+        log, publisher = self._preview() if dry_run else (self._log, self._publisher)
         return recover(
-            self._log,
+            log,
             self._pending,
-            self._publisher,
+            publisher,
             older_than=older_than,
             tag=self._tag,
             clock=self._clock,
         )
 
-    def gc(self, *, older_than: float) -> GcReport:
+    def gc(self, *, older_than: float, dry_run: bool = False) -> GcReport:
         """Recover, and remove what only the log shows and nobody needs any more. Idempotent.
 
         That is what was replaced more than `older_than` seconds ago, by the drivers' clocks: the
@@ -408,17 +413,28 @@ class Output:
         Args:
             older_than: age in seconds; longer than anybody reads an old version or a job runs without a
                 `heartbeat`.
+            dry_run: as of `recover`.
 
         Raises what `recover` raises.
         """
-        return collect(
-            self._log,
+        preview = self._preview() if dry_run else None
+        log, publisher = (self._log, self._publisher) if preview is None else preview
+        report = collect(
+            log,
             self._pending,
-            self._publisher,
+            publisher,
             older_than=older_than,
             tag=self._tag,
             clock=self._clock,
         )
+        if preview is None:
+            return report
+        return evolve(report, expired=max(report.expired, preview[0].expired))
+
+    def _preview(self) -> tuple[PreviewLog, PreviewPublisher]:
+        directory = join(self.path, "_commitlog")
+        log = PreviewLog(self.store, directory, clock=self._clock, backoff=Backoff())
+        return log, PreviewPublisher(self.store, self.path, log, self._pending, clock=self._clock)
 
     # reading
 

@@ -1,0 +1,103 @@
+"""What a recovery or a garbage collection would do: the same rules, with all changes left out.
+
+Imports the log and the publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from commitlog.absence import is_absent
+from commitlog.backoff import Backoff
+from commitlog.clock import Clock
+from commitlog.commit import ConditionalStore
+from commitlog.errors import NotFound
+from commitlog.oplog.entries import Entries
+from commitlog.outputs.job import attempt_of
+from commitlog.outputs.log import CommitLog, Verdicts
+from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.publishing import Noting, Publisher
+from commitlog.outputs.records import CommitRecord
+from commitlog.stores.api import Staged, StagedInfo
+
+__all__ = ["PreviewLog", "PreviewPublisher"]
+
+
+class PreviewLog(CommitLog):
+    """A log to which nothing is written. Thread-safe but for `expired`.
+
+    Attributes:
+        expired: versions below this one would expire; 0 if none would.
+    """
+
+    expired = 0
+
+    def fence(self, suspects: Mapping[str, str | None], *, after: int) -> Verdicts:
+        """Return what would be decided if all that is open were ruled out now."""
+        found = self.verdicts(suspects, after=after)
+        found.aborted |= found.open
+        found.open = set()
+        return found
+
+    def expire(self, before: int, *, after: int) -> None:
+        """Note what would expire."""
+        self.expired = before
+
+
+class PreviewPublisher(Publisher):
+    """Counts what would be done, and changes nothing. For one use, by one thread.
+
+    What is to be published is not tried: whether a store would refuse it shows when it is done.
+    """
+
+    def __init__(
+        self, store: ConditionalStore, root: str, log: CommitLog, pending: Entries, *, clock: Clock
+    ) -> None:
+        super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=None)
+        self._to_publish: set[str] = set()
+
+    def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
+        """Return whether there is something to publish for `record`; errors as of `Publisher`."""
+        try:
+            pending = PendingJob.read(self._pending, record.attempt)
+        except NotFound as error:
+            if not is_absent(error):
+                raise
+            return False
+        if pending.lists(record):
+            self._to_publish.add(record.attempt)
+        return pending.lists(record)
+
+    def roll_forward(
+        self, until: int | None = None, *, strict: bool = True, done: CommitRecord | None = None
+    ) -> tuple[int, ...]:
+        """Return the versions that would be completed."""
+        records = self._log.read(self.watermark(), until)
+        return tuple(
+            record.version
+            for record in records
+            if isinstance(record, CommitRecord) and self.complete(record)
+        )
+
+    def verify(self, record: CommitRecord) -> None:
+        """Do nothing: what is not published yet is counted by `complete`."""
+
+    def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
+        """Return how many would be dropped; those of jobs that would be published are not counted."""
+        return len(
+            {
+                (upload.path, upload.upload_id)
+                for upload in uploads
+                if attempt_of(upload.path) not in self._to_publish
+            }
+        )
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Return how many objects would be removed."""
+        return len(set(paths))
+
+    def still(self, attempt: str) -> None:
+        """Do nothing: a heartbeat stays."""
+
+    def forget(self, attempt: str) -> None:
+        """Do nothing: a pending entry stays."""
