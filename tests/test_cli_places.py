@@ -87,11 +87,14 @@ def test_nearest_store_is_the_root(tmp_path: Path) -> None:
     assert split(f"{tmp_path}/dir/key").path == "dir/key"
 
 
-def test_stores_that_anybody_could_have_planted_do_not_count(tmp_path: Path) -> None:
-    """An index above the file in a directory that everyone may write to is not trusted."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_store_that_another_user_put_into_a_directory_like_tmp_does_not_count(tmp_path: Path) -> None:
+    """An index above the file in a directory with the sticky bit has to be of this user, or root's."""
     make_store(tmp_path)
     (tmp_path / "mine").mkdir()
-    tmp_path.chmod(0o777)
+    tmp_path.chmod(0o1777)
+    assert split(f"{tmp_path}/mine/key").store.name == f"{tmp_path}"
+    os.chown(tmp_path / ".commitlog", 12345, -1)
     assert split(f"{tmp_path}/mine/key").store.name == f"{tmp_path}/mine"
 
 

@@ -109,9 +109,11 @@ class LocalStore(ObjectStore):
 
     * Not for network file systems: SQLite's locks and flock(2) do not work there. Nor for file systems
       that fold case or normalise Unicode: two paths would be one file.
-    * Two stores that were *first written to* through different directories, one inside the other, have
-      two locks, and updates of one file through both do not exclude each other (creates do). Write
-      through the outer one first, or use one of them only.
+    * A directory and one below it use one index, that of the first that was written to as an outer one.
+      A process that does not see the outer one (a container into which only the inner is mounted) makes
+      an index in the inner directory. From then on it alone counts there: changes through the outer
+      directory are refused (`ConfigurationError`). A change that is under way at that very moment is not
+      excluded. Mount the outer directory to begin with.
     * Whoever may read, but not write, ``.commitlog`` may be refused while others write (`AccessDenied`).
     * ``content_type`` is not kept.
 

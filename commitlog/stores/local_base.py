@@ -65,10 +65,25 @@ class Base:
 
     @property
     def is_there(self) -> bool:
-        """False once the base was removed, and perhaps made anew."""
+        """False once the base was removed, and perhaps made again, or has another one below it."""
+        if self.nested(self.above) is not None:
+            return False
         with suppress(OSError):
             return os.stat(_index_file(self.tree.root)).st_ino == self.identity
         return False
+
+    def nested(self, directory: tuple[str, ...]) -> str | None:
+        """Return the uppermost directory with an index of its own, on the way from the base to this one.
+
+        A process made it that does not see the base, such as one in a container into which only that
+        directory is mounted. Its writers do not wait for the lock of this base.
+        """
+        place = self.tree.root
+        for name in directory:
+            place = os.path.join(place, name)
+            if os.path.lexists(_index_file(place)):
+                return place
+        return None
 
     def rows(self, transaction: Transaction, found: Iterable[os.stat_result]) -> dict[int, Row]:
         """Return the rows of these files, without those on another file system mounted in between."""
@@ -156,8 +171,12 @@ def _drop(transaction: Transaction, file: str) -> None:
 def find_base(root: str, *, durable: bool) -> Base | None:
     """Return the base that serves `root`: its own, or that of the nearest parent that has one.
 
-    Parents on another file system do not count, nor those that anybody may write to: in ``/tmp``,
-    somebody else could have put an index there.
+    Parents on another file system do not count. In a directory in which anyone may make files, but may
+    not touch those of others (``/tmp``), only an index counts that belongs to this user, to root or to
+    the owner of the directory.
+
+    Raises `ConfigurationError` if another user has put an index into such a parent, and others may write
+    to `root`: they may write under that index, and this user would not wait for them.
     """
     device: int | None = None
     directory = root
@@ -171,14 +190,33 @@ def find_base(root: str, *, durable: bool) -> Base | None:
             device = here.st_dev if device is None else device
             if here.st_dev != device:
                 return None
-            if not above or not here.st_mode & stat.S_IWOTH:
-                base = _base_at(directory, above, device, durable)
-                if base is not None:
-                    return base
+            base = _base_at(directory, above, device, durable)
+            if base is not None and (not above or _is_trusted(directory, here, root)):
+                return base
         directory, name = os.path.split(directory)
         if not name:
             return None
         above = (name, *above)
+
+
+def _is_trusted(directory: str, found: os.stat_result, root: str) -> bool:
+    """Tell whether the index in a parent of `root` counts."""
+    shared = stat.S_IWOTH | stat.S_ISVTX
+    if found.st_mode & shared != shared:
+        # Without the sticky bit, who may put an index there may as well replace everything below.
+        return True
+    with suppress(FileNotFoundError):
+        if os.lstat(os.path.join(directory, RESERVED)).st_uid in {0, os.geteuid(), found.st_uid}:
+            return True
+    with suppress(FileNotFoundError):
+        own = os.stat(root)
+        if own.st_uid != os.geteuid() or own.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigurationError(
+                f"{directory} has the index of a store of another user, and others may write to {root}: "
+                f"which of two indices they use cannot be known. Use a directory outside of "
+                f"{directory}, or take the right to write to {root} from the others"
+            )
+    return False
 
 
 def make_base(root: str, *, durable: bool) -> Base:

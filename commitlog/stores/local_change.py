@@ -12,7 +12,13 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from commitlog.errors import AlreadyExists, InvalidPath, NotFound, PreconditionFailed
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidPath,
+    NotFound,
+    PreconditionFailed,
+)
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
 from commitlog.stores.local_base import Base
 from commitlog.stores.local_index import Row, Transaction, Upload, etag_of
@@ -44,6 +50,7 @@ class Change:
 
     def place(self, file: str, parts: tuple[str, ...], condition: Condition | None) -> None:
         """Give a private body its visible name, if the condition holds of what is there."""
+        self._check_nested(parts)
         body, old = os.lstat(file), self.base.tree.stat(parts)
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise InvalidPath(
@@ -63,6 +70,7 @@ class Change:
 
     def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
         """Make a staged body of a file, and return what it is."""
+        self._check_nested(parts)
         file = self.base.staged_file(record.upload_id)
         with self.base.tree.directory(parts[:-1]) as parent:
             if parent is None:
@@ -73,6 +81,7 @@ class Change:
 
     def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:
         """Remove an object, if the condition holds of it, and the directories that this leaves empty."""
+        self._check_nested(parts)
         tree = self.base.tree
         old = tree.stat(parts)
         if old is not None and not stat.S_ISREG(old.st_mode):
@@ -86,6 +95,16 @@ class Change:
                     os.unlink(parts[-1], dir_fd=parent)
         self.transaction.forget(old.st_ino)
         tree.prune(parts[:-1], keep=len(self.base.above))
+
+    def _check_nested(self, parts: tuple[str, ...]) -> None:
+        nested = self.base.nested(parts[:-1])
+        if nested is not None:
+            raise ConfigurationError(
+                f"{'/'.join(parts)!r} is in {nested}, which has its own index: nothing was changed. A "
+                "process that does not see the directories above made it, as in a container. Open that "
+                "directory to change its files; or stop all writers and remove its .commitlog: that "
+                "changes etags and drops metadata and uploads"
+            )
 
     def _check(
         self, parts: tuple[str, ...], old: os.stat_result | None, condition: Condition | None
