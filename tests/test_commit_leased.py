@@ -28,6 +28,7 @@ from commitlog.commit.verdict import Kind
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
+    CommitError,
     Conflict,
     CorruptRecord,
     LeaseTimeout,
@@ -446,6 +447,43 @@ def test_a_pause_within_a_lease_needs_no_other_look(world: World) -> None:
     world.script.next("head", followed_by(lambda: world.clock.advance(15.5)))
     world.client.put_if_absent("a", b"mine")
     assert world.script.log == ["check", "head", "take", "put", "take"]
+
+
+def test_a_record_that_is_used_again_has_a_ttl_of_its_own(world: World) -> None:
+    """With that of its first holder, it could expire in the table while it is held."""
+    world.client.put_if_absent("a", b"1")
+    world.objects.delete("a")
+    world.clock.advance(3590.0)
+    held: list[int] = []
+    world.script.next("put", after(lambda: held.append(world.record().ttl)))
+    world.client.put_if_absent("a", b"2")
+    assert held == [int(world.clock.epoch()) + 3600]
+
+
+@pytest.mark.parametrize("nothing", [Conflict("busy"), Unavailable("503")])
+def test_what_did_nothing_is_sent_again_under_a_renewed_lease_after_a_look(
+    world: World, nothing: CommitError
+) -> None:
+    """Another client may have written without a lease, or the pause have outlasted the lease."""
+    world.script.next("put", raising(nothing))
+    world.client.put_if_absent("a", b"mine")
+    assert world.script.log == ["check", "head", "take", "put", "head", "take", "put", "take"]
+    assert [sent["item"]["generation"] for sent in world.script.sent("take")] == [0, 1, 2]
+
+
+def test_a_request_is_not_begun_in_the_reserve_of_its_lease(world: World) -> None:
+    """Nor in the two seconds before it: the lease is renewed first."""
+    world.script.next("take", after(lambda: world.clock.advance(15.6)))
+    world.client.put_if_absent("a", b"mine")
+    assert world.script.log == ["check", "head", "take", "head", "take", "put", "take"]
+
+
+def test_a_lease_that_has_run_out_is_taken_at_the_end_of_the_longest_wait() -> None:
+    """What is due at that very moment is not given up."""
+    world = World(settings=LeaseSettings(max_wait=15.0))
+    world.plant(timeout=5000)
+    world.client.put_if_absent("a", b"mine")
+    assert world.objects.get("a").data == b"mine"
 
 
 def test_a_body_that_a_slow_link_does_not_carry_in_time_is_staged_before_the_lease(world: World) -> None:
