@@ -64,6 +64,9 @@ _REFUSALS = {
 _REQUEST = re.compile(r"  (?P<node>\w+) (?P=node)\d+: (?P<verb>\S+)")
 _READING = {"table.get", "table.query", "table.scan", "get", "head", "list"}
 
+#: What takes no file and no content away.
+_KEEPING = {"check", "collect", "compact", "repair"}
+
 #: Longer than decisions are kept, by the logs of these worlds.
 A_DAY = 90_000.0
 
@@ -96,6 +99,11 @@ def check(*, spared: Collection[str] = (), **options: Any) -> Do:
         assert not wrong, f"a check tells what is not so: {wrong}"
 
     return Do(name="check", lake=call, changes="at most one")
+
+
+def same_names(before: Model, after: Model) -> bool:
+    """Tell whether two trees have the same names, whatever the files have: a repair may change that."""
+    return before.nodes.keys() == after.nodes.keys()
 
 
 def repair(
@@ -205,6 +213,16 @@ def lose_file(table: Table) -> None:
     table.delete(_entry(table, "f").key)
 
 
+def share_object(table: Table) -> None:
+    """Have one file name the object of another."""
+    table.put(evolve(_entry(table, "f"), data=_entry(table, "g").data).to_item())
+
+
+def share_object_before(table: Table) -> None:
+    """Have one file be older than it is, and name the object of another."""
+    table.put(evolve(_entry(table, "f"), version=0, data=_entry(table, "g").data).to_item())
+
+
 def list_as_garbage(table: Table) -> None:
     """List the content of the file as garbage that is never due."""
     entry, never = _entry(table, "f"), 10**14
@@ -290,6 +308,12 @@ class UpkeepWorld(NamespaceWorld):
         self.elsewhere = WatchedTable(
             clock=simulation.server_clock(), watch=lambda token: None, tokens=True
         )
+        #: The tree before the damage.
+        self._undamaged = Model()
+        for path in options.get("made", ()):
+            self._undamaged.make_directory(path)
+        for path, body in options.get("files", {}).items():
+            self._undamaged.write(path, body, overwrite=True, parents=True)
         super().__init__(simulation, logged=True, code=code, **options)
         self._first = self.model.copy()
         if backup:
@@ -525,6 +549,8 @@ class UpkeepWorld(NamespaceWorld):
         assert not found, f"what cannot be repaired: {[str(each) for each in found]}"
         self.auditor.spared = frozenset()
         self.model = self._found(self.auditor.audit())
+        if {call.do.name for call in self.calls} <= _KEEPING:
+            assert self.model == self._undamaged, f"a repair has lost what the log has: {self.model}"
         self._watching = True
 
     def _compact_at_last(self) -> None:

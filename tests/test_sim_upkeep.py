@@ -38,6 +38,9 @@ from sim_upkeep_kit import (
     move,
     repair,
     restore,
+    same_names,
+    share_object,
+    share_object_before,
     sweep_jobs,
 )
 from sim_worlds import run_seeds
@@ -249,6 +252,28 @@ LARGE = [
         damage=lose_file,
         spared=("log-newer",),
         moments=False,
+        exact=False,
+    ),
+    case(
+        "two repairs of a file that names another's object, a fault",
+        {"R": [repair(same_names)], "S": [repair(same_names)]},
+        *_LOSSES,
+        damage=share_object,
+        spared=("record-differs", "object-named-twice"),
+        files={"d/f": b"0", "d/g": b"1"},
+        moments=False,
+        exact=False,
+    ),
+    case(
+        "a repair of an older file that names another's object, and a collection, a fault",
+        {"R": [repair(same_names, times=1), 1.0, collect()]},
+        *_LOSSES,
+        restarts=("R",),
+        damage=share_object_before,
+        spared=("log-newer", "object-named-twice"),
+        files={"d/f": b"0", "d/g": b"1"},
+        moments=False,
+        grace=0.0,
         exact=False,
     ),
     case(

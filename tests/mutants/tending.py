@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from sim_namespace_kit import attributes, collect, delete, link, recover, rename, write
-from sim_upkeep_kit import A_DAY, UpkeepWorld, check, compact, forget_directory, repair, restore
+from sim_upkeep_kit import (
+    A_DAY,
+    UpkeepWorld,
+    check,
+    compact,
+    forget_directory,
+    repair,
+    restore,
+    same_names,
+    share_object,
+    share_object_before,
+)
 
 from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
@@ -18,6 +29,16 @@ from mutants.worlds import naming
 __all__ = ["TENDING"]
 
 _TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}}
+
+#: A file names the object of another one.
+_SHARED: Mapping[str, Any] = {
+    "made": ("d",),
+    "files": {"d/f": b"0", "d/g": b"1"},
+    "make": UpkeepWorld,
+    "damage": share_object,
+    "spared": ("record-differs", "object-named-twice"),
+    "moments": False,
+}
 
 TENDING: tuple[Mutant, ...] = (
     Mutant(
@@ -145,6 +166,58 @@ TENDING: tuple[Mutant, ...] = (
         story=(
             "Between two pages of K's scan A renames the directory. One page has its entry of before "
             "that, the other that of after it, so it seems to have two names."
+        ),
+    ),
+    Mutant(
+        name="a check that compares versions alone",
+        where="namespace.md#checking",
+        rule="each record is compared, whole, with the one that the log has",
+        edit=Edit(
+            "namespace.survey",
+            (
+                'self.logged.pop(f"e/{entry.id}", None) != told:\n',
+                'self.logged.pop(f"e/{entry.id}", 0) >> 64 != told >> 64:\n',
+            ),
+        ),
+        setting=naming({"R": [repair(same_names)]}, **_SHARED),
+        caught="I5: an object that was named is there, but nothing knows it",
+        story=(
+            "A file names the object of another one. The log has the right one, and the same version: "
+            "so R goes by the table alone, has the two share the object, and logs that."
+        ),
+    ),
+    Mutant(
+        name="a repair that goes by the table first",
+        where="namespace.md#checking",
+        rule="what the log says is repaired first",
+        edit=Edit("namespace.repair", ('    "record-differs": 2,\n', "")),
+        setting=naming({"R": [repair(same_names)]}, **_SHARED),
+        caught="I5: an object that was named is there, but nothing knows it",
+        story=(
+            "R finds that two files have one object, and that one of them differs from the log. It "
+            "repairs the first of these, and the new version outranks that of the log."
+        ),
+    ),
+    Mutant(
+        name="a repair that takes the content of a file for garbage",
+        where="namespace.md#checking",
+        rule="an object is listed as garbage by a repair only if no other file has it",
+        edit=Edit(
+            "namespace.fixes",
+            (
+                '        return bool(names[data.path] - {but, "" if log else "log"})\n',
+                "        return False\n",
+            ),
+        ),
+        setting=naming(
+            {"R": [repair(same_names, times=1), 1.0, collect()]},
+            **{**_SHARED, "damage": share_object_before, "spared": ("log-newer", "object-named-twice")},
+            grace=0.0,
+        ),
+        caught="I5: garbage-in-use",
+        story=(
+            "An older row of a file names the object of another one. R puts what the log has in its "
+            "place, and the object that the row had on the list of garbage: it would be collected."
         ),
     ),
     Mutant(
