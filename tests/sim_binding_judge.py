@@ -59,7 +59,7 @@ class BoundJudge(NamespaceWorld):
         simulation.add_state(self._remembered)
 
     def _begin(self, *made: Any) -> None:
-        self.auditor.spared = frozenset(("object-missing", "object-changed"))
+        self.auditor.spared = frozenset(("object-missing", "object-changed", "out-of-date"))
         super()._begin(*made)
         self._look_again()
 

@@ -151,8 +151,12 @@ TENDING: tuple[Mutant, ...] = (
             (
                 "            if not self._is_still(finding):\n"
                 "                continue\n"
-                "            name = finding.problem.name\n",
-                "            name = finding.problem.name\n",
+                "            if _is_of_log(finding):\n",
+                "            if _is_of_log(finding):\n",
+            ),
+            (
+                "        return same and not touched and self._is_still(finding)\n",
+                "        return same and not touched\n",
             ),
         ),
         setting=naming(
