@@ -14,8 +14,9 @@ import tempfile
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from commitlog.errors import (
 from commitlog.stores.api import Fence, IfAbsent, IfMatch, ObjectStore, Staged
 from commitlog.stores.local import LocalStore
 from commitlog.stores.local_index import Index
+from commitlog.stores.local_tree import Tree
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock, check_object_store
 
@@ -1059,3 +1061,39 @@ def test_who_is_late_to_make_the_index_may_lose_its_scratch_file(tmp_path: Path)
     Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"), durable=True)
     with pytest.raises(CommitError):
         Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"), durable=True)
+
+
+# -- order on the disk -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["put", "publish", "delete", "delete_many"])
+def test_the_index_forgets_nothing_before_the_names_are_on_the_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A power loss between the two would leave the old object without etag, or an upload lost."""
+    store = LocalStore(root)
+    store.put("a", b"1", metadata={"k": "v"})
+    staged = store.stage("a", b"2")
+    seen: list[tuple[int, int]] = []
+    sync = Tree.sync
+
+    def counts() -> tuple[int, int]:
+        with closing(sqlite3.connect(root / ".commitlog" / "index.sqlite")) as index:
+            rows = [index.execute(f"SELECT count(*) FROM {name}") for name in ("objects", "staged")]
+            (objects,), (uploads,) = (found.fetchone() for found in rows)
+        return objects, uploads
+
+    def observed(tree: Tree, parts: Sequence[str]) -> None:
+        seen.append(counts())
+        sync(tree, parts)
+
+    monkeypatch.setattr(Tree, "sync", observed)
+    changes: dict[str, Callable[[], object]] = {
+        "put": lambda: store.put("a", b"3"),
+        "publish": lambda: store.publish(staged),
+        "delete": lambda: store.delete("a"),
+        "delete_many": lambda: store.delete_many(["a"]),
+    }
+    changes[change]()
+    assert seen == [(3 if change == "put" else 2, 1)]
+    assert counts() == {"put": (2, 1), "publish": (1, 0)}.get(change, (1, 1))

@@ -55,8 +55,8 @@ from commitlog.stores.api import (
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
 from commitlog.stores.local_base import Base, find_base, make_base
-from commitlog.stores.local_bytes import copy_all, read_range, write_all
-from commitlog.stores.local_change import Change, changed, no_upload
+from commitlog.stores.local_bytes import copy_all, full_sync, read_range, write_all
+from commitlog.stores.local_change import Change, changed, no_upload, tidy
 from commitlog.stores.local_index import Row, Upload, etag_of
 from commitlog.stores.local_tree import RESERVED, Entry, Tree, explained
 from commitlog.stores.local_writer import LocalWriter
@@ -298,8 +298,10 @@ class LocalStore(ObjectStore):
             return
         with explained(repr(path)), base.index.changing() as transaction:
             self._check_fence(path, fence)
-            Change(base, transaction).remove(base.above + parts, condition)
+            change = Change(base, transaction)
+            change.remove(base.above + parts, condition)
         self._sync(base, base.above + parts[:-1])
+        tidy(base, change.left)
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`."""
@@ -308,10 +310,11 @@ class LocalStore(ObjectStore):
         base = self._base_of_deletion()
         while base is not None and (batch := dict(islice(rest, _BATCH))):
             with base.index.changing() as transaction:
+                change = Change(base, transaction)
                 for path, parts in batch.items():
                     try:
                         with explained(repr(path)):
-                            Change(base, transaction).remove(base.above + parts, None)
+                            change.remove(base.above + parts, None)
                     except CommitError as error:
                         errors[path] = error
             for directory in {parts[:-1] for parts in batch.values()}:
@@ -319,6 +322,8 @@ class LocalStore(ObjectStore):
                     self._sync(base, base.above + directory)
                 except OutcomeUnknown as error:
                     errors |= {path: error for path, parts in batch.items() if parts[:-1] == directory}
+                    change.left.clear()
+            tidy(base, change.left)
         return errors
 
     # uploads
@@ -498,7 +503,7 @@ class LocalStore(ObjectStore):
         """Make a complete body and its row durable; nobody sees it yet."""
         with explained(repr(path)):
             if self._durable:
-                os.fsync(fd)
+                full_sync(fd)
             with base.index.recording() as transaction:
                 transaction.record(os.fstat(fd), row)
 
@@ -522,8 +527,6 @@ class LocalStore(ObjectStore):
                         row = change.row_of(file, whole, upload_id)
                         self._check_fence(path, fence)
                         change.place(file, whole, condition)
-                        if upload_id is not None:
-                            transaction.unstage(upload_id)
                     break
                 except NotFound:
                     raise
@@ -534,6 +537,7 @@ class LocalStore(ObjectStore):
         with suppress(OSError):  # a link has left the private name; what stays is swept
             os.unlink(file)
         self._sync(base, whole[:-1])
+        tidy(base, change.left, upload_id)
         return PutResult(path=path, etag=row.token)
 
     def _sync_file(self, base: Base, parts: tuple[str, ...]) -> None:
@@ -544,7 +548,7 @@ class LocalStore(ObjectStore):
                 raise self._not_found(path)
             try:
                 if self._durable:
-                    os.fsync(fd)
+                    full_sync(fd)
             finally:
                 os.close(fd)
 

@@ -6,10 +6,12 @@ Imports nothing of the project.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from contextlib import suppress
 from typing import Final
 
-__all__ = ["BUFFER", "copy_all", "read_range", "write_all"]
+__all__ = ["BUFFER", "copy_all", "full_sync", "read_range", "write_all"]
 
 #: Bytes moved at once through memory.
 BUFFER: Final = 256 * 1024
@@ -46,3 +48,17 @@ def copy_all(source: int, target: int) -> None:
             raise
         while piece := os.read(source, BUFFER):
             write_all(target, piece)
+
+
+def full_sync(fd: int) -> None:
+    """Make a file or directory survive power loss.
+
+    fsync(2) of macOS leaves it in the cache of the drive; F_FULLFSYNC does not. A file system that does
+    not know it (a network share) gets fsync.
+    """
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):
+            fcntl.fcntl(fd, full)
+            return
+    os.fsync(fd)

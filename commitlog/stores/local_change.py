@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
-from attrs import frozen
+from attrs import field, frozen
 
 from commitlog.errors import (
     AlreadyExists,
+    CommitError,
     ConfigurationError,
     InvalidPath,
     NotFound,
@@ -23,7 +25,7 @@ from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
 from commitlog.stores.local_base import Base
 from commitlog.stores.local_index import Row, Transaction, Upload, etag_of
 
-__all__ = ["Change", "changed", "no_upload"]
+__all__ = ["Change", "changed", "no_upload", "tidy"]
 
 
 @frozen
@@ -31,10 +33,17 @@ class Change:
     """One exclusive transaction on names below a base. Paths are given in parts, from the base.
 
     `OSError` comes out of it as it is, and then nothing has happened.
+
+    Attributes:
+        left: what the index has of files that have lost their name: inodes with tokens. It is dropped
+            by `tidy` when the change of names is on the disk. A commit of another writer may bring what
+            the index has lost to the disk before that (fsync on btrfs writes one file alone); then a
+            power loss would leave the old file without its etag and metadata.
     """
 
     base: Base
     transaction: Transaction
+    left: list[tuple[int, str]] = field(factory=list)
 
     def row_of(self, file: str, parts: tuple[str, ...], upload_id: str | None) -> Row:
         """Return the row of a complete private body; raise `NotFound` if there is no such upload."""
@@ -66,7 +75,7 @@ class Change:
             else:
                 os.replace(file, parts[-1], dst_dir_fd=parent)
         if old is not None and old.st_ino != body.st_ino:
-            self.transaction.forget(old.st_ino)
+            self._leave(old)
 
     def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
         """Make a staged body of a file, and return what it is."""
@@ -93,8 +102,13 @@ class Change:
             if parent is not None:
                 with suppress(FileNotFoundError):
                     os.unlink(parts[-1], dir_fd=parent)
-        self.transaction.forget(old.st_ino)
+        self._leave(old)
         tree.prune(parts[:-1], keep=len(self.base.above))
+
+    def _leave(self, old: os.stat_result) -> None:
+        token = self.transaction.token(old.st_ino)
+        if token is not None:
+            self.left.append((old.st_ino, token))
 
     def _check_nested(self, parts: tuple[str, ...]) -> None:
         nested = self.base.nested(parts[:-1])
@@ -118,6 +132,20 @@ class Change:
 
     def _row(self, found: os.stat_result) -> Row | None:
         return self.base.rows(self.transaction, [found]).get(found.st_ino)
+
+
+def tidy(base: Base, left: Iterable[tuple[int, str]], upload_id: str | None = None) -> None:
+    """Drop what the index has of files that are gone, and of an upload that is published.
+
+    Call it when the change is on the disk. Never raises: what stays does no harm.
+    """
+    left = tuple(left)
+    if left or upload_id is not None:
+        with suppress(CommitError), base.index.changing() as transaction:
+            for inode, token in left:
+                transaction.forget(inode, token)
+            if upload_id is not None:
+                transaction.unstage(upload_id)
 
 
 def changed(path: str, condition: IfMatch, etag: str | None) -> PreconditionFailed:

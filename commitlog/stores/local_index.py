@@ -24,6 +24,7 @@ from attrs import frozen
 
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.forks import close_at_forks
+from commitlog.stores.local_bytes import full_sync
 from commitlog.turns import Checkpoints, begin, leave_log_alone
 
 __all__ = ["Index", "Row", "Transaction", "Upload", "etag_of"]
@@ -126,10 +127,25 @@ class Transaction:
             ),
         )
 
-    def forget(self, inode: int) -> None:
-        """Drop the row of an inode that has lost its name. Never raises: one that stays does no harm."""
+    def token(self, inode: int) -> str | None:
+        """Return the token that is kept for an inode, whatever file it is of."""
+        row = self._connection.execute(
+            "SELECT token FROM objects WHERE inode = ?", (_signed(inode),)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def forget(self, inode: int, token: str | None = None) -> None:
+        """Drop the row of an inode that has lost its name. Never raises: one that stays does no harm.
+
+        Args:
+            inode: the inode.
+            token: drop it only if it has this one; a new file may have the inode since.
+        """
         with suppress(*_SQLITE):
-            self._connection.execute("DELETE FROM objects WHERE inode = ?", (_signed(inode),))
+            self._connection.execute(
+                "DELETE FROM objects WHERE inode = ? AND token = coalesce(?, token)",
+                (_signed(inode), token),
+            )
 
     def stage(self, upload: Upload) -> None:
         """Keep the record of a new upload."""
@@ -201,7 +217,7 @@ class Index:
             if durable:
                 # Nobody knows the file before it is linked: once is enough.
                 with open(scratch, "rb") as whole:
-                    os.fsync(whole.fileno())
+                    full_sync(whole.fileno())
             os.link(scratch, file)
         except (FileExistsError, FileNotFoundError, CommitError):
             # Somebody else was faster, and may have swept our scratch file as well, even while it was

@@ -17,6 +17,7 @@ from attrs import frozen
 
 from commitlog.errors import AccessDenied, BucketNotFound, CommitError, InvalidPath, Unavailable
 from commitlog.paths import check_path
+from commitlog.stores.local_bytes import full_sync
 
 __all__ = ["RESERVED", "Entry", "Tree", "explained", "sync_directory"]
 
@@ -55,7 +56,7 @@ def sync_directory(path: str) -> None:
     """Make what was created, renamed or removed in the directory survive power loss."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        full_sync(fd)
     finally:
         os.close(fd)
 
@@ -164,7 +165,7 @@ class Tree:
         for depth in range(len(parts), -1, -1):
             with self.directory(parts[:depth]) as fd:
                 if fd is not None:
-                    os.fsync(fd)
+                    full_sync(fd)
                     return
 
     def _descend(self, parts: Sequence[str], *, create: bool) -> int | None:
@@ -187,7 +188,7 @@ class Tree:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=fd)
                     if self.durable:
-                        os.fsync(fd)
+                        full_sync(fd)
                     child = os.open(part, _DIRECTORY, dir_fd=fd)
                 except OSError as error:
                     if error.errno not in (errno.ENOTDIR, errno.ELOOP):

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.stores.api import NONCE, Staged, StageWriter
 from commitlog.stores.local_base import Base
-from commitlog.stores.local_bytes import BUFFER
+from commitlog.stores.local_bytes import BUFFER, full_sync
 from commitlog.stores.local_index import Row, Upload
 from commitlog.stores.local_tree import explained
 
@@ -53,7 +53,7 @@ class LocalWriter(StageWriter):
         with explained(repr(self._path)):
             self._sink.flush()
             if self._base.tree.durable:
-                os.fsync(self._sink.fileno())
+                full_sync(self._sink.fileno())
             found = os.fstat(self._sink.fileno())
             with self._base.index.recording() as transaction:
                 if transaction.upload(self._upload_id) is None:
