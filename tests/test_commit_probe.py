@@ -93,6 +93,16 @@ def test_a_winner_whose_object_was_overwritten_is_found_out() -> None:
     assert [row.ok for row in verdict.rows] == [True, True, False]
 
 
+def test_a_race_that_is_never_won_proves_nothing() -> None:
+    """Where each of the racers gets a conflict, no request would ever have its way."""
+    store = ScriptedStore(MemoryStore(), Script(), ignores=True)
+    warm_up = [None, None, raising(_exists())]
+    store.script.next("put", *(warm_up + [raising(Conflict("busy"))] * RACERS * 6) * 3)
+    verdict = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    assert [row.ok for row in verdict.rows] == [True, True, False]
+    assert verdict.rows[-1].got == "one winner in 0 of 6 rounds"
+
+
 def _exists() -> Exception:
     from commitlog.errors import AlreadyExists
 
