@@ -191,6 +191,7 @@ def test_a_mark_whose_answer_was_lost_is_not_listed(site: Site, fate: Any) -> No
     script.next("put", fate)
     assert goes_natively(site.client(INSIDE, *Kind, script=script), "a")
     assert script.log == ["put", "put", "head", "put"]
+    assert len(site.marks()) == (2 if fate is lost_after else 1)  # each attempt has a name of its own
     assert goes_natively(site.client(OUTSIDE), "b")
     script = Script()
     script.next("put", *[fate] * 3)

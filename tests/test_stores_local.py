@@ -1097,3 +1097,18 @@ def test_the_index_forgets_nothing_before_the_names_are_on_the_disk(
     changes[change]()
     assert seen == [(3 if change == "put" else 2, 1)]
     assert counts() == {"put": (2, 1), "publish": (1, 0)}.get(change, (1, 1))
+
+
+def test_a_new_file_that_has_the_inode_of_a_gone_one_keeps_its_row(root: Path) -> None:
+    """What is left of a gone file is dropped later, and its inode number may be in use again by then."""
+    LocalStore(root).put("a", b"1")
+    index = Index(str(root / ".commitlog" / "index.sqlite"), durable=False)
+    found = (root / "a").stat()
+    with index.recording() as transaction:
+        token = transaction.token(found.st_ino)
+        assert token is not None
+        transaction.forget(found.st_ino, "of the gone file")
+        assert transaction.token(found.st_ino) == token
+        transaction.forget(found.st_ino, token)
+        assert transaction.token(found.st_ino) is None
+    index.close()
