@@ -757,6 +757,33 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
     assert place.see("plain") == ["q"]
 
 
+def test_prune_asks_for_many_objects_at_a_time(quick: Place) -> None:
+    """And removes each file without its object, be the object that of two files."""
+    quick.put(*(f"plain/{number}" for number in range(70)))
+    quick.lake.adopt("plain/", "p")
+    quick.lake.link("p/again", quick.lake.stat("p/3").data)
+    quick.store.delete("plain/3")
+    begin_head, waiting, most = quick.store.begin_head, 0, 0
+
+    def count(path: str) -> Pending[Observation]:
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        answer = begin_head(path)
+
+        def wait() -> Observation:
+            nonlocal waiting
+            waiting -= 1
+            return answer()
+
+        return wait
+
+    quick.store.begin_head = count  # type: ignore[method-assign]
+    assert quick.lake.prune() == Pruned(directories=2, files=2)
+    assert most == 32
+    assert quick.see("p") == sorted(str(number) for number in range(70) if number != 3)
+
+
 def test_prune_by_age_brings_back_what_is_in_the_store(quick: Place) -> None:
     """That is what it is for: nobody remembers for ever."""
     quick.put("raw/a", "raw/d/x", "raw/b")

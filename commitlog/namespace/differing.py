@@ -17,6 +17,7 @@ from commitlog.namespace.content import Content
 from commitlog.namespace.joint import Joint, home_of
 from commitlog.namespace.keys import split
 from commitlog.namespace.levels import Level, level_of
+from commitlog.namespace.outside import WINDOW
 from commitlog.namespace.records import Entry
 from commitlog.namespace.status import Difference, Kind, Status
 from commitlog.paths import check_path, join
@@ -24,8 +25,6 @@ from commitlog.stores.api import ObjectInfo, same_etag
 
 __all__ = ["Differ"]
 
-#: Requests under way at a time.
-_WINDOW = 32
 #: Files after which it is told how far it is.
 _TOLD = 100
 
@@ -77,7 +76,7 @@ class Differ:
                 if not entry.is_directory:
                     if home_of(directory, entry) is None:
                         files.append((below, entry))
-                    if len(files) == _WINDOW:
+                    if len(files) == WINDOW:
                         yield from self._of_files(files)
                         files.clear()
                     continue

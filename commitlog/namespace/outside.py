@@ -18,14 +18,14 @@ from commitlog.namespace.binding import RESERVED
 from commitlog.namespace.content import is_own
 from commitlog.stores.api import ObjectInfo, ObjectStore
 
-__all__ = ["Outside", "with_etag"]
+__all__ = ["WINDOW", "Outside", "with_etag"]
 
 #: What comes right after all that begins with `RESERVED`.
 _BEHIND_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
 
 
-#: Objects that are asked for at a time.
-_WINDOW = 32
+#: How many objects the store is asked for at a time.
+WINDOW = 32
 
 
 @frozen
@@ -81,14 +81,18 @@ class Outside:
         """
         asked = next(iter(paths), None)
         self.prove(may_be_empty=may_be_empty, asked=asked)
-        gone = set(self._missing(paths))
+        gone = set(self.missing(paths))
         if gone:
             self.prove(may_be_empty=may_be_empty, asked=asked)
         return gone
 
-    def _missing(self, paths: Iterable[str]) -> Iterator[str]:
+    def missing(self, paths: Iterable[str]) -> Iterator[str]:
+        """Yield the paths that have no object now. One HEAD for each path, many at a time.
+
+        It proves nothing about the store itself: see `gone`.
+        """
         rest = iter(paths)
-        while batch := list(islice(rest, _WINDOW)):
+        while batch := list(islice(rest, WINDOW)):
             heads = [self.store.begin_head(path) for path in batch]
             for path, head in zip(batch, heads, strict=True):
                 if head().info is None:

@@ -21,6 +21,7 @@ from commitlog.namespace.joining import Joining
 from commitlog.namespace.joint import Joint, News, home_of
 from commitlog.namespace.leftovers import Tombstone
 from commitlog.namespace.levels import Level, level_of
+from commitlog.namespace.outside import WINDOW
 from commitlog.namespace.planning import Planner
 from commitlog.namespace.records import Entry
 from commitlog.namespace.removals import AGAIN, Removals
@@ -157,16 +158,24 @@ class Pruner:
         return directory
 
     def _lost(self, directory: Entry, rows: Iterable[Entry], below: list[Entry]) -> Iterator[Entry]:
-        """Yield files that have lost their objects, and are no objects at home; keep directories."""
+        """Yield files that have lost their objects, and are no objects at home; keep directories.
+
+        The store is asked about many files at a time.
+        """
+        foreign = self._foreign(directory, rows, below)
+        while batch := list(islice(foreign, WINDOW)):  # several files may have one object
+            missing = set(self.joint.outside.missing({path for _, path in batch}))
+            yield from (file for file, path in batch if path in missing)
+
+    def _foreign(
+        self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
+    ) -> Iterator[tuple[Entry, str]]:
+        """Yield files whose objects others own, and that are not at home, with the objects' paths."""
         for entry in rows:
             if entry.data is None:
                 below.append(entry)
-            elif (
-                not entry.data.own
-                and home_of(directory, entry) is None
-                and self.joint.outside.is_gone(entry.data.path)
-            ):
-                yield entry
+            elif not entry.data.own and home_of(directory, entry) is None:
+                yield entry, entry.data.path
 
     def _remove_files(self, lost: Iterator[Entry], done: _Done) -> None:
         while batch := list(islice(lost, _PROVED)):
