@@ -37,6 +37,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Batch, Job, Mode, Output, RecoveryReport, StagedFile, Visibility
 from commitlog.outputs.compaction import plan
+from commitlog.outputs.state import State
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -301,6 +302,7 @@ def drive(
     lost: bool = False,
     beats: bool = False,
     batch: Batch | None = None,
+    schema: str | None = None,
     abort: bool = True,
 ) -> Program:
     """Begin a job, stage its files, commit, and abort as Spark does if that fails.
@@ -313,8 +315,14 @@ def drive(
         lost: whether the first file is staged by another task attempt, too, which lost its race.
         beats: whether to give a sign of life before the commit, and one after it, since it was late.
         batch: the batch of a stream that the job is; `job_id` is its id.
+        schema: the columns; the job is not begun if the output has others.
         abort: whether to abort after an error.
     """
+
+    def fit(state: State) -> str:
+        if mode != "overwrite" and state.schema not in (None, schema):
+            raise Conflict("the output has other columns")
+        return schema or ""
 
     def program(client: Client) -> None:
         truth, output = client.truth, client.output
@@ -323,7 +331,13 @@ def drive(
         job: Job | None = None
         with client.trouble("begin"):
             try:
-                job = output.begin(job_id, mode=mode, visibility=client.world.visibility, batch=batch)
+                job = output.begin(
+                    job_id,
+                    mode=mode,
+                    schema=fit if schema else None,
+                    visibility=client.world.visibility,
+                    batch=batch,
+                )
             except JobAlreadyCommitted as error:
                 commit = truth.check_superseded(error, job_id, batch)
                 assert truth.is_whole(commit), "begin says that all files are visible"
@@ -438,6 +452,12 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
             waited_for = client.truth.lost - client.truth.replaced.keys()
             if client.truth.lost:
                 client.knows(f"{len(waited_for)} lost files")
+            # A recovery goes by the server's clock, or by its own where the server tells none.
+            young = {
+                attempt
+                for attempt, at in client.truth.signs.items()
+                if at > client.truth.server.clock.epoch() - older_than
+            }
             with client.trouble("recover"):
                 report = client.output.recover(older_than=older_than)
                 assert report.aborted.keys() <= set(client.truth.decided)
@@ -446,6 +466,8 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
                 lost = {path for each in report.lost for path in each.files}
                 assert lost <= waited_for, "a recovery reports files as lost that are replaced"
                 aborts = "aborts" if report.aborted else "done"
+                if client.world.visibility == "listed" and client.node.clock.rate == 1:
+                    assert not young & report.aborted.keys(), "a live attempt is taken for dead"
                 client.tell("recover", "reports a loss" if report.lost else aborts)
 
     return program

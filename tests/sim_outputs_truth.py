@@ -24,7 +24,7 @@ from commitlog.errors import (
     PublishIncomplete,
 )
 from commitlog.outputs import Batch, Snapshot
-from commitlog.stores.api import Body, PutResult, Staged, StagedInfo, chunks
+from commitlog.stores.api import Body, PutResult, Staged, StagedInfo, StageWriter, chunks
 from commitlog.stores.memory import MemoryStore
 
 __all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]
@@ -108,6 +108,9 @@ class Truth:
         strangers: paths at which there were such files once.
         denied: attempts of which some caller was told that they are not committed, and what it was told.
         shared: attempts that are committed by several callers.
+        signs: when attempts gave their last sign of life, by the server's clock: they began an upload,
+            prepared their commit or gave a heartbeat.
+        schema: schema of the last commit that has one.
         lost: files of committed attempts whose uploads something else has removed; see `lose`.
         decided: attempts in the order in which records decided them.
         remembered: number of the last of these that no record may decide once more. The same is true of
@@ -128,6 +131,8 @@ class Truth:
     strangers: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
+    signs: dict[str, float] = field(factory=dict)
+    schema: str | None = None
     lost: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
     remembered: int = 1_000
@@ -270,12 +275,19 @@ class Truth:
 
     def state(self) -> Hashable:
         """Return what does not follow from the content of the store."""
-        return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost)))
+        signs = self.signs.items()
+        return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost, signs)))
+
+    def sign(self, path: str) -> None:
+        """Note that an attempt gave a sign of life, if `path` bears the name of one."""
+        if found := _ATTEMPT.findall(path):
+            self.signs[found[-1]] = self.server.clock.epoch()
 
     # told by the store, after each mutation
 
     def stored(self, path: str, data: bytes) -> None:
         """An object was put."""
+        self.sign(path)
         name = path.removeprefix(TOP)
         if match := _RECORD.fullmatch(name):
             self._recorded(int(match[1]), json.loads(data))
@@ -419,6 +431,10 @@ class Truth:
         stream, _, batch = job_id.rpartition("/")
         earlier = [c.batch for c in self.commits.values() if c.batch and c.batch[0] == stream]
         assert all(last < int(batch) for _, last in earlier), f"batch {job_id} comes too late"
+        schema = document["schema"]
+        known = document["mode"] == "overwrite" or None in (schema, self.schema) or schema == self.schema
+        assert known, f"{attempt} was fitted to columns that the output no longer has"
+        self.schema = schema or self.schema
         if logged:
             assert self.is_whole(commit), f"files are gone that {attempt} commits"
             for path, rows in commit.rows.items():
@@ -542,6 +558,7 @@ class WatchedStore(MemoryStore):
 
     def __init__(self, *, clock: Clock, words: Callable[[], str], conditions: bool = True) -> None:
         super().__init__(clock=clock, words=words)
+        self.clock = clock
         self._conditions = conditions
         self.truth = Truth(self)
 
@@ -557,6 +574,11 @@ class WatchedStore(MemoryStore):
         if not again:
             self.truth.stored(path, data)
         return result
+
+    def begin_stage(self, path: str, **options: Any) -> StageWriter:
+        writer = super().begin_stage(path, **options)
+        self.truth.sign(path)
+        return writer
 
     def copy(self, source: str, target: str, **options: Any) -> PutResult:
         raise AssertionError("outputs copy nothing")

@@ -16,6 +16,7 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
+    Conflict,
     JobAborted,
     JobAlreadyCommitted,
     NotFound,
@@ -379,6 +380,25 @@ def test_a_batch_of_a_stream_is_committed_once_and_in_order() -> None:
         output.commit(late, ())
     other = output.begin(batch=Batch("p", 0))
     assert output.commit(other, ()).batch == Batch("p", 0)
+
+
+@pytest.mark.parametrize(
+    "mode", ["append", "overwrite-partitions", "overwrite-files", "rewrite", "overwrite"]
+)
+def test_columns_that_changed_meanwhile_stop_every_mode_but_overwrite(mode: Mode) -> None:
+    """Whatever else it replaces, a job leaves files of other jobs that must have its columns."""
+    output = open_output(MemoryStore())
+    first = add(output, "first", 0)
+    replaces = [file.path for file in first.files] if mode in ("overwrite-files", "rewrite") else []
+    job = output.begin("late", mode=mode, schema="old", replaces=replaces)
+    files = stage_some(output, job, count=1)
+    output.commit(output.begin("wider", schema="new"), ())
+    if mode == "overwrite":
+        assert output.commit(job, files).version == 3
+    else:
+        with pytest.raises(Conflict, match="other columns"):
+            output.commit(job, files)
+        assert output.state().commit == 2
 
 
 def test_a_job_has_an_id_or_a_batch() -> None:

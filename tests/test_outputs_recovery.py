@@ -109,6 +109,51 @@ def test_a_job_that_prepared_its_commit_lately_is_alive(
     audit(store)
 
 
+def test_a_listing_that_takes_long_makes_no_job_older(store: MemoryStore, clock: ManualClock) -> None:
+    """The age of an attempt counts from the beginning of the recovery."""
+
+    class Slow(HookedStore):
+        def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+            clock.advance(1000)
+            return super().list_staged(prefix)
+
+    output = open_output(Slow(store), clock)
+    job = output.begin("long")
+    files = stage_some(output, job)
+    clock.advance(10)
+    assert output.recover(older_than=500).live == (job.attempt,)
+    output.commit(job, files)
+
+
+def test_a_heartbeat_alone_is_removed_once_it_is_old(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Nothing else is left of such an attempt, so it is not ruled out either."""
+    output.heartbeat(output.begin("long").attempt)
+    clock.advance(100)
+    for older_than, left in ((500, 1), (50, 0)):
+        output.recover(older_than=older_than)
+        assert len(list(store.list("out/_commitlog/alive/"))) == left
+    assert list(output.records()) == []
+
+
+def test_success_stays_before_a_version_that_cannot_be_completed(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A later job is committed and published, and its driver does not say that all is visible."""
+    job = die_at(store, clock, PUBLISH_1, "before")
+    entry = f"out/_commitlog/pending/{job.attempt}.json"
+    data = store.get(entry).data
+    store.put(entry, b"{")
+    later = output.begin("later")
+    output.commit(later, stage_some(output, later))
+    assert output.watermark() == 0
+    store.put(entry, data)
+    assert output.recover(older_than=0).completed == (1,)
+    assert output.watermark() == 2
+    assert len(audit(store)) == 2
+
+
 def test_a_job_taken_for_dead_too_early_hears_of_it(output: Output, store: MemoryStore) -> None:
     """A live job that recovery ruled out loses its work, but does no harm, and can be run again."""
     job = output.begin("daily")

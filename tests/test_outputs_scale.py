@@ -178,13 +178,17 @@ def test_a_job_is_recognised_however_long_ago_it_was_committed() -> None:
     assert error.value.version == 1
 
 
-def test_old_checkpoints_are_removed_but_landmarks() -> None:
+@pytest.mark.parametrize(("landmark", "kept"), [(LANDMARK, [5, 6]), (2 * INTERVAL, [2, 4, 5, 6])])
+def test_old_checkpoints_are_removed_but_landmarks(
+    monkeypatch: pytest.MonkeyPatch, landmark: int, kept: list[int]
+) -> None:
     """The last two stay, and those at round numbers, for readers of the past."""
+    monkeypatch.setattr("commitlog.outputs.checkpoints.LANDMARK", landmark)
     store = MemoryStore()
     output = open_output(store)
     commit_empty(output, 6 * INTERVAL)
     versions = [int(info.path.removeprefix(CHECKPOINTS)[:20]) for info in store.list(CHECKPOINTS)]
-    assert versions == [5 * INTERVAL, 6 * INTERVAL]
+    assert versions == [number * INTERVAL for number in kept]
     store.put(f"{CHECKPOINTS}{LANDMARK:020d}.jsonl.gz", b"")
     assert output.snapshot(3).version == 3
 

@@ -333,4 +333,50 @@ DECIDING: tuple[Mutant, ...] = (
         caught="batch s/0 comes too late",
         story="B's job is of the id of batch 0, and is committed after batch 1.",
     ),
+    Mutant(
+        name="columns looked at again by jobs that append alone",
+        where="outputs.md#a-job-step-by-step",
+        rule=(
+            "a job is refused at the commit point if the output has other columns than those that it "
+            "was begun with"
+        ),
+        edit=Edit(
+            "outputs.log",
+            ('elif job.mode != "overwrite" and _columns', 'elif job.mode == "append" and _columns'),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j", schema="x"),
+                "B": outputs.drive("k", schema="y", mode="overwrite-partitions", partition="p"),
+            }
+        ),
+        caught="was fitted to columns that the output no longer has",
+        story="B's job replaces one partition. Readers of the others find columns that are not theirs.",
+    ),
+    Mutant(
+        name="an age that counts from the end of the listings",
+        where="outputs.md#what-a-crash-leaves",
+        rule="an attempt is as old as it was when the recovery began",
+        edit=Edit(
+            "outputs.recovery",
+            (
+                "    # The listings came first, so whatever a verdict says",
+                "    deadline = pending.now(clock) - older_than\n"
+                "    # The listings came first, so whatever a verdict says",
+            ),
+        ),
+        setting=writing(
+            {"A": outputs.drive("j", files=2), "R": outputs.recover(older_than=3.0)},
+            forced=(
+                Forced("A clock", Fault.PAUSED, 1, 5),
+                Forced("R list_staged out/", Fault.DELAYED, 1, 1.75),
+            ),
+            after={"R": 1.5},
+        ),
+        caught="a live attempt is taken for dead",
+        story=(
+            "A stands still before it commits. R's listing takes so long that A's upload seems older "
+            "than it was when R began, and R rules A out."
+        ),
+    ),
 )
