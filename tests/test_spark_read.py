@@ -519,3 +519,49 @@ def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pu
     for condition in re.split(r"[;\n]", CONDITIONS.strip()):
         pushed = rows_of(load(spark, url).where(condition))
         assert str(pushed) == str(rows_of(unfiltered.where(condition))), condition
+
+
+def test_a_column_with_a_backtick_is_read_from_orc(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own reader of ORC finds no value for it, so the data source reads such files."""
+    url = tmp_path / "out"
+    rows = spark.sql("select 1 id, 2 `a``b`, named_struct('x`y', 5) n")
+    save(rows, url, fileFormat="orc")
+    expected = rows_of(rows)
+    assert rows_of(load(spark, url)) == expected
+    assert rows_of(commitlog.spark.read(spark, str(url))) == expected
+
+
+NOT_UTF8 = "cast(X'ff41' as string)"
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "orc"])
+def test_strings_that_are_not_utf8_are_kept_by_binary_formats(
+    spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    """Spark's strings may have any bytes. They have no bounds, and are read as they are."""
+    url = tmp_path / "out"
+    save(spark.sql(f"select 1 id, {NOT_UTF8} s, array({NOT_UTF8}) a"), url, fileFormat=fmt)
+    save(spark.sql("select 2 id, 'x' s, array('y') a"), url, fileFormat=fmt)
+    for rows in (load(spark, url), commitlog.spark.read(spark, str(url))):
+        found = rows.orderBy("id").select(f.hex("s"), f.hex(f.col("a")[0])).collect()
+        assert [tuple(row) for row in found] == [("FF41", "FF41"), ("78", "79")]
+        assert rows.where("s = 'x'").count() == 1
+    assert commitlog.spark.read(spark, str(url), filters=[("s", "=", "x")]).count() == 1
+
+
+@pytest.mark.parametrize("fmt", ["json", "csv"])
+def test_strings_that_are_not_utf8_are_refused_by_text_formats(
+    spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    """The error names the column; nothing is committed."""
+    rows = spark.sql(f"select 1 id, {NOT_UTF8} s")
+    with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
+        save(rows, tmp_path / "out", fileFormat=fmt)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound"):
+        load(spark, tmp_path / "out")
+
+
+def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The error names the column, and speaks of text rather than dates."""
+    with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
+        save(spark.sql(f"select 1 id, {NOT_UTF8} s"), tmp_path / "out", partitionBy="s")

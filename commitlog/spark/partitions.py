@@ -104,6 +104,11 @@ def split_batch(
 def _python(name: str, value: pa.Scalar) -> object:
     try:
         return value.as_py()
+    except UnicodeDecodeError as error:
+        raise NotSupported(
+            f"option partitionBy: column {name!r} has a string that is not UTF-8, and a directory is"
+            " named in UTF-8: replace it, or write it as another column, such as hex(…)"
+        ) from error
     except (OverflowError, ValueError) as error:
         raise NotSupported(
             f"option partitionBy: column {name!r} has a date or a time outside of the years 1 to 9999"

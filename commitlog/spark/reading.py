@@ -110,6 +110,8 @@ def read(
     root = hadoop_url or (f"file:{place.url}" if parse_store_url(place.url).scheme == "file" else None)
     base = HIDDEN if snapshot.files[0].hidden else ""
     format_name = _format_for_spark(snapshot.files, base)
+    if format_name == "orc" and "`" in stored.json():
+        format_name = None  # Spark's reader of ORC takes a backtick for a quotation mark
     if not isinstance(spark, SparkSession) and len(snapshot.files) > CONNECT_FILES:
         format_name = None
     if root is None or format_name is None:

@@ -29,6 +29,7 @@ from commitlog.spark.formats.text import (
     SUFFIXES,
     TEXT_ROWS,
     Text,
+    check_text,
     check_years,
     compressed,
     content,
@@ -79,6 +80,7 @@ class _Encoder:
         self._stream = compressed(file, compression)
 
     def write(self, table: pa.Table) -> None:
+        check_text(table)
         check_years(table)
         for batch in table.to_batches(max_chunksize=TEXT_ROWS):
             self._stream.write(content(objects(batch.schema.names, batch.columns, end="}\n")))

@@ -122,4 +122,7 @@ def _raw(found: pq.Statistics, kind: pa.DataType) -> tuple[Any, Any]:
         return None, None
     if pa.types.is_temporal(kind):
         return found.min_raw, found.max_raw
-    return found.min, found.max
+    try:
+        return found.min, found.max
+    except UnicodeDecodeError:  # a string that is not UTF-8
+        return None, None

@@ -59,8 +59,14 @@ def bounded_fields(schema: pa.Schema) -> list[pa.Field]:
 
 
 def raw(scalar: pa.Scalar) -> Any:
-    """Return a value that can be compared: a Python object, but an int for a date or a timestamp."""
-    return scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    """Return a value that can be compared: a Python object, but an int for a date or a timestamp.
+
+    None stands for an unknown bound: Spark's strings may have bytes that are not UTF-8.
+    """
+    try:
+        return scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    except UnicodeDecodeError:
+        return None
 
 
 class Statistics:

@@ -18,12 +18,13 @@ from attrs import frozen
 
 from commitlog.errors import NotSupported
 from commitlog.spark.formats.files import Reads, SinkFile, stored_file
-from commitlog.spark.formats.nested import moments
+from commitlog.spark.formats.nested import leaf_types, moments
 from commitlog.spark.formats.statistics import FIRST_DAY, LAST_DAY, is_instant, iso
 
 __all__ = [
     "SUFFIXES",
     "Text",
+    "check_text",
     "check_years",
     "compressed",
     "content",
@@ -91,6 +92,19 @@ def whole_rows(stream: pa.NativeFile, end: Callable[[bytes], int]) -> Iterator[b
             rest = rest[whole:]
     if rest:
         yield rest
+
+
+def check_text(table: pa.Table) -> None:
+    """Raise `NotSupported` for a string that is not UTF-8: no reader could tell what the file says."""
+    for field in table.schema:
+        if any(map(pa.types.is_string, leaf_types(field.type))):
+            try:
+                table.column(field.name).validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise NotSupported(
+                    f"column {field.name!r} has a string that is not UTF-8 ({error}): choose fileFormat"
+                    " parquet or orc, or write hex(…) of it"
+                ) from error
 
 
 def check_years(table: pa.Table) -> None:
