@@ -287,6 +287,31 @@ def test_files_whose_content_is_gone_are_told(at: World) -> None:
     assert at.entries(table) == at.entries(at.table)
 
 
+@pytest.mark.parametrize("max_age", [0.0, None])
+def test_what_others_do_to_objects_of_a_bound_directory_is_no_loss(
+    at: World, max_age: float | None
+) -> None:
+    """However deep, and below a directory that has grown; a file that has left it can be lost."""
+    for name in ("a", "b", "c", "d/e"):
+        at.store.put(f"theirs/{name}", b"1")
+    at.lake.make_directory("x")
+    at.lake.grow("x", shards=4)
+    at.lake.bind("theirs/", "x/bound", max_age=max_age)
+    at.lake.sync("x/bound")
+    at.lake.rename("x/bound/c", "c")
+    at.clock.advance(1)
+    at.store.put("theirs/a", b"22")
+    at.store.delete("theirs/b")
+    at.store.put("theirs/c", b"22")
+    at.store.put("theirs/d/e", b"22")
+    table = at.lost()
+    lost = at.restorer(table).restore().lost
+    assert [(each.path, each.changed) for each in lost] == [("c", True)]
+    again = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    again.sync("x/bound")
+    assert again.read("x/bound/a") == again.read("x/bound/d/e") == b"22"
+
+
 def test_garbage_that_was_collected_does_not_come_back(at: World) -> None:
     """What is still there does."""
     at.lake.write("f", b"1")

@@ -6,13 +6,15 @@ Imports its siblings and the ports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 
 from attrs import frozen
 
 from commitlog.errors import AlreadyExists
+from commitlog.namespace.against import is_of_others
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import ROOT, TOP, TRASH, Keys
+from commitlog.namespace.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import State
 from commitlog.namespace.records import Directory, Entry, Gate
@@ -80,6 +82,27 @@ class Refill:
         pending = iter(states)
         while batch := list(islice(pending, _WINDOW)):
             yield self._write(batch)
+
+    def lost(self, changed: Iterable[Entry]) -> Iterator[Lost]:
+        """Yield which files are lost, of those whose objects are gone or changed, once all is written.
+
+        One of a bound directory that is an object of its prefix is not: others may change that, and the
+        directory shows it as it is, at once or after `sync`.
+        """
+        find = cache(self._directory)
+        return (self.describe(each) for each in changed if not is_of_others(find(each.parent), each))
+
+    def _directory(self, id: str) -> Entry | None:
+        """Return the entry of a directory, if it has been written."""
+        item = self.table.get(self.keys.directory(id))
+        if item is None:
+            return None
+        record = Directory.from_item(item)
+        for place in places_of(record.name, MAX_SHARDS, 1):
+            found = self.table.get(self.keys.entry(record.parent, place, record.name))
+            if found is not None and found.get("id") == id:
+                return Entry.from_item(found)
+        return None
 
     def describe(self, entry: Entry) -> Lost:
         """Return what is lost of a file, once all is written."""

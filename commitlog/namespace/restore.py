@@ -166,7 +166,7 @@ class Restorer:
                     records=told.records + written.records,
                 )
             )
-        lost = tuple(map(refill.describe, unreadable))
+        lost = tuple(refill.lost(unreadable))
         begun.finish(marker)
         tell(evolve(told, records=told.records + 1, lost=lost))
         return told
