@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import udf
 from spark_gates_kit import Gate
 from spark_kit import Job, Trap
 
 import commitlog.spark
 from commitlog import connect
-from commitlog.errors import ConfigurationError
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    JobAlreadyCommitted,
+    NotSupported,
+    Unavailable,
+)
 from commitlog.outputs import Output
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ def test_every_mode(spark: SparkSession, tmp_path: Path) -> None:
     assert write(0, 4, "error") == 1
     assert write(4, 6, "append") == 2
     assert [row[0] for row in rows_of(spark, path)] == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(PySparkException, match=r"errors\.AlreadyExists: "):
+    with pytest.raises(AlreadyExists, match="has committed data"):
         write(6, 8, "error")
     assert write(6, 8, "ignore") is None
     assert write(8, 9, "overwrite-partitions", part="1L") == 3
@@ -67,11 +74,53 @@ def test_a_job_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "out"
     record = commitlog.spark.write(spark.range(3), str(path), job_id="daily")
     assert record is not None and (record.job_id, record.rows) == ("daily", 3)
-    with pytest.raises(PySparkException, match=r"errors\.JobAlreadyCommitted: job 'daily'"):
+    commitlog.spark.write(spark.range(0), str(path), job_id="empty")
+    with pytest.raises(JobAlreadyCommitted, match=r"^job 'daily' is part of") as error:
         commitlog.spark.write(spark.range(3), str(path), job_id="daily")
+    assert (error.value.job_id, error.value.version) == ("daily", 1)
+    assert isinstance(error.value.__cause__, PySparkException)
     again = commitlog.spark.write(spark.range(3), str(path), job_id="daily", on_duplicate="skip")
     assert again is None
     assert rows_of(spark, path) == [(0,), (1,), (2,)]
+
+
+def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
+    """What is raised in a task, and at the commit point, reaches the caller as what it is."""
+    path = str(tmp_path / "out")
+    unnamable = spark.range(2).selectExpr("id", "'' AS day")
+    with pytest.raises(NotSupported, match=r"^option partitionBy: column 'day' has the value ''"):
+        commitlog.spark.write(unnamable, path, partition_by=["day"])
+
+    def overtake(number: int) -> int:
+        import commitlog as library
+        from commitlog.outputs import Output
+
+        output = Output(library.connect(path))
+        output.commit(output.begin("daily"), ())
+        return number
+
+    rows = spark.range(1).select(udf(overtake, "bigint", useArrow=False)("id").alias("id"))
+    with pytest.raises(JobAlreadyCommitted, match=r"^job 'daily' is part of") as error:
+        commitlog.spark.write(rows, path, job_id="daily")
+    version = next(r.version for r in output_at(tmp_path / "out").log() if r.job_id == "daily")
+    assert (error.value.job_id, error.value.version) == ("daily", version)
+    with pytest.raises(Exception, match="JobAlreadyCommitted") as refused:
+        spark.range(1).write.format("commitlog").mode("append").option("jobId", "daily").save(path)
+    own = commitlog.spark.error_of(refused.value)
+    assert isinstance(own, JobAlreadyCommitted)
+
+
+def test_an_error_of_spark_alone_stays_as_it_is() -> None:
+    """What follows from a failed abort says nothing of the commit, whose cause is another one."""
+    text = (
+        "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n"
+        "\tSuppressed: commitlog.errors.Unavailable: not now\n\t\tat a.b\n"
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly\n\tat a.b\n"
+    )
+    assert commitlog.spark.error_of(RuntimeError(text)) is None
+    assert commitlog.spark.error_of(RuntimeError("commitlog.errors.NoSuchName: text")) is None
+    kept = Unavailable("as it is")
+    assert commitlog.spark.error_of(kept) is kept
 
 
 def test_without_anything_there_ignore_and_error_write(spark: SparkSession, tmp_path: Path) -> None:

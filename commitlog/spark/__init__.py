@@ -27,6 +27,7 @@ from commitlog.errors import ConfigurationError
 if TYPE_CHECKING:
     from commitlog.spark.compacting import compact
     from commitlog.spark.configuring import attach, committer_jar, configure
+    from commitlog.spark.failures import error_of
     from commitlog.spark.namespaces.source import physical_files
     from commitlog.spark.reading import read
     from commitlog.spark.source import CommitlogDataSource
@@ -39,6 +40,7 @@ __all__ = [
     "committer_jar",
     "compact",
     "configure",
+    "error_of",
     "physical_files",
     "read",
     "session",
@@ -52,6 +54,7 @@ _HOMES = MappingProxyType(
         "committer_jar": "configuring",
         "compact": "compacting",
         "configure": "configuring",
+        "error_of": "failures",
         "physical_files": "namespaces.source",
         "read": "reading",
         "session": "start",

@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 from commitlog.errors import NotSupported
 from commitlog.outputs import CommitRecord, Job, StagedFile
 from commitlog.outputs.compaction import TARGET_BYTES, Group
+from commitlog.spark.failures import own_errors
 from commitlog.spark.options import ReadOptions, is_lake
 from commitlog.spark.rewrite import merged, rewrite
 from commitlog.spark.source import open_output
@@ -54,8 +55,8 @@ def compact(
         Conflict: other jobs replaced the files, three times in a row. Nothing was changed.
         PublishIncomplete: it is done, but readers that list the directory do not see it yet, or see
             files twice; `Output.recover` completes it.
-        Py4JJavaError, PySparkException: Spark's job failed, and nothing was changed; the text names the
-            error of this library.
+        CorruptRecord: a file is not the one that was committed. Nothing was changed.
+        Py4JJavaError, PySparkException: Spark's job failed for a reason of its own. Nothing was changed.
     """
     if is_lake(url):
         raise NotSupported(
@@ -72,8 +73,9 @@ def compact(
             with there.store:
                 return pickle.dumps(rewrite(there, job, number, groups[number], schema))
 
-        tasks = spark.range(0, len(groups), 1, len(groups))
-        return [pickle.loads(row.file) for row in tasks.select(work("id").alias("file")).collect()]
+        tasks = spark.range(0, len(groups), 1, len(groups)).select(work("id").alias("file"))
+        with own_errors():
+            return [pickle.loads(row.file) for row in tasks.collect()]
 
     with ThreadPoolExecutor(PUBLISHERS) as executor:
         output = open_output(given, executor)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import CommitRecord
 from commitlog.spark.alive import kept_alive
+from commitlog.spark.failures import own_errors
 from commitlog.spark.namespaces.options import as_told_here
 from commitlog.spark.options import WriteOptions, is_lake
 from commitlog.spark.sessions import active, unbounded
@@ -61,7 +62,16 @@ def write(
 
     Raises:
         ConfigurationError: an argument is wrong; nothing was written.
-        Py4JJavaError, PySparkException: Spark's job failed; the text names the error of this library.
+        JobAlreadyCommitted: the job was committed before. Its rows are there once; nothing was added.
+        AlreadyExists: there is data, and `mode` is ``error``; nothing was added.
+        NotSupported: columns or values that cannot be written; nothing was added.
+        JobAborted: a recovery took the job for dead; nothing was added. Run it again.
+        PublishIncomplete: the job is committed; `Output.recover` completes it. Do not run it again.
+        OutcomeUnknown: the job may be committed or not. Run it again under the same job id.
+        Py4JJavaError, PySparkException: Spark's job failed for a reason of its own. Unless its commit
+            had begun, nothing was added. Run it again under the same job id.
+
+    And the other errors of `Output.begin` and `Output.commit`. Each has Spark's exception as its cause.
 
     Thread-safe. The setting is the session's, so of threads that write at once with one session, those
     that go on when the first is done may write more slowly: give each its own (``spark.newSession()``).
@@ -79,7 +89,8 @@ def write(
         "onDuplicate": on_duplicate,
     }
     if is_lake(url):
-        _save(df, url, mode, as_told_here(given))
+        with own_errors(job_id):
+            _save(df, url, mode, as_told_here(given))
         return None
     word = random_word()
     given["attempt"] = word
@@ -89,7 +100,7 @@ def write(
         before = output.watermark()
         if mode == "append" and not before:
             warn_of_foreign(output)
-        with kept_alive(output, attempt, heartbeat):
+        with own_errors(job_id or attempt, output), kept_alive(output, attempt, heartbeat):
             _save(df, url, mode, given)
         return next((record for record in output.log(before) if record.attempt == attempt), None)
 
