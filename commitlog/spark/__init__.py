@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from commitlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from commitlog.spark import ingest
     from commitlog.spark.compacting import compact
     from commitlog.spark.configuring import attach, committer_jar, configure
     from commitlog.spark.failures import error_of
@@ -41,6 +42,7 @@ __all__ = [
     "compact",
     "configure",
     "error_of",
+    "ingest",
     "physical_files",
     "read",
     "session",
@@ -68,6 +70,8 @@ _PYSPARK = (4, 2)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ingest":
+        return import_module(f"{__name__}.ingest")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_pyspark()
