@@ -72,6 +72,7 @@ _OUTPUTS: Mapping[str, World] = {
 
 WORLDS: Mapping[str, World] = {
     **{way: commit.seeded_world(way) for way in commit.WAYS},
+    **{f"{way}-small": commit.seeded_world(way, small=True) for way in commit.WAYS},
     "oplog-effects": oplog.seeded_world(effects=True),
     "oplog-opinions": oplog.seeded_world(effects=False),
     **{name: _limited(world, LIMITS.get(name, {})) for name, world in _OUTPUTS.items()},
