@@ -408,6 +408,8 @@ def test_small_files_are_merged_up_to_the_target() -> None:
     """Groups end where the next file would make them too large; large files are left alone."""
     files = [file(f"{n}.csv", size) for n, size in enumerate((40, 40, 75, 40, 30, 30, 76, 10))]
     assert names(files) == [["0.csv", "1.csv"], ["3.csv", "4.csv", "5.csv"]]
+    assert names([file("0.csv", 74), file("1.csv", 75), file("2.csv", 26)]) == [["0.csv", "2.csv"]]
+    assert names([file("0.csv", 25), file("1.csv", 75)]) == []
 
 
 def test_partitions_and_kinds_are_kept_apart() -> None:

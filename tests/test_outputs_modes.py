@@ -292,6 +292,21 @@ def test_gc_removes_files_of_dead_jobs_and_of_no_live_one() -> None:
     assert list(store.list("out/_commitlog/alive/")) == []
 
 
+def test_gc_goes_by_the_newest_file_of_a_job() -> None:
+    """A job that runs for long, and finished a file lately, is alive, however old its first file is."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    output = open_output(store, clock)
+    job = output.begin("long", visibility="logged")
+    files = []
+    for task in range(8):  # under names by chance, so that a listing has them in any order
+        files.append(output.stage(job, job.file_name(task), b"1"))
+        clock.advance(100)
+    for _ in range(2):
+        assert output.gc(older_than=150).removed == 0
+    assert len(output.commit(job, files).files) == 8
+
+
 def test_an_abort_removes_files_under_hidden_names() -> None:
     """Aborted logged jobs leave nothing that the driver was told of."""
     store = MemoryStore()

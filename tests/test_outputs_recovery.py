@@ -655,6 +655,20 @@ def test_gc_keeps_the_lists_of_a_job_that_was_committed_long_ago(
         assert len(list(tail.added(tail.start(0), tail.advance(tail.start(0))))) == 2
 
 
+def test_an_attempt_that_was_ruled_out_is_not_ruled_out_again(
+    output: Output, store: MemoryStore
+) -> None:
+    """What it leaves later is dropped, also if later versions are complete, and no record is added."""
+    dropped = output.begin("dropped")
+    output.abort(dropped)
+    later = output.begin("later")
+    output.commit(later, stage_some(output, later))
+    output.stage(dropped, dropped.file_name(7), b"late")
+    records = list(output.records())
+    assert output.recover(older_than=0) == RecoveryReport(uploads=1)
+    assert list(output.records()) == records
+
+
 def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:

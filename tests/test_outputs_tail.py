@@ -442,7 +442,7 @@ def test_without_rolling_forward_it_is_waited_for() -> None:
     assert tail.end() == 1
     assert [tail.start(at).version for at in ("all", "latest")] == [1, 1]
     start = tail.start(1)
-    assert tail.advance(start) == start
+    assert tail.advance(start) == tail.advance(start, until=2) == start
     store.dead = False
     output.recover(older_than=1e9)
     assert len(files(tail, start, tail.advance(start))) == 2
@@ -510,6 +510,18 @@ def test_records_that_were_lost_are_no_end() -> None:
         tail.advance(tail.start(0))
     with pytest.raises(CorruptRecord, match="no record 2, though there is a version 3"):
         tail.start("all")
+
+
+def test_a_last_record_that_was_lost_is_no_end() -> None:
+    """The version that is known to be complete is itself looked for."""
+    store = MemoryStore()
+    output = open_output(store)
+    for job in "ab":
+        append(output, job)
+    store.delete(RECORD.format(2))
+    tail = output.tail()
+    with pytest.raises(CorruptRecord, match="no record 2, though there is a version 2"):
+        tail.advance(tail.start(0))
 
 
 @pytest.mark.parametrize(
