@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -755,6 +756,30 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
     place.lake.sync()
     assert place.see() == ["b", "kept"]
     assert place.see("plain") == ["q"]
+
+
+def test_a_bound_directory_of_a_local_store_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a page of ten, too, however many files are in it."""
+    store = open_store(f"file://{tmp_path}/data")
+    store.put("raw/0", b"")
+    for number in range(1, 2500):
+        (tmp_path / "data" / "raw" / f"{number}").touch()
+    clock = ManualClock()
+    lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock)
+    lake.create()
+    lake.bind("raw/", "b")
+    scandir, scans = os.scandir, Counter[str]()
+
+    def counted(fd: int) -> Any:
+        scans["scandir"] += 1
+        return scandir(fd)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert len(lake.list_page("b", limit=10).entries) == 10
+    assert scans["scandir"] == 1
+    assert lake.requests.total.store_lists == 3
 
 
 def test_prune_asks_for_many_objects_at_a_time(quick: Place) -> None:

@@ -651,6 +651,52 @@ def test_a_read_that_is_overtaken_by_a_replacement_looks_again(
     assert (found.data, found.etag, dict(found.metadata)) == (b"newer", results[0].etag, {"kind": "new"})
 
 
+def test_a_listing_that_is_overtaken_by_a_replacement_looks_again(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is replaced between the look at its file and that at its row is looked at again."""
+    store.put("a", b"old")
+    (root / "foreign").write_bytes(b"1")
+    real, results = Index.read, []
+
+    def overtaken(self: Index, work: Callable[[Any], Any]) -> Any:
+        if not results:
+            results.append(store.put("a", b"newer"))
+        return real(self, work)
+
+    monkeypatch.setattr(Index, "read", overtaken)
+    listed = {info.path: (info.size, info.etag) for info in store.list()}
+    assert listed == {"a": (5, results[0].etag), "foreign": (1, store.head("foreign").etag)}
+
+
+@pytest.mark.parametrize("delimiter", ["", "/"])
+def test_a_listing_reads_each_directory_once(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
+) -> None:
+    """However many pages it has; and the index once for each page, whoever wrote the files."""
+    store.put("d/ours", b"")
+    for number in range(2000):
+        (root / "d" / f"{number:04}").touch()
+    asked: list[str] = []
+    scandir, read = os.scandir, Index.read
+
+    def counted(fd: int) -> Any:
+        asked.append("scandir")
+        return scandir(fd)
+
+    def counted_read(self: Index, work: Callable[[Any], Any]) -> Any:
+        asked.append("read")
+        return read(self, work)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    monkeypatch.setattr(Index, "read", counted_read)
+    pages = list(store.list_pages("d/", delimiter=delimiter))
+    assert sum(len(page.objects) for page in pages) == 2001
+    assert len(pages) > 2
+    assert asked.count("scandir") == 1
+    assert asked.count("read") == len(pages)
+
+
 # -- crashes ---------------------------------------------------------------------------------------
 
 

@@ -113,14 +113,9 @@ def ls(
 
 
 def _entries(objects: ConditionalStore, prefix: str, delimiter: str) -> Iterator[str | ObjectInfo]:
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, delimiter=delimiter, token=token)
+    for page in objects.list_pages(prefix, delimiter=delimiter):
         yield from page.prefixes
         yield from page.objects
-        token = page.next_token
-        if token is None:
-            return
 
 
 @click.command(short_help="Show what is known of an object.")

@@ -327,6 +327,12 @@ class ConditionalStore:
         """Yield every object whose path starts with `prefix`; see `ObjectStore.list`."""
         return self.store.list(prefix, start_after=start_after)
 
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[Page]:
+        """Yield all pages of a listing; see `ObjectStore.list_pages`."""
+        return self.store.list_pages(prefix, start_after=start_after, delimiter=delimiter)
+
     def list_page(
         self,
         prefix: str = "",

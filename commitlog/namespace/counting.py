@@ -151,6 +151,17 @@ class CountingStore(ObjectStore):
             ),
         )
 
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[Page]:
+        """See `ObjectStore.list_pages`; each page counts."""
+        pages = self._store.list_pages(prefix, start_after=start_after, delimiter=delimiter)
+        more = True
+        while more:
+            page = self._recorder.watched("store_lists", lambda: next(pages))
+            more = page.next_token is not None
+            yield page
+
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`; a thousand objects count as a page."""
         self._recorder.add("store_lists")

@@ -134,11 +134,9 @@ class Outside:
 
         With each comes the object, or None if it is a prefix itself. One request for each thousand.
         """
-        token: str | None = None
         found = False
         start_after = prefix + after if after else ""
-        while True:
-            page = self.store.list_page(prefix, start_after=start_after, delimiter="/", token=token)
+        for page in self.store.list_pages(prefix, start_after=start_after, delimiter="/"):
             found = found or bool(page.objects or page.prefixes)
             for listed in page.objects:
                 info = None if is_own(listed.path) else with_etag(self.store, listed)
@@ -149,9 +147,6 @@ class Outside:
                 # With its slash, it may come behind `after` in the store and not here.
                 if not after or name > after:
                     yield name, None
-            token = page.next_token
-            if token is None:
-                break
         if not found:
             self.store.check()
 

@@ -373,15 +373,26 @@ class ObjectStore(abc.ABC):
             token: `Page.next_token` of the page before, with the other arguments unchanged.
         """
 
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Yield every object whose path starts with `prefix`, page by page."""
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[Page]:
+        """Yield all pages of a listing, at least one; the last one has no token.
+
+        Arguments and errors as of `list_page`, which is called for each page unless the store has a
+        cheaper way: a local one reads each directory once, and not once for each page.
+        """
         token: str | None = None
         while True:
-            page = self.list_page(prefix, start_after=start_after, token=token)
-            yield from page.objects
+            page = self.list_page(prefix, start_after=start_after, delimiter=delimiter, token=token)
+            yield page
             token = page.next_token
             if token is None:
                 return
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield every object whose path starts with `prefix`, page by page."""
+        for page in self.list_pages(prefix, start_after=start_after):
+            yield from page.objects
 
     # mutations
 

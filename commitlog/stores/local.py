@@ -14,7 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -69,7 +69,9 @@ _BOTH = frozenset({IfAbsent, IfMatch})
 
 #: Longest name of a file, in bytes, on every common file system (NAME_MAX).
 _NAME_MAX: Final = 255
-#: How many rows, or removals, are handled at once.
+#: How many entries a page of `list_pages` has.
+_PAGE: Final = 1000
+#: How many removals are handled at once.
 _BATCH: Final = 500
 #: How often a create is tried again when somebody removes its directory meanwhile.
 _TRIES: Final = 20
@@ -217,7 +219,8 @@ class LocalStore(ObjectStore):
     ) -> Page:
         """See `ObjectStore.list_page`. The token is the last entry that was given.
 
-        A page reads each directory on the way to its entries whole; `list` reads every directory once.
+        A page reads each directory on the way to its entries whole; `list_pages` reads every directory
+        once.
         """
         check_prefix(prefix)
         check_page(delimiter, limit)
@@ -226,22 +229,32 @@ class LocalStore(ObjectStore):
         with explained(f"list of {prefix!r}"):
             page = list(islice((entry for entry in entries if entry.path != token), limit + 1))
         given = page[:limit]
-        return Page(
-            objects=tuple(self._infos(entry for entry in given if entry.stat is not None)),
-            prefixes=tuple(entry.path for entry in given if entry.stat is None),
-            next_token=given[-1].path if len(page) > limit else None,
-        )
+        return self._page(given, given[-1].path if len(page) > limit else None)
 
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Yield every object whose path starts with `prefix`, one directory at a time in memory."""
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[Page]:
+        """See `ObjectStore.list_pages`. Each directory is read once, and one at a time is in memory."""
         check_prefix(prefix)
-        entries = self._walk(prefix, start_after, roll_up=False)
-        while True:
+        check_page(delimiter, _PAGE)
+        entries = self._walk(prefix, start_after, roll_up=bool(delimiter))
+
+        def batch() -> tuple[Entry, ...]:
             with explained(f"list of {prefix!r}"):
-                batch = tuple(islice(entries, _BATCH))
-            if not batch:
-                return
-            yield from self._infos(batch)
+                return tuple(islice(entries, _PAGE))
+
+        given, rest = batch(), batch()
+        while rest:
+            yield self._page(given, given[-1].path)
+            given, rest = rest, batch()
+        yield self._page(given)
+
+    def _page(self, entries: Sequence[Entry], next_token: str | None = None) -> Page:
+        return Page(
+            objects=tuple(self._infos(entry for entry in entries if entry.stat is not None)),
+            prefixes=tuple(entry.path for entry in entries if entry.stat is None),
+            next_token=next_token,
+        )
 
     # mutations
 
@@ -488,9 +501,11 @@ class LocalStore(ObjectStore):
         found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
         base = self._existing()
         rows = _rows(base, [seen for _, seen in found])
+        foreign = [(path, seen) for path, seen in found if seen.st_ino not in rows]
+        same = set() if base is None else _unchanged(base, foreign)
         for path, seen in found:
             row = rows.get(seen.st_ino)
-            if row is not None or base is None:
+            if row is not None or base is None or path in same:
                 yield _listed(path, seen, row)
                 continue
             with suppress(InvalidPath), self._seen(path) as again:
@@ -583,6 +598,28 @@ def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
     if base is None:
         return {}
     return base.index.read(lambda transaction: base.rows(transaction, found))
+
+
+def _unchanged(base: Base, found: Iterable[tuple[str, os.stat_result]]) -> set[str]:
+    """Return the paths at which there is still the file that was found, unchanged.
+
+    So the file was there when its row was looked for, and it has none. A rename or link changes the
+    time of the inode (``ctime``), so a later file with the same inode number is not taken for it.
+    """
+    same: set[str] = set()
+    for directory, files in groupby(found, lambda each: each[0].rpartition("/")[0]):
+        parts = tuple(directory.split("/")) if directory else ()
+        with suppress(InvalidPath), base.tree.directory(base.above + parts) as fd:
+            for path, seen in files if fd is not None else ():
+                with suppress(OSError):
+                    now = os.stat(path.rpartition("/")[2], dir_fd=fd, follow_symlinks=False)
+                    if _stamp(now) == _stamp(seen):
+                        same.add(path)
+    return same
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:

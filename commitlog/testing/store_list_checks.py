@@ -79,6 +79,13 @@ def _check_delimiter(run: Run, base: str, listed: Sequence[str]) -> None:
             rolled = [prefix for page in pages for prefix in page.prefixes]
             assert sorted(found) == sorted(objects), f"{prefix!r}, pages of {limit}: objects {found}"
             assert sorted(rolled) == sorted(prefixes), f"{prefix!r}, pages of {limit}: prefixes {rolled}"
+        pages = list(run.store.list_pages(prefix, delimiter="/"))
+        assert [page.next_token is None for page in pages] == [False] * (len(pages) - 1) + [True]
+        found = [info.path for page in pages for info in page.objects]
+        rolled = [prefix for page in pages for prefix in page.prefixes]
+        assert (sorted(found), sorted(rolled)) == (sorted(objects), sorted(prefixes)), (
+            f"{prefix!r}, all pages: objects {found}, prefixes {rolled}"
+        )
 
 
 def _rolled_up(prefix: str, paths: Sequence[str]) -> tuple[list[str], set[str]]:
