@@ -20,6 +20,7 @@ __all__ = [
     "Conflict",
     "CorruptRecord",
     "DirectoryNotEmpty",
+    "Fenced",
     "FormatTooNew",
     "InputChanged",
     "InputMissing",
@@ -135,6 +136,15 @@ class TransactionCanceled(PreconditionFailed):
 
 class Conflict(CommitError):
     """The service saw a competing request and did neither. Nothing happened; try again."""
+
+
+class Fenced(CommitError):
+    """The log of a namespace belongs to another table by now, so this table changes nothing.
+
+    The namespace was restored into the other table, or its log was written again from it. Nothing
+    happened, and a repeated call fails in the same way. Open the other table; or, if this table is the
+    right one, take the log back with ``commitlog namespace relog --take-over``.
+    """
 
 
 class Unavailable(CommitError, ConnectionError):

@@ -261,6 +261,14 @@ def unreadable(at: World) -> None:
     at.store.put(last.path, b"{}")
 
 
+def lose_part(at: World) -> None:
+    """Have a lifecycle rule remove a part of the base."""
+    at.clock.advance(100_000)
+    at.lake.compact_log()
+    [part] = at.store.list("log/base-parts/")
+    at.store.delete(part.path)
+
+
 def lose_directory(at: World, path: str) -> None:
     found = entry(at, path)
     at.table.delete(KEYS.directory(found.id))
@@ -561,6 +569,12 @@ DAMAGES = {
     "an entry is older": Damage("log-newer", older, frozenset({"garbage-in-use"})),
     "an entry is back": Damage("log-newer", resurrect),
     "an entry is newer": Damage("row-newer", behind_the_log),
+    "the log belongs to another table": Damage(
+        "fenced", lambda at: at.restorer(at.lost()).restore(), left=frozenset({"fenced"})
+    ),
+    "a part of the base is missing": Damage(
+        "unreadable-log", lose_part, left=frozenset({"unreadable-log"})
+    ),
     "an entry of the log cannot be read": Damage(
         "unreadable-log", unreadable, left=frozenset({"unreadable-log"})
     ),

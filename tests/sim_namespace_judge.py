@@ -26,6 +26,7 @@ from sim_namespace_servers import WatchedStore, WatchedTable
 
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, ObjectChanged, TransactionCanceled
+from commitlog.namespace.epoch import Epochs
 from commitlog.namespace.records import Entry
 from commitlog.oplog import Decision, OperationLog
 from commitlog.tables.api import Item
@@ -35,7 +36,7 @@ from commitlog.testing.sim import table_state
 LAKE = "lake"
 
 #: What a call may raise at any time: nothing happened, and nothing follows from it.
-_TROUBLE = ("Conflict", "Unavailable")
+_TROUBLE = ("Conflict", "Fenced", "Unavailable")
 
 
 @define
@@ -308,9 +309,10 @@ class NamespaceJudge:
     def _operations(self) -> list[tuple[Mapping[str, Any], Decision | None]]:
         assert self.logs is not None
         watching, self._watching = self._watching, False
-        log = OperationLog(ConditionalStore(self.logs), "log", clock=ManualClock())
-        decided = {each.id: each for each in log.history()}
-        pending = [each for each in log.pending() if each.id not in decided]
+        epochs = Epochs(OperationLog(ConditionalStore(self.logs), "log", clock=ManualClock()))
+        logs = [epochs.log_of(each) for each in epochs.all()]
+        decided = {each.id: each for log in logs for each in log.history()}
+        pending = [each for log in logs for each in log.pending() if each.id not in decided]
         self._watching = watching
         return [(each.body, each.decision) for each in (*decided.values(), *pending)]
 

@@ -33,8 +33,10 @@ from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, Namespace, Outcome, Publication, Restorer
 from commitlog.namespace.attempts import sweep_staging
+from commitlog.namespace.epoch import Epochs
 from commitlog.namespace.keys import Keys
 from commitlog.namespace.leftovers import Garbage
+from commitlog.namespace.marker import Marker
 from commitlog.namespace.records import Entry
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
@@ -370,7 +372,7 @@ class UpkeepWorld(NamespaceWorld):
         restorer: Restorer = self._code("namespace.restore.Restorer")(
             table=self._wire(node, self.elsewhere),
             store=lake.store,
-            log=lake._changes.log,
+            log=lake._changes.log.root,
             name=LAKE,
             words=node.word,
         )
@@ -396,6 +398,7 @@ class UpkeepWorld(NamespaceWorld):
         if self.table is self.elsewhere:
             return
         words, tree = self._as_decided()
+        self.table.watch = lambda token: None  # it is fenced; what is on its way to it happens nowhere
         self.elsewhere.applied = words
         self.elsewhere.watch = self._changed
         self.table = self.elsewhere
@@ -419,6 +422,15 @@ class UpkeepWorld(NamespaceWorld):
     def _judge_answer(self, call: Call, value: object) -> None:
         refusals = _REFUSALS.get(call.do.name)
         assert refusals is None or call.told in refusals, f"{call} is told {call.told}"
+        if self._arbitrary and call.told == "done":
+            words = {word for word, owner in self._owners.items() if owner is call}
+            undone = [
+                operation
+                for operation, decision in self._operations()
+                if operation["word"] in words and decision is Decision.ROLLED_BACK
+            ]
+            done = call.do.changes == "many" or not words or len(undone) < len(words)
+            assert done, f"{call} is told that it was done, and the log says that it was not"
         super()._judge_answer(call, value)
 
     def _check_log(self) -> None:
@@ -463,7 +475,7 @@ class UpkeepWorld(NamespaceWorld):
         found: dict[Key, Item] = {}
         for item in table.scan():
             key = table.schema.key_of(item)
-            if "/r/" in key.hash:  # somebody restores it
+            if "/r/" in key.hash or key == KEYS.marker:  # somebody restores it, in another epoch
                 continue
             if "/g/" in key.hash:
                 item = {**item, "word": ""}
@@ -476,7 +488,8 @@ class UpkeepWorld(NamespaceWorld):
 
     def _put(self, token: str) -> None:
         """Check what is elsewhere, after each change of it: all that is to be there, or no namespace."""
-        if self.elsewhere.get(KEYS.marker) is None:
+        marker = self.elsewhere.get(KEYS.marker)
+        if marker is None or (self._backup and marker in self._known.items):
             return
         if not self._arbitrary:
             self._compare(self.elsewhere, self.table)
@@ -532,10 +545,10 @@ class UpkeepWorld(NamespaceWorld):
         done = any(call.told == "done" for call in restores)
         assert there or not done, "a restore is told that it was done, and it was not"
         replace = any(isinstance(call.do, Restore) and call.do.replace for call in restores)
+        if there and not self._has_the_log(self.elsewhere):
+            done, replace = False, True
         if not done and (replace or not there):
-            log = self._owner()._changes.log
-            assert log is not None
-            restorer = Restorer(table=self.elsewhere, store=self.store, log=log, name=LAKE)
+            restorer = Restorer(table=self.elsewhere, store=self.store, log=self._log(), name=LAKE)
             restorer.restore(decide=self._decider(last.decide), replace=replace)
         self._go_on_elsewhere()
 
@@ -558,19 +571,28 @@ class UpkeepWorld(NamespaceWorld):
             self.simulation.time.now += A_DAY
             self._owner().compact_log()
             self._check_restorable()
-        assert self.logs is not None
-        paths = {info.path.split("/")[1] for info in self.logs.list()}
-        assert paths <= {"base", "base-parts"}, f"there is something left in the log: {paths}"
+        epochs = Epochs(self._log())
+        left = list(epochs.log_of(epochs.newest()).names())
+        assert not left, f"there is something left in the log: {left}"
 
     def _later(self) -> ManualClock:
         return ManualClock(epoch=EPOCH + self.simulation.now + 1e6)
 
-    def _owner(self) -> Namespace:
-        """Return a client to which nothing happens."""
+    def _log(self) -> OperationLog:
+        """Return the log as a client has it to which nothing happens."""
         assert self.logs is not None
         clock = self._later()
-        log = OperationLog(ConditionalStore(self.logs, clock=clock), "log", clock=clock)
-        return Namespace(self.table, self.store, LAKE, clock=clock, log=log, grace=self._grace)
+        return OperationLog(ConditionalStore(self.logs, clock=clock), "log", clock=clock)
+
+    def _has_the_log(self, table: ServiceTable) -> bool:
+        item = table.get(KEYS.marker)
+        assert item is not None
+        return Marker.from_item(item).epoch == Epochs(self._log()).newest()
+
+    def _owner(self) -> Namespace:
+        """Return a client to which nothing happens."""
+        clock = self._later()
+        return Namespace(self.table, self.store, LAKE, clock=clock, log=self._log(), grace=self._grace)
 
     def _check_leftovers(self) -> None:
         if not self._arbitrary and not self._damaged:

@@ -236,11 +236,58 @@ def test_lost_names_are_restored(desk: Desk) -> None:
     assert "no log of a namespace" in desk.refused(1, "namespace", "restore", "land", *where)
     [done] = desk.lines("namespace", "restore", "lake", *where)
     keys = {"files", "directories", "garbage", "records", "lost", "decided"}
-    assert set(done) == keys
+    assert set(done) == keys | {"epoch", "found", "unreadable"}
     assert (done["files"], done["directories"], done["lost"], done["decided"]) == (2, 1, [], [])
     assert desk.lines("fs", "ls", "-R", URL) == before
     assert "--replace" in desk.refused(3, "namespace", "restore", "lake", *where)
     assert "files: 2, directories: 1" in desk.ok("namespace", "restore", "lake", "--replace", *where)
+    assert desk.lines("fs", "ls", "-R", URL) == before
+
+
+def test_a_drill_and_a_log_that_is_taken_back(desk: Desk) -> None:
+    """A copy to look at leaves the table in use alone; a restore fences it, until that is undone."""
+    where = ["--store", desk.store]
+    desk.ok("namespace", "create", "lake", *where)
+    desk.fill(a__x=b"1")
+    drill = ["--names", f"{desk.names}-drill"]
+    desk.ok("namespace", "restore", "lake", "--read-only", *where, *drill)
+    assert desk.lines("fs", "ls", "-R", URL, *drill) == desk.lines("fs", "ls", "-R", URL)
+    assert "read alone" in desk.refused(2, "fs", "mkdir", f"{URL}/tried", *drill)
+    desk.ok("fs", "mkdir", f"{URL}/tried")
+    other = ["--names", f"{desk.names}-other"]
+    desk.ok("namespace", "restore", "lake", *where, *other)
+    desk.ok("fs", "mkdir", f"{URL}/theirs", *other)
+    assert "belongs to another table" in desk.refused(1, "fs", "mkdir", f"{URL}/theirs")
+    assert "fenced" in desk.run("namespace", "check", "lake", "--confirm-after", "0s").stdout
+    relog = ["namespace", "relog", "lake", "--older-than", "0s"]
+    assert "--take-over" in desk.refused(1, *relog)
+    [done] = desk.lines(*relog, "--take-over")
+    assert done == {"epoch": 2, "states": 5}
+    desk.ok("fs", "mkdir", f"{URL}/ours")
+    assert desk.run("namespace", "check", "lake", "--confirm-after", "0s").exit_code == 0
+    assert "belongs to another table" in desk.refused(1, "fs", "mkdir", f"{URL}/more", *other)
+
+
+def test_a_damaged_log_is_salvaged_and_written_again(desk: Desk) -> None:
+    """Of one that cannot be read whole, the rest is restored, and the loss is named."""
+    where = ["--store", desk.store]
+    desk.ok("namespace", "create", "lake", *where)
+    desk.fill(a__x=b"1", b=b"22")
+    log = Path(desk.store.removeprefix("file://")) / "_commitlog/namespaces/lake/log/decided"
+    last = max(log.glob("*.json"))
+    last.write_bytes(b"cut")
+    check = ["namespace", "check", "lake", "--confirm-after", "0s"]
+    assert "namespace relog" in desk.run(*check).stdout
+    drill = ["--names", f"{desk.names}-drill"]
+    assert "--salvage" in desk.refused(1, "namespace", "restore", "lake", *where, *drill)
+    done = desk.run("namespace", "restore", "lake", "--salvage", "--read-only", *where, *drill)
+    assert (done.exit_code, last.name in done.stderr) == (1, True)
+    assert [each["path"] for each in desk.lines("fs", "ls", "-R", URL, *drill)] == ["a", "a/x"]
+    desk.ok("namespace", "relog", "lake", "--older-than", "0s")
+    assert desk.run(*check).exit_code == 0
+    before = desk.lines("fs", "ls", "-R", URL)
+    lose_names(desk)
+    desk.ok("namespace", "restore", "lake", *where)
     assert desk.lines("fs", "ls", "-R", URL) == before
 
 

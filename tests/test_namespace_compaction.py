@@ -10,7 +10,7 @@ import pytest
 from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from namespace_kit import Auditor, stored
+from namespace_kit import Auditor, ServiceTable, stored
 from test_namespace_restore import Dies, History, World, fill, leave_pending, records, world
 
 from commitlog.errors import (
@@ -39,10 +39,16 @@ def at() -> World:
     return world()
 
 
+def compactor_of(at: World, table: ServiceTable, **options: Any) -> Compactor:
+    """Return what compacts the log of a table that nothing fences."""
+    keys = Keys("lake")
+    return Compactor(table=table, keys=keys, log=at.log, words=at.word, fence=lambda: None, **options)
+
+
 def restored(at: World) -> None:
     """Check that the names can be made again, as they are."""
     table = at.lost()
-    at.restorer(table).restore()
+    at.restorer(table).restore(read_only=True)
     assert at.entries(table) == at.entries(at.table)
     Auditor(table, "lake", at.store).audit()
 
@@ -154,7 +160,7 @@ def test_a_base_is_in_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
         at.lake.write(f"d{number % 3}/{number}", b"1")
     at.clock.advance(SETTLE)
     told: list[int] = []
-    compactor = Compactor(table=at.table, keys=Keys("lake"), log=at.log, words=at.word, most=5)
+    compactor = compactor_of(at, at.table, most=5)
     done = compactor.compact(progress=lambda done: told.append(done.operations))
     assert (done.operations, told) == (21, [5, 10, 15, 20, 21])
     assert done.states == 26
@@ -174,7 +180,7 @@ def test_only_so_many_files_are_held(at: World) -> None:
         )
     at.clock.advance(SETTLE)
     told: list[Compacted] = []
-    compactor = Compactor(table=at.table, keys=Keys("lake"), log=at.log, words=at.word, held=9)
+    compactor = compactor_of(at, at.table, held=9)
     done = compactor.compact(progress=told.append)
     assert (done.operations, done.states) == (7, 33)
     assert [each.operations for each in told] == [2, 4, 6, 7]
@@ -207,7 +213,7 @@ def test_a_log_of_a_table_that_is_lost_is_left_alone(at: World) -> None:
     """It is what the namespace is made of again; and so is one whose entries cannot be read."""
     at.lake.write("f", b"1")
     at.clock.advance(SETTLE)
-    lost = Compactor(table=at.lost(), keys=Keys("lake"), log=at.log, words=at.word)
+    lost = compactor_of(at, at.lost())
     with pytest.raises(NotFound, match="its log is left"):
         lost.compact()
     at.store.put(names(at, "decided")[0], b"{}")
@@ -232,7 +238,7 @@ def test_a_table_that_is_lost_meanwhile_is_no_empty_one(at: World) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(at.table, "query", lose)
-        compactor = Compactor(table=at.table, keys=Keys("lake"), log=at.log, words=at.word)
+        compactor = compactor_of(at, at.table)
         with pytest.raises(NotFound, match="its log is left"):
             compactor.compact()
     assert names(at, "decided") == before
@@ -368,7 +374,7 @@ def test_what_is_being_written_is_not_taken_for_left_over() -> None:
 def test_who_has_slept_while_others_compacted_removes_nothing() -> None:
     """Not even if the number of its base is free again, since there are later ones."""
     at = grown()
-    left = Compactor(table=at.table, keys=Keys("lake"), log=at.log, words=at.word, most=2)
+    left = compactor_of(at, at.table, most=2)
 
     def others(sent: int) -> None:
         if sent != 1:  # it is about to write its base

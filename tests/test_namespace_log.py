@@ -454,8 +454,8 @@ def test_what_grows_old_while_somebody_recovers_is_not_decided(logged: Logged) -
             perform()
             return
         upkeep = logged.client()
-        log = upkeep._changes.log
-        assert log is not None
+        assert upkeep._changes.log is not None
+        log = upkeep._changes.log.root
         history = log.history
 
         def slow(**options: Any) -> Iterator[Operation]:

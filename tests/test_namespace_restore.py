@@ -8,21 +8,24 @@ from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import define, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from namespace_kit import QUICK, Auditor, ServiceTable, Wire, outcome
+from namespace_kit import QUICK, Auditor, ServiceTable, Wire, objects_in, outcome
 
 from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
+    AccessDenied,
     AlreadyExists,
     CommitError,
     ConfigurationError,
     Conflict,
     CorruptRecord,
+    Fenced,
     NotFound,
     OutcomeUnknown,
 )
@@ -30,7 +33,7 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, Outcome, Restored, 
 from commitlog.namespace.base import merged
 from commitlog.namespace.inference import Inference
 from commitlog.namespace.items import key_of
-from commitlog.namespace.keys import Keys, read_place
+from commitlog.namespace.keys import MARKERS, Keys, read_place
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import Newest, State, fold
 from commitlog.namespace.records import Entry
@@ -223,7 +226,12 @@ def test_it_can_be_broken_off_anywhere(at: World) -> None:
         with pytest.raises(AlreadyExists, match="restore it"):
             Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).create()
         at.restorer(table).restore()
-        assert list(table.scan()) == list(whole.scan())
+        assert unmarked(table) == unmarked(whole)
+
+
+def unmarked(table: ServiceTable) -> list[Item]:
+    """Return all that a table has but the marker, which tells of another epoch after each restore."""
+    return [item for item in table.scan() if item["place"] != MARKERS]
 
 
 def test_it_tells_how_far_it_is(at: World) -> None:
@@ -243,7 +251,7 @@ def test_reading_and_removing_tell_how_far_they_are(at: World) -> None:
     done = at.restorer(at.table).restore(replace=True, progress=told.append)
     assert (told[0].operations, told[0].removed) == (100, 0)
     assert [each.removed for each in told if not each.records][-1] == 123
-    assert (done.operations, done.removed, done.files) == (363, 123, 120)
+    assert (done.operations, done.removed, done.files) == (121, 123, 120)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -354,7 +362,7 @@ def test_of_what_was_hidden_twice_the_later_object_counts(at: World) -> None:
             at.clock.advance(100_000)
             at.lake.compact_log()
         table = at.lost()
-        at.restorer(table).restore()
+        at.restorer(table).restore(read_only=True)
         assert records(table, at.store) == records(at.table, at.store)
 
 
@@ -382,29 +390,312 @@ def test_a_log_of_another_namespace_is_refused(at: World) -> None:
 
 
 def test_an_entry_that_cannot_be_read_stops_it(at: World) -> None:
-    """Before there is a namespace."""
+    """Before there is a namespace, and before the log is claimed; the error says how to go on."""
     at.lake.write("f", b"1")
     path = next(info.path for info in at.store.list("log/decided/"))
     at.store.put(path, b"{}")
     table = at.lost()
-    with pytest.raises(CorruptRecord):
+    with pytest.raises(CorruptRecord, match="salvage"):
         at.restorer(table).restore()
     assert not list(table.scan())
+    at.lake.write("g", b"1")
 
 
-def test_two_namespaces_in_one_log_are_told_before_anything_is_removed(at: World) -> None:
-    """They cannot be restored into one table, if they have two files at one place."""
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("number", range(19))
+def test_whichever_entry_is_cut_the_rest_is_salvaged(at: World, number: int, compacted: bool) -> None:
+    """What is told of nowhere else is lost, and named; no other file is, and all of it is one tree."""
+    fill(at.lake, at.clock)
+    if compacted:
+        at.clock.advance(100_000)
+        at.lake.write("late/f", b"late")
+        at.lake.compact_log()
+        at.lake.write("late/g", b"g")
+        path = [info.path for info in at.store.list("log/")][number % 4]
+    else:
+        path = [info.path for info in at.store.list("log/decided/")][number]
+    before = contents(at.lake)
+    whole = at.store.get(path).data
+    at.store.put(path, whole[:40])
+    table = at.lost()
+    done = at.restorer(table).restore(salvage=True)
+    assert [each for each in done.unreadable if path in each]
+    lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
+    assert lake.audit(grace=0).is_clean
+    kept = [body for body in contents(lake).values() if body]
+    # An entry is of one change: of a file that it has made, or of what was moved with it.
+    if not compacted:
+        assert len([body for body in before.values() if body and body not in kept]) <= 1
+    lake.write("goes/on", b"")
+    elsewhere = at.lost()
+    at.restorer(elsewhere).restore()
+    assert records(elsewhere, at.store) == records(table, at.store)
+
+
+def test_a_log_whose_base_has_lost_a_part_is_salvaged(at: World) -> None:
+    """What was logged after it is there; directories of which nothing is told are made again."""
+    at.lake.write("a/f", b"1")
+    at.clock.advance(100_000)
+    at.lake.compact_log()
+    at.lake.write("a/g", b"2")
+    for info in list(at.store.list("log/base-parts/")):
+        at.store.delete(info.path)
+    with pytest.raises(CorruptRecord, match="is missing"):
+        at.restorer(at.lost()).restore()
+    table = at.lost()
+    done = at.restorer(table).restore(salvage=True)
+    assert len(done.unreadable) == 1
+    [directory] = done.found
+    lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
+    assert lake.read(f"lost+found/{directory}/g") == b"2"
+    assert lake.audit(grace=0).is_clean
+
+
+def test_a_log_is_written_again_from_a_sound_table(at: World) -> None:
+    """Whatever of it is damaged: the names can be restored then, and work goes on."""
+    fill(at.lake, at.clock)
+    for info in list(at.store.list("log/")):
+        at.store.put(info.path, b"damaged")
+    assert at.lake.audit(grace=0).counts == {"unreadable-log": 1}
+    _, idle = at.client()
+    idle.check()
+    done = at.lake.relog(older_than=0)
+    assert done.states == len([key for key in records(at.table, at.store) if "/d/" not in key.hash])
+    assert at.lake.audit(grace=0).is_clean
+    idle.write("after", b"")
+    table = at.lost()
+    at.restorer(table).restore()
+    assert records(table, at.store) == records(at.table, at.store)
+
+
+def test_a_log_is_not_written_again_while_a_change_may_be_under_way(at: World) -> None:
+    """Nor from a table of which a record cannot be read; nothing is begun then."""
+    leave_pending(at, lambda lake: lake.write("f", b"1"))
+    with pytest.raises(Conflict, match="under way"):
+        at.lake.relog()
+    at.lake.write("g", b"1")
+    at.clock.advance(3600)
+    entry = at.lake.stat("g").entry
+    at.table.put({**entry.to_item(), "body": b"{"})
+    with pytest.raises(CorruptRecord):
+        at.lake.relog()
+    at.table.put(entry.to_item())
+    assert at.lake.relog().epoch == 1
+    assert at.lake.audit(grace=0).is_clean
+
+
+def test_writing_a_log_again_can_be_broken_off_anywhere(at: World) -> None:
+    """Nothing is changed until it has been repeated, and nothing is lost."""
+    fill(at.lake, at.clock)
+    for last in range(5):
+        wire, lake = at.client()
+        left = [last]
+
+        def put(path: str, *arguments: Any, **options: Any) -> Any:
+            if not left[0]:  # noqa: B023
+                raise Dies
+            left[0] -= 1  # noqa: B023
+            return MemoryStore.put(at.store, path, *arguments, **options)
+
+        def step(what: str, perform: Callable[[], object]) -> None:
+            if what == "transact" and left[0] < 2:  # noqa: B023
+                raise Dies
+            perform()
+
+        wire.step = step
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(at.store, "put", put)
+            with pytest.raises(Dies):
+                lake.relog(older_than=0)
+        elsewhere = at.lost()
+        at.restorer(elsewhere).restore(read_only=True)
+        assert records(elsewhere, at.store) == records(at.table, at.store)
+        at.lake.relog(older_than=0)
+        at.lake.write("goes/on", b"")
+        assert at.lake.audit(grace=0).is_clean
+
+
+def forked(at: World) -> Namespace:
+    """Return a client of a second table that is what the first one is, with no epoch of its own.
+
+    This is what clients that know nothing of epochs have made of a log.
+    """
     table = at.lost()
     for item in at.table.scan():
         table.put(item)
-    at.lake.write("f", b"1")
-    Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).write("f", b"2")
-    before = list(table.scan())
-    with pytest.raises(
-        AlreadyExists, match=r"two tables have written the log at 'log', .* a name 'f' in"
-    ):
-        at.restorer(table).restore(replace=True)
-    assert list(table.scan()) == before
+    return Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0, words=at.word)
+
+
+def contents(lake: Namespace) -> dict[str, bytes | None]:
+    """Return what all paths have; None of directories."""
+    return {found.path: None if found.is_directory else lake.read(found.path) for found in lake.walk()}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_of_two_histories_in_one_log_the_loser_comes_into_lost_and_found(
+    at: World, replace: bool
+) -> None:
+    """Names at one place, content of one version, directories in each other or removed: all is there."""
+    for path in ("a/x", "b/y", "c/z", "f", "gone/g"):
+        at.lake.write(path, path.encode())
+    at.lake.make_directory("lost+found")
+    other = forked(at)
+    for number, lake in enumerate((at.lake, other)):
+        at.clock.advance(1)
+        lake.make_directory("tried")
+        lake.write("tried/own", b"%d" % number)
+        lake.write("tried/more", b"%d" % number)
+        lake.write("f", b"f%d" % number)
+    tried = at.lake.stat("tried").id
+    at.lake.write("f", b"f again")
+    at.lake.rename("a", "b/a")
+    other.rename("b", "a/b")
+    at.lake.rename("c/z", "c/renamed")
+    other.write("c/z", b"new z")
+    at.lake.delete("gone", recursive=True)
+    at.lake.sweep()
+    other.write("gone/late", b"late")
+    other.grow("c", shards=8)
+    for name in "mnopq":
+        other.write(f"c/{name}", name.encode())
+    at.lake.set_attributes("c", attributes={"x": "1"})
+    at.lake.set_attributes("c", attributes={"x": "2"})
+    table = at.table if replace else at.lost()
+    done = at.restorer(table).restore(replace=replace)
+    lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
+    assert lake.audit(grace=0, objects=True).is_clean
+    bodies = [body for body in contents(lake).values() if body is not None]
+    for body in (b"a/x", b"b/y", b"f again", b"f1", b"new z", b"late", b"m", b"q"):
+        assert body in bodies, body
+    assert bodies.count(b"0") == bodies.count(b"1") == 2
+    assert lake.read("tried/own") == b"1"
+    assert lake.read(f"lost+found/{tried}/own") == b"0"
+    assert all(lake.exists(f"lost+found/{id}") for id in done.found)
+    assert not done.lost
+    lake.write("tried/after", b"")
+    elsewhere = at.lost()
+    at.restorer(elsewhere).restore()
+    assert records(elsewhere, at.store) == records(table, at.store)
+
+
+def test_a_restore_fences_the_table_that_had_the_log(at: World) -> None:
+    """Nothing is changed there from then on, by whichever client; it can take the log back."""
+    at.lake.write("a", b"1")
+    _, idle = at.client()
+    idle.check()
+    table = at.lost()
+    at.restorer(table).restore()
+    taken = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
+    taken.make_directory("tried")
+    before = records(at.table, at.store)
+    calls: list[Callable[[Namespace], object]] = [
+        lambda lake: lake.make_directory("tried"),
+        lambda lake: lake.write("a", b"2"),
+        lambda lake: lake.rename("a", "b"),
+        lambda lake: lake.delete("a"),
+        lambda lake: lake.compact_log(),
+        lambda lake: lake.recover(),
+        lambda lake: lake.relog(),
+    ]
+    for lake in (at.lake, idle, at.client()[1]):
+        for call in calls:
+            with pytest.raises(Fenced, match="belongs to another table"):
+                call(lake)
+    assert records(at.table, at.store) == before
+    assert at.lake.audit(grace=0).counts == {"fenced": 1}
+    assert taken.audit(grace=0).is_clean
+    assert at.lake.read("a") == b"1"
+    done = at.lake.relog(take_over=True, older_than=0)
+    assert done.epoch == 2
+    at.lake.write("a", b"2")
+    idle.write("a", b"3")
+    with pytest.raises(Fenced):
+        taken.write("a", b"4")
+    elsewhere = at.lost()
+    at.restorer(elsewhere).restore()
+    assert records(elsewhere, at.store) == records(at.table, at.store)
+
+
+def test_a_fenced_table_removes_no_objects(at: World) -> None:
+    """What it lists as garbage may be a file in the table that has the log."""
+    at.lake.write("a", b"1")
+    at.lake.delete("a")
+    at.restorer(at.lost()).restore()
+    at.clock.advance(1)
+    objects = {info.path for info in objects_in(at.store)}
+    with pytest.raises(Fenced):
+        at.lake.collect()
+    assert {info.path for info in objects_in(at.store)} == objects
+
+
+def test_a_drill_disturbs_no_other_table(at: World) -> None:
+    """A copy to look at has what the log says, cannot be changed, and writes nothing but its table."""
+    fill(at.lake, at.clock)
+    leave_pending(at, lambda lake: lake.write("pending", b"1"))
+    before = {info.path: info.etag for info in at.store.list()}
+    table = at.lost()
+    done = at.restorer(table).restore(read_only=True)
+    assert {info.path: info.etag for info in at.store.list()} == before
+    assert [each.decision for each in done.decided] == [Decision.ROLLED_BACK]
+    copy = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
+    assert copy.read("over") == b"3"
+    assert copy.audit(grace=0).is_clean
+    calls: list[Callable[[], object]] = [
+        lambda: copy.write("x", b""),
+        lambda: copy.delete("over"),
+        copy.sweep,
+        copy.collect,
+        copy.compact_log,
+        copy.recover,
+        lambda: copy.relog(take_over=True),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="read alone"):
+            call()
+    at.lake.write("over", b"4")
+    at.restorer(table).restore(replace=True, read_only=True)
+    assert Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).read("over") == b"4"
+    with pytest.raises(AlreadyExists):
+        at.restorer(table).restore(read_only=True)
+
+
+def unclaimed(table: ServiceTable) -> list[Item]:
+    """Return all that a table has, but for the note of a restore that was begun."""
+    return [item for item in table.scan() if "/r/" not in str(item["place"])]
+
+
+@pytest.mark.parametrize("denied", ["transact", "scan"])
+def test_nothing_is_removed_where_the_table_may_not_be_written_or_scanned(
+    at: World, denied: str
+) -> None:
+    """The marker is there then, too, and each record."""
+    fill(at.lake, at.clock)
+    before = unclaimed(at.table)
+    wire = Wire(at.table)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == denied:
+            raise AccessDenied(f"no {what}")
+        perform()
+
+    wire.step = step
+    with pytest.raises(AccessDenied):
+        at.restorer(wire).restore(replace=True)
+    assert unclaimed(at.table) == before
+
+
+def test_nothing_is_removed_if_the_log_has_what_is_no_record(at: World) -> None:
+    """It is found out before the marker goes."""
+    fill(at.lake, at.clock)
+    before = unclaimed(at.table)
+    bad = {**at.lake.stat("over").entry.to_item(), "version": 99, "body": "no record"}
+    body = {"what": "x", "word": "w", "witness": ["p", "n"], "put": [bad], "removed": []}
+    with at.log.run({**body, "replaced": []}):
+        pass
+    with pytest.raises(CorruptRecord):
+        at.restorer(at.table).restore(replace=True)
+    assert unclaimed(at.table) == before
+    at.lake.write("more", b"")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
@@ -433,7 +724,7 @@ def test_it_is_the_same_in_every_kind_of_table(
         lake.rename("empty", "full")
         lake.sweep()
         at.clock.advance(100_000)
-        assert lake.compact_log().operations > 20
+        assert lake.compact_log().operations > 3
         assert lake.audit(objects=True).is_clean
 
 
@@ -496,7 +787,7 @@ def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:
     wire = Wire(table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
-        if what == "scan":
+        if what == "scan" and table.get(KEYS.marker) is None:
             raise Dies
         perform()
 
@@ -854,8 +1145,10 @@ def test_any_history_can_be_restored(seed: int) -> None:
 
 
 def records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
-    """Return all records but gates, whose words tell nothing, and garbage that is gone already."""
-    found = {table.schema.key_of(item): item for item in table.scan()}
+    """Return all records but gates, whose words tell nothing, garbage that is gone already, and the
+    marker, which tells of another epoch.
+    """
+    found = {table.schema.key_of(item): item for item in table.scan() if item["place"] != MARKERS}
     gone = {
         key
         for key, item in found.items()

@@ -241,8 +241,8 @@ def test_the_log_of_a_namespace_is_read_by_several_threads(
     with create_namespace("lake", store=store, names=names, clock=clock) as lake:
         for number in range(30):
             lake.write(f"file-{number}", b"1")
-        log = lake._changes.log
-        assert log is not None
+        assert lake._changes.log is not None
+        log = lake._changes.log.root
         if what != "compact":  # it keeps what is decided after what is pending
             log.begin({**next(log.history()).body, "what": "nothing"})
     clock.advance(2 * 86_400)

@@ -18,6 +18,7 @@ from sim_namespace_kit import (
     Program,
     collect,
     delete,
+    make,
     publish,
     read,
     recover,
@@ -136,6 +137,19 @@ SMALL = [
     ),
 ]
 
+#: Clients of the table that was restored from, while another one has the log.
+FORKS = [
+    case(
+        "a second table on one log, and the first one is written again",
+        {
+            "A": [write("d/f", b"1"), 40.0, make("tried"), write("tried/a", b"1")],
+            "R": [20.0, restore(), move(), make("tried"), write("tried/b", b"2")],
+        },
+        told=("restore: done", "make: done", "make: Fenced"),
+        exact=False,
+    ),
+]
+
 _BOTH = {"C": A_DAY, "A": A_DAY}
 
 LARGE = [
@@ -185,6 +199,23 @@ LARGE = [
             *_LOSSES,
         )
         for decision in Decision
+    ),
+    case(
+        "a restore beside a change of the table that is lost",
+        {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK), move(), make("tried")]},
+        Fault.DELAYED,
+        exact=False,
+    ),
+    case(
+        "two tables on one log, beside changes of both, a fault",
+        {
+            "A": [make("a"), write("a/1", b"1"), rename("a", "b"), delete("d/f")],
+            "R": [restore(decide=Decision.ROLLED_BACK), move(), make("a"), rename("d", "a/d")],
+        },
+        *_LOSSES,
+        restarts=("R",),
+        exact=False,
+        stable=False,
     ),
     case("two restores, a fault", {"R": [restore()], "S": [restore()]}, *_LOSSES),
     case(
@@ -301,7 +332,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@pytest.mark.parametrize("case", [*SMALL, *FORKS], ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """The log tells all, nothing is taken from anybody, and what was broken off can be done again."""
     case.check()

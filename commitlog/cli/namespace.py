@@ -13,7 +13,7 @@ from commitlog.cli.binding import bind, prune, sync, unbind
 from commitlog.cli.check import check
 from commitlog.cli.connection import Connection, names_options, namespace_options
 from commitlog.cli.fs_paths import spot
-from commitlog.cli.restore import restore
+from commitlog.cli.restore import relog, restore
 from commitlog.cli.show import json_option, moment, print_columns, print_json, printable
 from commitlog.cli.upkeep import clean, compact, recover
 from commitlog.namespace import Namespace
@@ -127,5 +127,5 @@ def grow(connection: Connection, url: str, shards: int, json: bool) -> None:
         click.echo(f"{printable(at.url)}: {status.entry.shards.now} shards")
 
 
-for _command in (check, clean, recover, compact, restore, bind, unbind, sync, prune):
+for _command in (check, clean, recover, compact, restore, relog, bind, unbind, sync, prune):
     namespace.add_command(_command)

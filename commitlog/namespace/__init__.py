@@ -15,9 +15,11 @@ write to), `writing` (files), `namespace` (names). They delegate to the other mo
     joining  views  differing  pruning                … brought into the table, shown, compared, removed
     attempts  filling  jobs  publishing               the output of a job, published by one rename
     logged  base  compaction                          what the log says of changes, and keeping it short
+    epoch                                             which table the log belongs to
     recovery                                          what became of pending changes: found out
     restore  inference  claims  known                 … inferred, when the table is lost, …
-    takeover  refill                                  … and its records written again
+    merging  takeover  refill                         … made one tree, and its records written again
+    relog                                             the log written again, from the table
     problems  readers  snapshot  survey               what can be wrong, and what a check reads
     check  shape  against  named  confirming          looking for it
     repair  fixes  fixing                             repairing it
@@ -43,6 +45,7 @@ from commitlog.namespace.problems import PROBLEMS, Finding, Problem, Severity
 from commitlog.namespace.pruning import Pruned
 from commitlog.namespace.publishing import Publication
 from commitlog.namespace.refill import Lost
+from commitlog.namespace.relog import Relogged
 from commitlog.namespace.repair import Outcome, Repaired
 from commitlog.namespace.requests import Counts, Requests
 from commitlog.namespace.restore import Restored, Restorer
@@ -76,6 +79,7 @@ __all__ = [
     "Problem",
     "Pruned",
     "Publication",
+    "Relogged",
     "Repaired",
     "Requests",
     "Restored",

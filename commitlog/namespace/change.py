@@ -24,11 +24,11 @@ from commitlog.errors import (
     TransactionTooLarge,
     Unavailable,
 )
+from commitlog.namespace.epoch import FencedLog
 from commitlog.namespace.leftovers import Garbage, Tombstone
 from commitlog.namespace.marker import Marker
 from commitlog.namespace.recording import Recorder
 from commitlog.namespace.records import Directory, Entry, Gate
-from commitlog.oplog import OperationLog
 from commitlog.tables.api import (
     TRANSACT_WITHIN,
     Check,
@@ -168,7 +168,7 @@ class Changes:
     table: Table
     clock: Clock
     backoff: Backoff
-    log: OperationLog | None = None
+    log: FencedLog | None = None
     recorder: Recorder = field(factory=Recorder)
 
     def apply(self, change: Change) -> None:
@@ -182,6 +182,7 @@ class Changes:
         the monotonic clock or, since that may stand still while a machine sleeps, by the other.
 
         Raises:
+            Fenced: the log belongs to another table; nothing was sent.
             Stale: a condition did not hold, or, `Late`, it is too late; nothing happened.
             TransactionTooLarge: it has too many writes, or too large ones; nothing was written.
             Conflict, Unavailable: nothing happened, after several attempts.

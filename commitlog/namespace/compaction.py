@@ -55,6 +55,7 @@ class Compactor:
         keys: its keys.
         log: its log.
         words: makes words that nobody else ever makes.
+        fence: raises `Fenced` if the log belongs to another table.
         most: operations that are folded into one base at a time.
         held: states beside the base that are held in memory; more, a quarter of what the base has, once
             that is more than four times as much: so a long log takes no more than a few bases for each
@@ -65,6 +66,7 @@ class Compactor:
     keys: Keys
     log: OperationLog
     words: Callable[[], str] = field(repr=False)
+    fence: Callable[[], object] = field(repr=False)
     most: int = 100_000
     held: int = 250_000
 
@@ -85,6 +87,7 @@ class Compactor:
             raise _beaten() from error
 
     def _check_marker(self) -> None:
+        self.fence()
         if self.table.get(self.keys.marker) is None:
             raise NotFound(
                 f"there is no namespace {self.keys.namespace!r} in {self.table.url}: its log is left as"

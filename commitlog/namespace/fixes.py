@@ -283,7 +283,7 @@ class _Fix(Fixing):
         logged, log = self._finding.logged, self._of.changes.log
         marker = Marker.from_item(rows[0] if logged is None else logged)
         if logged is None and log is not None:
-            marker = evolve(marker, log=log.prefix)
+            marker = evolve(marker, log=log.root.prefix)
         self._change.put(evolve(marker, word=self._change.word), as_is(rows[0]) if rows else Absent())
 
     def leftover(self, was: TableCondition) -> None:

@@ -18,18 +18,20 @@ from commitlog.errors import (
     ConfigurationError,
     Conflict,
     CorruptRecord,
+    Fenced,
 )
 from commitlog.namespace.base import Bases
 from commitlog.namespace.batches import Batches, Mapper
 from commitlog.namespace.change import Change, Changes, Stale
 from commitlog.namespace.content import Content
 from commitlog.namespace.counting import CountingStore, CountingTable
+from commitlog.namespace.epoch import Epochs, FencedLog
 from commitlog.namespace.joining import Joining
 from commitlog.namespace.joint import Joint
 from commitlog.namespace.keys import ROOT, TOP, TRASH, TRASH_SHARDS, Keys
 from commitlog.namespace.logged import parsed
 from commitlog.namespace.mark import Marks, mark_of
-from commitlog.namespace.marker import Marker, not_there
+from commitlog.namespace.marker import FIRST, Epoch, Marker, not_there
 from commitlog.namespace.outside import Outside
 from commitlog.namespace.planning import Planner
 from commitlog.namespace.recording import Recorder, count_methods, counted
@@ -84,7 +86,13 @@ class Opened:
         self._backoff = backoff
         self._words = words
         self._tree = Tree(table, keys)
-        self._changes = Changes(table=table, clock=clock, backoff=backoff, log=log, recorder=recorder)
+        self._changes = Changes(
+            table=table,
+            clock=clock,
+            backoff=backoff,
+            log=None if log is None else FencedLog(epochs=Epochs(log), epoch=self._epoch),
+            recorder=recorder,
+        )
         self._content = Content(
             store=store, clock=clock, backoff=backoff, words=words, recorder=recorder
         )
@@ -122,7 +130,7 @@ class Opened:
     def close(self) -> None:
         """Close the log, the store and the table. Idempotent."""
         if self._changes.log is not None:
-            self._changes.log.close()
+            self._changes.log.root.close()
         self.store.close()
         self.table.close()
 
@@ -229,9 +237,11 @@ class Opened:
 
     def _is_logged(self) -> bool:
         """Tell whether the log has more than creations that did not happen."""
-        log = self._changes.log
-        if log is None:
+        if self._changes.log is None:
             return False
+        log = self._changes.log.root
+        if self._changes.log.epochs.newest() != FIRST:
+            return True
         # In this order: what is decided meanwhile is seen twice, and what is compacted, too.
         if any(parsed(operation).witness != self._keys.marker for operation in log.pending()):
             return True
@@ -246,8 +256,9 @@ class Opened:
         Args:
             writing: whether it is going to be changed.
 
-        Raises `NotFound` or `FormatTooNew`, and `ConfigurationError` if it is to be changed without the
-        log that it keeps, or with one that it does not keep. Every other method does this once.
+        Raises `NotFound` or `FormatTooNew`, and `ConfigurationError` if it is to be changed and is a
+        copy to look at, or without the log that it keeps, or with one that it does not keep. Every
+        other method does this once.
         """
         if self._marker is None:
             item = self._table.get(self._keys.marker)
@@ -265,9 +276,27 @@ class Opened:
     @property
     def _logged(self) -> str | None:
         log = self._changes.log
-        return None if log is None else log.prefix
+        return None if log is None else log.root.prefix
 
     # inside
+
+    def _epoch(self) -> Epoch:
+        """Return the epoch of the table; without a sound marker, that to restore it from."""
+        if self._marker is None:
+            assert self._changes.log is not None
+            try:
+                item = self._table.get(self._keys.marker)
+                if item is None:
+                    return self._changes.log.epochs.complete(self._words)
+                self._marker = Marker.from_item(item)
+            except CorruptRecord:  # it is about to be mended
+                return self._changes.log.epochs.complete(self._words)
+        return self._marker.epoch
+
+    def _is_renewed(self) -> bool:
+        """Tell whether the table has another marker than was known: it was restored, or relogged."""
+        known, self._marker = self._marker, None
+        return known is not None and self.check().epoch != known.epoch
 
     def _run(self, plan: Callable[[], tuple[Change | None, T]], *, prepared: bool = True) -> T:
         """Plan a change and apply it; plan it again if something has changed in between."""
@@ -283,6 +312,9 @@ class Opened:
             except Stale as error:
                 last = error
                 self._tree.forget()
+            except Fenced:
+                if not self._is_renewed():
+                    raise
         raise Conflict(f"somebody else kept changing the same; nothing happened ({last})") from last
 
     def _batches(self, mapper: Mapper = map) -> Batches:

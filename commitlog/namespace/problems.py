@@ -344,12 +344,23 @@ _KINDS = (
         repair="the version is written anew, with the log",
     ),
     Problem(
+        name="fenced",
+        severity=_BROKEN,
+        invariant="I8",
+        meaning="the log belongs to another table, into which the namespace was restored: this table"
+        " cannot be changed, and was not compared with the log",
+        repair="none: open the other table; or, if this one is right, take the log back"
+        " (`namespace relog --take-over`)",
+        fix=False,
+    ),
+    Problem(
         name="unreadable-log",
         severity=_BROKEN,
         invariant="I8",
         meaning="an entry of the log cannot be read: the namespace could not be restored, and was not"
         " compared with its log",
-        repair="none: restore the object that has the entry from a backup, or from an older version",
+        repair="none: restore the object that has the entry from a backup, or from an older version; or"
+        " write the log again from the table (`namespace relog`)",
         fix=False,
     ),
     Problem(

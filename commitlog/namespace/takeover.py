@@ -14,7 +14,8 @@ from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
 from commitlog.namespace.change import MAX_WRITES
 from commitlog.namespace.items import key_items, key_of
 from commitlog.namespace.keys import Keys
-from commitlog.tables.api import Absent, Check, Delete, Equals, Item, Key, Put, Table
+from commitlog.namespace.marker import Marker
+from commitlog.tables.api import Absent, Check, Delete, Equals, Item, Key, Put, Table, Write
 
 __all__ = ["Takeover"]
 
@@ -33,36 +34,58 @@ class Takeover:
     keys: Keys
     claim: Check
 
+    @staticmethod
+    def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
+        """Return the note of a restore that has begun and not ended, if there is one.
+
+        Raises `AlreadyExists` if that one replaces, and this one does not.
+        """
+        found = table.get(_place(keys))
+        if found is not None and found.get("replaces") and not replace:
+            raise AlreadyExists(
+                f"of what is to be replaced of namespace {keys.namespace!r} there may be something left"
+                f" in {table.url}: that restore was broken off, or goes on. Replace it (`replace`, or"
+                " --replace)"
+            )
+        return found
+
     @classmethod
-    def begin(cls, table: Table, keys: Keys, *, word: str, replace: bool) -> Takeover:
+    def begin(cls, table: Table, keys: Keys, *, word: str, replace: bool, epoch: int = 0) -> Takeover:
         """Note that this restore holds. From then on there is no marker.
+
+        To replace what is there, the note is written, and the table scanned, before the marker goes.
 
         Args:
             table: what is written to.
             keys: of the namespace.
             word: names this restore.
             replace: whether what the table has of the namespace is to be removed.
+            epoch: that of the log from which it is made; the later one goes on.
 
         Raises `AlreadyExists` if a restore that replaces was broken off and this one does not replace,
         and `Conflict` if another one begins at the same time.
         """
-        place, name = Key(f"{keys.namespace}/r/restore", "-"), keys.namespace
-        found = table.get(place)
-        if found is not None and found.get("replaces") and not replace:
-            raise AlreadyExists(
-                f"of what is to be replaced of namespace {name!r} there may be something left in"
-                f" {table.url}: that restore was broken off, or goes on. Replace it (`replace`, or"
-                " --replace)"
-            )
-        own = {**key_items(place), "word": word, "replaces": replace}
+        place = _place(keys)
+        found = cls.check(table, keys, replace=replace)
+        own = {**key_items(place), "word": word, "replaces": replace, "epoch": epoch}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
-        marker = Delete(keys.marker) if replace else Check(keys.marker, Absent())
         begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", word)))
+        if found is not None and int(found.get("epoch", 0)) > epoch:
+            raise begun._beaten()
+        writes: list[Write] = [Put(own, seen)]
+        if not replace:
+            writes.append(_without_marker(table, keys, epoch))
         try:
-            table.transact([Put(own, seen), marker], token=word)
+            table.transact(writes, token=word)
         except TransactionCanceled as error:
             claimed = table.get(place)
             if claimed is None or claimed.get("word") != word:
+                raise begun._beaten() from error
+        if replace:
+            table.scan_page(limit=1)
+            try:
+                table.transact([Delete(keys.marker), begun.claim])
+            except TransactionCanceled as error:
                 raise begun._beaten() from error
         return begun
 
@@ -102,3 +125,15 @@ class Takeover:
             f"somebody else restores namespace {self.keys.namespace!r} in {self.table.url}, too, and"
             " began later: this call has left the rest to that. If that was broken off, restore again"
         )
+
+
+def _place(keys: Keys) -> Key:
+    return Key(f"{keys.namespace}/r/restore", "-")
+
+
+def _without_marker(table: Table, keys: Keys, epoch: int) -> Write:
+    """Return what makes sure that there is no marker: one of an earlier epoch is fenced, and goes."""
+    found = table.get(keys.marker)
+    if found is None or Marker.from_item(found).epoch.number >= epoch:
+        return Check(keys.marker, Absent())
+    return Delete(keys.marker, Equals("body", found["body"]))

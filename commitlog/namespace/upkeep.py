@@ -8,23 +8,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew
+from attrs import evolve
+
+from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTooNew
 from commitlog.namespace.adopt import Adopted, Adopter
 from commitlog.namespace.check import AGE, Checked, Checker
 from commitlog.namespace.collecting import Collected, Collector
 from commitlog.namespace.compaction import Compacted, Compactor
+from commitlog.namespace.epoch import FencedLog
 from commitlog.namespace.fixes import Fixes
 from commitlog.namespace.keys import MARKERS
 from commitlog.namespace.looking import Looking
 from commitlog.namespace.marker import Marker
 from commitlog.namespace.named import named_among
-from commitlog.namespace.problems import Finding, Problem
+from commitlog.namespace.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.records import Entry
 from commitlog.namespace.recovery import Recovery
+from commitlog.namespace.relog import Relogged, Relogger
 from commitlog.namespace.repair import Outcome, Repaired, Repairer
 from commitlog.namespace.sweeping import Sweeper, Swept
-from commitlog.oplog import Operation, OperationLog
+from commitlog.oplog import Operation
 from commitlog.stores.api import ObjectInfo
 
 __all__ = ["Upkeep"]
@@ -112,14 +116,20 @@ class Upkeep(Looking):
             store=self._store,
             clock=self._clock,
             backoff=self._backoff,
-            prove=self._joint.outside.prove_if_marked,
+            prove=self._prove_objects,
             words=self._words,
             named=self._files_among,
         )
         return collector.collect(progress)
 
+    def _prove_objects(self) -> None:
+        """Make sure that objects may go that the table lists: of its own store, by its own log."""
+        if self._changes.log is not None:
+            self._with_log()
+        self._joint.outside.prove_if_marked()
+
     def _files_among(self, paths: Collection[str]) -> Collection[str]:
-        log = None if self._changes.log is None else LogReader.of(self._changes.log)
+        log = None if self._changes.log is None else LogReader.of(self._changes.log.log)
         return named_among(set(paths), TableReader.of(self._table), log, by=(Entry,))
 
     def compact_log(
@@ -141,17 +151,51 @@ class Upkeep(Looking):
             progress: told what was done so far.
 
         Raises `ConfigurationError` if the namespace was opened without a log, or `older_than` is too
-        little; `Conflict` if somebody else does the same; `CorruptRecord` for an entry that cannot be
-        read. All that the log says it still says then.
+        little; `Fenced`; `Conflict` if somebody else does the same; `CorruptRecord` for an entry that
+        cannot be read. All that the log says it still says then.
 
         It takes a request to read each operation, and one for about ten thousand files to read and to
         write the base. What is folded into it in one turn is held in memory: what some hundred thousand
         files are, or a quarter of the base.
         """
         log = self._with_log()
-        self.check()
-        compactor = Compactor(table=self._table, keys=self._keys, log=log, words=self._words)
+        compactor = Compactor(
+            table=self._table, keys=self._keys, log=log.log, words=self._words, fence=log.check
+        )
         return compactor.compact(older_than=older_than, progress=progress)
+
+    def relog(self, *, take_over: bool = False, older_than: float = 3600.0) -> Relogged:
+        """Write the log again from the table: where it is damaged, or another table has taken it.
+
+        A new epoch of the log begins with all that the table has; nothing of the log before is needed,
+        or removed. Stop those who write first. It can be broken off, and repeated: until it has ended
+        nothing can be changed.
+
+        Args:
+            take_over: also if the log belongs to another table by now, into which the namespace was
+                restored. That table is fenced then. What was changed there is not in this one.
+            older_than: only if all that is pending was begun so many seconds ago; see `recover`.
+
+        Raises:
+            ConfigurationError: the namespace was opened without a log.
+            Fenced: the log belongs to another table, and it is not to be taken over.
+            CorruptRecord, FormatTooNew: a record of the table cannot be read; nothing was written.
+            Conflict: a change may be under way, and nothing was written; or somebody else restores the
+                namespace, and goes on.
+        """
+        if self._changes.log is None:
+            raise ConfigurationError("the namespace was opened without a log: give it one")
+        relogger = Relogger(
+            table=self._table,
+            keys=self._keys,
+            epochs=self._changes.log.epochs,
+            clock=self._clock,
+            words=self._words,
+        )
+        try:
+            return relogger.relog(take_over=take_over, older_than=older_than)
+        finally:
+            self._marker = None
 
     def audit(
         self,
@@ -182,13 +226,14 @@ class Upkeep(Looking):
 
         Raises `BucketNotFound`, and `StoreEmpty` for objects of a store that is not the namespace's.
         """
+        self._marker = None  # as it is now: the namespace may have been restored since
         self._check_marker(mended=True, writing=False)
-        log = self._changes.log
+        log, fenced = self._log_to_compare()
         checker = Checker(
             table=TableReader.of(self._table),
             keys=self._keys,
             clock=self._clock,
-            log=None if log is None else LogReader.of(log),
+            log=log,
             store=self._store_reader() if objects or unnamed else None,
             objects=objects,
             unnamed=unnamed,
@@ -196,7 +241,8 @@ class Upkeep(Looking):
             pending=pending,
             age=age,
         )
-        return checker.check(progress)
+        checked = checker.check(progress)
+        return evolve(checked, findings=(*fenced, *checked.findings))
 
     def repair(
         self,
@@ -218,7 +264,7 @@ class Upkeep(Looking):
         """
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
         self._check_marker(mended=any(map(self._mends_marker, wanted)))
-        log = self._changes.log
+        log = None if self._changes.log is None else self._changes.log.log
         fixes = Fixes(
             tree=self._tree,
             keys=self._keys,
@@ -269,8 +315,7 @@ class Upkeep(Looking):
         tells enough.
         """
         log = self._with_log()
-        self.check()
-        return Recovery(table=self._table, log=log).recover(older_than=older_than)
+        return Recovery(table=self._table, log=log.log).recover(older_than=older_than)
 
     def _check_marker(self, *, mended: bool, writing: bool = True) -> None:
         """Make sure that this library knows the format, if there is a marker that tells.
@@ -302,10 +347,28 @@ class Upkeep(Looking):
         # Without a marker nobody knows the mark; what else is wrong is told all the same.
         return StoreReader.of(self._store, None if self._marker is None else self._joint.outside.prove)
 
-    def _with_log(self) -> OperationLog:
+    def _with_log(self) -> FencedLog:
         if self._changes.log is None:
             raise ConfigurationError("the namespace was opened without a log: give it one")
+        self.check()
+        try:
+            self._changes.log.check()
+        except Fenced:
+            if not self._is_renewed():
+                raise
+            self._changes.log.check()
         return self._changes.log
+
+    def _log_to_compare(self) -> tuple[LogReader | None, tuple[Finding, ...]]:
+        """Return what reads the log, if it is that of this table, and the finding that it is not."""
+        log = self._changes.log
+        if log is None or (self._marker is not None and self._marker.read_only):
+            return None, ()
+        try:
+            log.check()
+        except Fenced as error:
+            return None, (Finding(problem=PROBLEMS["fenced"], path="", detail=str(error)),)
+        return LogReader.of(log.log), ()
 
 
 def _is_wanted(problem: Problem, only: Collection[str] | None) -> bool:

@@ -247,6 +247,19 @@ class OperationLog:
         """
         return self._listed(self._decided.list(), self._read_decided, unreadable)
 
+    def names(self) -> Iterator[str]:
+        """Yield the ids of all operations, those that are pending first, without reading them."""
+        for entries in (self._pending, self._decided):
+            yield from (entry.name for entry in entries.list())
+
+    def youngest(self) -> float:
+        """Return the age in seconds, by the store's clock, of the operation that is pending last.
+
+        It is infinite if none is.
+        """
+        written = max((entry.written for entry in self._pending.list()), default=-math.inf)
+        return self._now() - written
+
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float
     ) -> tuple[Operation, ...]:
@@ -290,6 +303,21 @@ class OperationLog:
         if name in (_PENDING, _DECIDED):
             raise ConfigurationError(f"{name!r} has the operations of the log: give another name")
         return Entries(self._store, join(self.prefix, name), kinds)
+
+    def below(self, name: str) -> OperationLog:
+        """Return another log, of the same store and settings, that is kept in ``<prefix>/<name>/``.
+
+        Args:
+            name: a path that does not begin with ``pending`` or ``decided``.
+        """
+        return OperationLog(
+            self._store,
+            join(self.prefix, name),
+            clock=self._clock,
+            settle=self.settle,
+            ids=self._ids,
+            threads=self._threads,
+        )
 
     def compact(
         self,

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sim_namespace_kit import attributes, collect, delete, link, recover, rename, write
+from sim_namespace_kit import attributes, collect, delete, link, make, read, recover, rename, write
 from sim_upkeep_kit import (
     A_DAY,
     UpkeepWorld,
     check,
     compact,
     forget_directory,
+    move,
     repair,
     restore,
     same_names,
@@ -21,6 +22,7 @@ from sim_upkeep_kit import (
     share_object_before,
 )
 
+from commitlog.oplog import Decision
 from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
 from mutants.mutant import Mutant
@@ -85,11 +87,11 @@ TENDING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.restore",
             (
-                "        tell(evolve(told, decided=decided))\n",
-                "        tell(evolve(told, decided=decided))\n        begun.finish(marker)\n",
+                "        refill = Refill(",
+                "        begun.finish(marker.to_item())\n        refill = Refill(",
             ),
             (
-                "        begun.finish(marker)\n        tell(",
+                "        begun.finish(marker.to_item())\n        tell(",
                 "        tell(",
             ),
         ),
@@ -110,7 +112,7 @@ TENDING: tuple[Mutant, ...] = (
         ),
         setting=naming(
             {"R": [restore(replace=True)], "S": [0.5, restore(replace=True)]},
-            forced=(Forced("R table.transact", Fault.DELAYED, 2, 1),),
+            forced=(Forced("R table.transact", Fault.DELAYED, 3, 1),),
             make=UpkeepWorld,
             backup=True,
             **_TREE,
@@ -119,6 +121,50 @@ TENDING: tuple[Mutant, ...] = (
         story=(
             "R's removal of what was there before is on its way for a while, in which S restores it "
             "all. What arrives then takes that away, and leaves S's marker."
+        ),
+    ),
+    Mutant(
+        name="a change of a table that the log does not belong to any more",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a client looks whether another table has taken the log before it sends a change",
+        edit=Edit(
+            "namespace.epoch",
+            ("            self.epochs.check(epoch)\n            yield\n", "            yield\n"),
+        ),
+        setting=naming(
+            {"A": [read("d/f"), 40.0, make("tried")], "R": [20.0, restore(), move(), make("tried")]},
+            make=UpkeepWorld,
+            exact=False,
+            **_TREE,
+        ),
+        caught="I8: .* is logged as committed, and was not done",
+        story=(
+            "R restores the namespace into another table, and makes a directory there. A makes one of "
+            "that name in the table that R took for lost, and is told that it did. The log has both, "
+            "and they have one place."
+        ),
+    ),
+    Mutant(
+        name="a restore of what the log said before it was claimed",
+        where="namespace.md#when-the-table-is-lost",
+        rule="what was changed before the log was claimed is in what is restored",
+        edit=Edit(
+            "namespace.restore",
+            (
+                "            if self._place() == (reading.epoch, reading.place):\n",
+                "            if True:\n",
+            ),
+        ),
+        setting=naming(
+            {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK)]},
+            make=UpkeepWorld,
+            exact=False,
+            **_TREE,
+        ),
+        caught="by the log it was",
+        story=(
+            "R reads the log. Before it claims the log, A makes a directory, and is told so. R restores "
+            "what it has read."
         ),
     ),
     Mutant(
