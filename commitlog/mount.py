@@ -160,7 +160,7 @@ def create_namespace(
     Args:
         store: where its content will be; for good.
         log: whether every change is logged in the store, below ``_commitlog/``: the names can be
-            restored from that if the table is lost. It costs three requests for each change.
+            restored from that if the table is lost. It costs four requests for each change.
 
     Others, and errors: as of `mount`, but that a namespace which is not there is made; and
     `AlreadyExists` if `store` has the log of a namespace of that name, whose table was lost, or is

@@ -38,7 +38,7 @@ def namespace() -> None:
 def create(connection: Connection, name: str, no_log: bool, json: bool) -> None:
     """Create the namespace NAME, with its content in --store: s3://bucket/prefix, or a directory.
 
-    Every change is logged there, too, which costs three requests each, unless --no-log says otherwise.
+    Every change is logged there, too, which costs four requests each, unless --no-log says otherwise.
     One that is there already is left as it is, if its content is in the same place.
     """
     lake = connection.created_namespace(name, log=not no_log)

@@ -33,7 +33,7 @@ __all__ = ["Base", "Bases", "merged"]
 _PART_BYTES, _PART_RECORDS = 4 * 1024 * 1024, 10_000
 
 #: How many states are sorted in memory at a time, and how many a part has of what is sorted so.
-_RUN, _RUN_RECORDS = 50_000, 1000
+_RUN, _RUN_RECORDS = 20_000, 1000
 
 
 @frozen(kw_only=True)

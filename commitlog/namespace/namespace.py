@@ -34,7 +34,7 @@ class Namespace(Writing):
         clock: dates what is done; waited on between attempts.
         backoff: how often, and after what pauses, is repeated what did nothing, got no answer, or met
             with a change by somebody else.
-        log: has every change before it happens, and what became of it; it costs three requests to the
+        log: has every change before it happens, and what became of it; it costs four requests to the
             store that has it, for each change. Whether there is one, and where, is settled when the
             namespace is created: all who change it use the same.
         grace: seconds for which the content of a file is kept after the file was overwritten or deleted.

@@ -45,8 +45,8 @@ __all__ = ["Restored", "Restorer"]
 #: Operations after which it is told how far it is.
 _TOLD = 100
 
-#: Operations of a log that are held in memory; a longer log is read again each time.
-_HELD = 5000
+#: States of a log that are held in memory; a longer log is read again each time.
+_HELD = 10_000
 
 #: How often the log is read while others go on changing it.
 _TRIES = 3
@@ -61,7 +61,7 @@ class Restored:
         garbage: pieces of garbage.
         records: items of the table that were written; those that were there already are not counted.
         removed: items of the table that were removed before that.
-        operations: operations of the log that were read; of more than 5,000, each four times.
+        operations: operations of the log that were read; a long log is read four times.
         lost: files that cannot be read.
         found: ids of what came into ``lost+found``, since it had no place, or another thing had it: two
             tables had written the log, or entries of it are missing.
@@ -423,14 +423,17 @@ class _Reading:
         if self._held is not None:
             yield from self._held
             return
-        held: list[tuple[Operation, LoggedChange]] = []
+        held: list[tuple[Operation, LoggedChange]] | None = []
+        states = 0
         operations = _counted(self.log.history(unreadable=self.refuse), self.told)
         for found in readable(operations, self.refuse):
-            if len(held) <= _HELD:
+            states += len(found[1].states)
+            if held is not None and states <= _HELD:
                 held.append(found)
+            else:
+                held = None
             yield found
-        if len(held) <= _HELD:
-            self._held = held
+        self._held = held
 
 
 def _rolled_back(operation: Operation) -> Decision:
