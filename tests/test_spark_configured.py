@@ -398,6 +398,24 @@ def test_without_the_python_side_it_says_what_to_do(session: SparkSession, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
+    """Readers of the log miss its files, until it is overwritten by no rows."""
+    session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
+    try:
+        session.sql("INSERT INTO dropping VALUES (1, 1), (2, 2)")
+        described = session.sql("DESCRIBE FORMATTED dropping").where("col_name = 'Location'").collect()
+        path = described[0].data_type.removeprefix("file:")
+        session.sql("ALTER TABLE dropping DROP PARTITION (k = 1)")
+        assert [tuple(row) for row in session.table("dropping").collect()] == [(2, 2)]
+        with pytest.raises(Exception, match=r"commitlog\.errors\.NotFound"):
+            session.read.format("commitlog").load(path).collect()
+        session.sql("INSERT OVERWRITE dropping PARTITION (k = 1) SELECT 1L WHERE false")
+        read = session.read.format("commitlog").load(path).collect()
+        assert [tuple(row) for row in read] == [(2, "2")]
+    finally:
+        session.sql("DROP TABLE dropping")
+
+
 def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path) -> None:
     """A partition with a location of its own is not below the output, so it is not touched."""
     path = tmp_path / "t"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,83 @@ def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
         "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     }
+
+
+#: Writes through the library in a zip file; on Spark's workers there is no other one.
+_ZIPPED = """
+import sys
+import commitlog
+from pyspark.sql import SparkSession
+
+assert ".zip" in commitlog.__file__, commitlog.__file__
+spark = SparkSession.builder.getOrCreate()
+commitlog.spark.attach(spark)
+spark.range(4).write.parquet(sys.argv[1] + "/plain")
+assert commitlog.spark.write(spark.range(3), sys.argv[1] + "/out").rows == 3
+print(spark.read.format("commitlog").load(sys.argv[1] + "/plain").count())
+"""
+
+
+def _zip(target: Path, package: Path) -> None:
+    """Pack the Python and Java files of a package."""
+    with zipfile.ZipFile(target, "w") as packed:
+        for file in package.rglob("*"):
+            if file.suffix in (".py", ".java"):
+                packed.write(file, file.relative_to(package.parent))
+
+
+@pytest.mark.spark
+def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
+    """With --py-files, write finds the format, and the committer its source."""
+    _zip(tmp_path / "library.zip", Path(__file__).parents[1] / "commitlog")
+    (tmp_path / "job.py").write_text(_ZIPPED)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    zipped = {"PYTHONPATH": str(tmp_path / "library.zip")}
+    built = "import commitlog; print(commitlog.spark.committer_jar(), commitlog.__file__)"
+    jar, where = subprocess.run(
+        [sys.executable, "-c", built],
+        env={**environ, **zipped},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert "library.zip" in where
+    submit = Path(pyspark.__file__).parent / "bin/spark-submit"
+    options = ["--master=local[1]", "--conf=spark.ui.enabled=false", "--py-files=library.zip"]
+    protocol = "--conf=spark.sql.sources.commitProtocolClass=io.commitlog.CommitlogCommitProtocol"
+    done = subprocess.run(
+        [submit, *options, f"--jars={jar}", protocol, "job.py", str(tmp_path)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert done.stdout.splitlines()[-1] == "4"
+
+
+def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
+    """It cannot read its data there, and the error says what to ship instead."""
+    import botocore
+
+    _zip(tmp_path / "botocore.zip", Path(botocore.__file__).parent)
+    code = "import commitlog; commitlog.connect('s3://bucket/out').head('a')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                [str(tmp_path / "botocore.zip"), str(Path(__file__).parents[1])]
+            ),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert "ConfigurationError: botocore is imported from a zip file" in last and "--archives" in last
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,15 @@ class Boto3Session(Protocol):
 
 
 def _open(profile: str | None) -> Any:
+    # It reads its data, such as that of endpoints, as files in its own directory.
+    home = os.path.dirname(botocore.session.__file__)
+    if not os.path.isdir(home):
+        raise ConfigurationError(
+            f"botocore is imported from a zip file ({home}), and cannot read its data there: install"
+            " commitlog-store on each machine. With Spark, ship an environment in place of --py-files:"
+            " --archives env.tar.gz#env, packed by venv-pack or conda-pack, and"
+            " PYSPARK_PYTHON=./env/bin/python"
+        )
     # Any: botocore's stubs are optional, and stricter than what it documents.
     return botocore.session.Session(profile=profile)
 

@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,6 @@ __all__ = ["COMMIT_PROTOCOL", "attach", "committer_jar", "configure"]
 #: Value of ``spark.sql.sources.commitProtocolClass``.
 COMMIT_PROTOCOL = "io.commitlog.CommitlogCommitProtocol"
 
-_SOURCES = Path(__file__).parent / "java"
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 
 
@@ -97,7 +98,7 @@ def _driver(context: SparkContext) -> Any:
         raise ConfigurationError(
             "Spark's JVM was started without the committer's jar, and takes none later. In a new"
             " process, start the first session with commitlog.spark.configure(builder), or name the"
-            f" jar in spark.jars: {committer_jar()}"
+            f" jar in spark.jars, which is --jars of spark-submit: {committer_jar()}"
         )
     return driver
 
@@ -109,8 +110,8 @@ def committer_jar() -> Path:
 
     Raises `ConfigurationError` if it cannot be built, or cannot be kept there.
     """
-    sources = sorted(_SOURCES.rglob("*.java"))
-    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
+    sources = _sources()
+    digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "commitlog"
     jar = cache / f"commitlog-spark-{digest[:16]}.jar"
     if not jar.exists():
@@ -125,17 +126,26 @@ def committer_jar() -> Path:
     return jar
 
 
-def _build(sources: list[Path], scratch: Path) -> Path:
+def _sources() -> dict[str, bytes]:
+    """Return the Java source by name; the package may have been imported from a zip file."""
+    directory = resources.files(__package__).joinpath("java", "io", "commitlog")
+    found = {each.name: each.read_bytes() for each in directory.iterdir() if each.name.endswith(".java")}
+    return dict(sorted(found.items()))
+
+
+def _build(sources: Mapping[str, bytes], scratch: Path) -> Path:
     jars = Path(_find_spark_home()) / "jars"
     classes = scratch / "classes"
     classes.mkdir()
+    for name, source in sources.items():
+        (scratch / name).write_bytes(source)
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         raise ConfigurationError("there is no Java: install Java 17 or newer, or set JAVA_HOME to it")
     classpath = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
     target = ["-d", str(classes), "-classpath", classpath]
-    command = [java, "-cp", f"{jars}/*", _COMPILER, *target, *map(str, sources)]
+    command = [java, "-cp", f"{jars}/*", _COMPILER, *target, *(str(scratch / name) for name in sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted(classes.rglob("*.class"))
     if done.returncode or not found:

@@ -9,8 +9,20 @@ import contextlib
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
-__all__ = ["active", "unbounded"]
+__all__ = ["active", "register", "unbounded"]
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a format with a classic session that does not know it.
+
+    Spark looks for the modules pyspark_…, but not everywhere where Python would find them: of an
+    editable install it sees only the working directory, and nothing of ``--py-files``. To register a
+    format twice, it warns.
+    """
+    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(source.name()):
+        spark.dataSource.register(source)
 
 
 @contextlib.contextmanager

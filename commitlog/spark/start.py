@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from commitlog.errors import ConfigurationError
+from commitlog.spark.sessions import register
 from commitlog.spark.source import CommitlogDataSource
 
 __all__ = ["session"]
@@ -66,13 +67,11 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     for name, value in {**defaults, **wanted}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    # Spark looks for the modules pyspark_…, but not everywhere where Python would find it: of an
-    # editable install it sees only the working directory. To register a format twice, it warns.
-    # (Of Spark Connect, a session has no JVM to ask, and the warning goes to the server.)
-    known = None if is_remote() else spark._jsparkSession.sessionState().dataSourceManager()
     for source in (CommitlogDataSource, IngestDataSource):
-        if known is None or not known.dataSourceExists(source.name()):
+        if is_remote():  # it cannot be asked, and the warning goes to the server
             spark.dataSource.register(source)
+        else:
+            register(spark, source)
     return spark
 
 

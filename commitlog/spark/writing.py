@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import CommitRecord
@@ -15,8 +15,8 @@ from commitlog.spark.alive import kept_alive
 from commitlog.spark.failures import own_errors
 from commitlog.spark.namespaces.options import as_told_here
 from commitlog.spark.options import WriteOptions, is_lake
-from commitlog.spark.sessions import active, unbounded
-from commitlog.spark.source import open_output, warn_of_foreign
+from commitlog.spark.sessions import active, register, unbounded
+from commitlog.spark.source import CommitlogDataSource, open_output, warn_of_foreign
 from commitlog.words import random_word
 
 __all__ = ["write"]
@@ -109,4 +109,6 @@ def _save(df: DataFrame, url: str, mode: str, given: Mapping[str, str]) -> None:
     spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
     spark = df.sparkSession
     with active(spark), unbounded(spark, _BATCH_BYTES):
+        if isinstance(spark, SparkSession):
+            register(spark, CommitlogDataSource)
         df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
