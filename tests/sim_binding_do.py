@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from attrs import frozen
 from namespace_kit import Model
-from sim_binding_views import Stale
 from sim_namespace_do import Do, silent
 
 
@@ -43,15 +42,7 @@ def prune(path: str = "", *, older_than: float | None = None) -> Prune:
         name="prune",
         lake=silent(lambda lake: lake.prune(path, older_than=older_than)),
         changes="many",
-        step=_without_lost,
         hidden=older_than is not None,
-    )
-
-
-def _without_lost(before: Model, after: Model) -> bool:
-    gone = before.nodes.items() - after.nodes.items()
-    return after.nodes.items() <= before.nodes.items() and all(
-        isinstance(body, Stale) for _, body in gone
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from namespace_kit import DecodedOnce, Model
 from sim_binding_do import Prune, Sync
 from sim_binding_memory import Deleted, Memory
-from sim_binding_views import Names, Sight, Stale, View
+from sim_binding_views import Names, Sight, Stale, View, is_covered
 from sim_namespace_do import Do
 from sim_namespace_judge import LAKE, Call
 from sim_namespace_world import NamespaceWorld
@@ -125,10 +125,10 @@ class BoundJudge(NamespaceWorld):
         if after.objects != before.objects:
             self._others_did(before, after)
         elif call is None:
-            self._check_nobody(asked)
-        elif isinstance(call.do, Prune) and self._asked.tree.nodes.items() >= asked.tree.nodes.items():
+            self._check_nobody(before, asked)
+        elif isinstance(call.do, Prune):
             self._took_effect(call)
-            self._check_nobody(asked)
+            self._check_pruned(before, asked, files=True)
         elif self._token in self._taking and call.do.name not in ("bind", "unbind"):
             self._check_taken(call, before, asked)
         else:
@@ -149,28 +149,41 @@ class BoundJudge(NamespaceWorld):
             self._put_at[path] = self._puts
             self._deleted.stored(path)
 
-    def _check_nobody(self, asked: View) -> None:
+    def _check_nobody(self, before: Sight, asked: View) -> None:
         """What belongs to no call is content that nothing names; what is pruned are tombstones."""
-        pruning = [
+        if self._ending or self._pruning():
+            self._check_pruned(before, asked, files=self._ending)
+            return
+        assert asked.tree == self._asked.tree, f"changed by itself: {asked.tree} to {self._asked.tree}"
+
+    def _pruning(self) -> list[Call]:
+        return [
             call for call in self.calls if isinstance(call.do, Prune) and call.told in ("", "unknown")
         ]
-        if not pruning and not self._ending:
-            assert asked.tree == self._asked.tree, (
-                f"changed by itself: {asked.tree} to {self._asked.tree}"
-            )
-            return
-        for names, spot in self._asked.alone.items():
-            if names in asked.tree.nodes:
+
+    def _check_pruned(self, before: Sight, asked: View, *, files: bool) -> None:
+        """Check that only useless tombstones went, and, if `files`, files that have lost their objects.
+
+        Such a file may have covered an object or a prefix of its name. docs/namespace.md promises that
+        it is visible when the file is gone.
+        """
+        pruning = self._pruning()
+        was, now = asked.tree.nodes, self._asked.tree.nodes
+        lost = {
+            names for names, body in was.items() if isinstance(body, Stale) and now.get(names) != body
+        }
+        gone = {names for names, body in was.items() - now.items() if names not in lost}
+        assert not gone, f"pruning has removed {sorted(gone)}"
+        assert files or not lost, f"pruning has removed {sorted(lost)}"
+        puts = min((self._memory(call).puts for call in pruning), default=self._puts)
+        old = any(isinstance(call.do, Prune) and call.do.hidden for call in pruning)
+        for names, _ in now.items() - was.items():
+            if is_covered(names, lost):
                 continue
-            oldest = min((self._memory(call).puts for call in pruning), default=self._puts)
-            old = any(isinstance(call.do, Prune) and call.do.hidden for call in pruning)
-            news = self._is_news(names, oldest)
-            assert news or old, f"pruning has brought back {_path(names)}"
-            self._deleted.pruned(spot)
-        self._deleted.unhidden(self._sight)
-        lost = asked.tree.nodes.items() - self._asked.tree.nodes.items()
-        dead = all(isinstance(body, Stale) for _, body in lost)
-        assert dead and (self._ending or not lost), f"pruning has removed {lost}"
+            assert names in self._asked.alone, f"pruning has made {_path(names)}"
+            assert old or self._is_news(names, puts), f"pruning has brought back {_path(names)}"
+            self._deleted.pruned(self._asked.alone[names])
+        self._deleted.unhidden(before, self._sight, lambda path: old or self._put_at.get(path, 0) > puts)
 
     def _check_taken(self, call: Call, before: Sight, asked: View) -> None:
         """Nothing changes but how it is kept."""

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from namespace_kit import Model
 from sim_binding_judge import BoundJudge
-from sim_binding_views import Stale, View
+from sim_binding_views import Stale, View, is_covered
 
 from commitlog.errors import ObjectChanged
 from commitlog.namespace import Namespace
@@ -63,18 +64,20 @@ class BoundWorld(BoundJudge):
         """Raise `AssertionError` if something is wrong in a run that has ended; return `outcomes`.
 
         Beside what every `NamespaceWorld` has to be in the end: what is believed is what a client sees,
-        and reads; after a synchronisation the rows are as the store is; pruned, the tree is the same.
+        and reads; after a synchronisation the rows are as the store is. Pruning removes only files that
+        have lost their objects. What such a file covered is visible at once where the store is asked,
+        and after the next synchronisation where the rows are believed.
         """
         told = super().judge()
         self._ending = True
         clock = ManualClock(epoch=EPOCH + self.simulation.now + 1e6)
         lake = self._bystander(clock)
         now = int(clock.epoch() * 1000)
-        believed = View.of(self._sight, lambda binding: not binding.is_fresh(now)).tree
-        assert _seen(lake) == _readable(believed.nodes), "what is seen is not what is believed"
+        self._check_seen(lake, now)
         lake.sync()
         rowed = self._sight.rowed().tree
         assert rowed == self._asked.tree, f"synchronised, {rowed} is not {self._asked.tree}"
+        files = {names for names, body in rowed.nodes.items() if isinstance(body, Stale)}
         lake.prune()
         for tombstones in self._sight.tombstones.values():
             for each in tombstones.values():
@@ -84,8 +87,18 @@ class BoundWorld(BoundJudge):
                     if each.hides(info) or (each.etag is None and path.startswith(each.path))
                 ]
                 assert hides, f"pruned, and {each.path} is still hidden, of which there is nothing"
+        believed = self._check_seen(lake, now)
+        for names, _ in believed.nodes.items() ^ self._asked.tree.nodes.items():
+            assert is_covered(names, files), f"pruned, and {names} is not as it is in the store"
+        lake.sync()
         assert _seen(lake) == _readable(self._asked.tree.nodes), "what is seen is not what is so"
         return told
+
+    def _check_seen(self, lake: Namespace, now: int) -> Model:
+        """Return what is believed at a millisecond, which is what a client sees then."""
+        believed = View.of(self._sight, lambda binding: not binding.is_fresh(now)).tree
+        assert _seen(lake) == _readable(believed.nodes), "what is seen is not what is believed"
+        return believed
 
 
 def _seen(lake: Namespace) -> dict[tuple[str, ...], bytes | None]:

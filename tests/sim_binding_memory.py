@@ -4,7 +4,7 @@ seen since a call began, and what was deleted.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from attrs import define, field
 from sim_binding_views import Names, Sight, Spot, View
@@ -91,16 +91,24 @@ class Deleted:
         """Forget what nothing hides any more."""
         self.paths = {each for each in self.paths if each[0] != spot}
 
-    def unhidden(self, after: Sight) -> None:
-        """Forget prefixes whose tombstone was pruned while there was nothing below them.
+    def unhidden(self, before: Sight, after: Sight, may_show: Callable[[str], bool]) -> None:
+        """Forget what a tombstone hid that was just pruned, if `prune` may remove that one.
 
-        Objects that others store there later are visible (docs/namespace.md, `prune`).
+        It removes tombstones "whose objects are gone or replaced", and old ones (docs/namespace.md). So
+        each object that this one hid is gone, or one that `may_show`. Afterwards, all that the store has
+        there may be seen, now or when the row goes that has the name.
         """
         for (directory, name), path in list(self.paths):
-            tombstone = after.tombstones.get(directory, {}).get(name)
-            hidden = tombstone is not None and tombstone.path == path
-            below = any(there.startswith(path) for there in after.objects)
-            if name.endswith("/") and not hidden and not below:
+            pruned = before.tombstones.get(directory, {}).get(name)
+            left = after.tombstones.get(directory, {}).get(name)
+            if pruned is None or pruned.path != path or (left is not None and left.path == path):
+                continue
+            hidden = [
+                info.path
+                for info in after.objects.values()
+                if pruned.hides(info) or (pruned.etag is None and info.path.startswith(path))
+            ]
+            if all(may_show(each) for each in hidden):
                 self.paths.discard(((directory, name), path))
 
     def check(self, asked: View) -> None:

@@ -29,6 +29,11 @@ class Stale(bytes):
     """Content that a file is to have, and that nobody can read: its object is another, or gone."""
 
 
+def is_covered(names: Names, files: Collection[Names]) -> bool:
+    """Tell whether one of these files has this name, or that of a directory above it."""
+    return any(names[:length] in files for length in range(1, len(names) + 1))
+
+
 @frozen
 class Sight:
     """The records of a namespace and what its store has, at one moment.

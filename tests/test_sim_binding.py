@@ -234,6 +234,15 @@ CASES = [
             "others": [("old/1", b"two"), ("old/2", None)],
         },
     ),
+    *(
+        Case(
+            name=f"what a file has covered, once that is pruned since its object is gone, {age}",
+            clients={"A": [rename("in/d/x", "in/a", overwrite=True), prune(), sync()]},
+            told=("prune: done", "rename: done", "sync: done"),
+            options={"prepare": AGES[age], "others": [("raw/d/x", None), ("raw/a", b"new a")]},
+        )
+        for age in AGES
+    ),
     Case(
         name="an adoption brings back what was deleted",
         clients={"A": [adopt("raw/u/", "in/u", {"in/u": None, "in/u/x": b"raw/u/x"})]},
