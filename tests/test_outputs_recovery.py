@@ -669,6 +669,19 @@ def test_an_attempt_that_was_ruled_out_is_not_ruled_out_again(
     assert list(output.records()) == records
 
 
+def test_what_is_named_like_an_attempt_in_part_is_left_alone(output: Output, store: MemoryStore) -> None:
+    """Only a name that is an attempt, and nothing else, is an entry or a heartbeat."""
+    job = output.begin("daily")
+    alive = f"out/_commitlog/alive/{job.attempt}.old"
+    entry = f"out/_commitlog/pending/{job.attempt}-old.json"
+    store.put(alive, b"")
+    output.recover(older_than=0)
+    store.put(entry, b"{}")
+    with pytest.raises(CorruptRecord, match="is no pending entry"):
+        output.recover(older_than=0)
+    assert [info.path for info in store.list("out/")] == [alive, entry]
+
+
 def test_an_upload_of_a_large_record_is_dropped_once_it_is_old(
     output: Output, store: MemoryStore, clock: ManualClock
 ) -> None:
