@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.maps import FrozenMap, frozen_map
+from commitlog.maps import AppendOnly, FrozenMap, frozen_map
 from commitlog.stores.api import ObjectInfo
 from commitlog.urls import parse_store_url
 
@@ -59,3 +59,18 @@ def test_what_holds_one_can_be_pickled_and_copied(holder: Any, copied: Callable[
     assert type(other) is type(holder)
     if isinstance(holder, ObjectInfo):
         assert type(other.metadata) is FrozenMap
+
+
+def test_a_sequence_stays_as_it_is_whatever_is_made_of_it() -> None:
+    """It is equal to a tuple of the same items, and to what is made of it by pickle."""
+    empty: AppendOnly[str] = AppendOnly()
+    one, other = empty + "a", empty + "b"
+    two, three = one + "bc", one + "d"
+    assert (empty, one, other, two, three) == ((), ("a",), ("b",), tuple("abc"), tuple("ad"))
+    assert two + two == tuple("abcabc") != two
+    assert (two[0], two[-1], two[1:], list(two), len(two)) == ("a", "c", ("b", "c"), [*"abc"], 3)
+    with pytest.raises(IndexError):
+        one[1]
+    assert one != ["a"] and hash(one) == hash(("a",)) and repr(two) == "('a', 'b', 'c')"
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one and again + "e" == ("a", "e")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,18 @@ def place() -> Place:
     lake = Namespace(wire, store, LAKE, clock=clock, backoff=QUICK, grace=0)
     lake.create()
     return Place(clock, store, table, wire, lake)
+
+
+def test_refusals_are_not_copied_for_each_batch(place: Place) -> None:
+    """What is told of a large import has all refusals so far; each is kept once."""
+    place.lake.write("a", b"")
+    place.put(*(f"old/b/{number:04}" for number in range(1000)))
+    steps: list[Adopted] = []
+    done = place.lake.adopt("old/", "a", progress=steps.append)
+    assert [len(step.refused) for step in steps] == [*range(99, 1000, 99), 1000]
+    assert steps[-1] == done and done.refused[:99] == steps[0].refused
+    holders = [each for each in gc.get_referrers(done.refused[0]) if isinstance(each, (list, tuple))]
+    assert len(holders) == 1
 
 
 def test_objects_become_files(place: Place) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from commitlog.errors import (
     AlreadyExists,
@@ -20,6 +20,7 @@ from commitlog.errors import (
     TransactionTooLarge,
     Unavailable,
 )
+from commitlog.maps import AppendOnly
 from commitlog.namespace.batches import Batches
 from commitlog.namespace.change import MAX_WRITES
 from commitlog.namespace.content import is_own
@@ -55,7 +56,7 @@ class Adopted:
     updated: int = 0
     known: int = 0
     bytes: int = 0
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
     last: str = ""
 
 
@@ -148,7 +149,7 @@ class Adopter:
                     done = evolve(done, updated=done.updated + 1, bytes=done.bytes + info.size)
             except (InvalidPath, AlreadyExists, TransactionTooLarge) as error:
                 refused.append((info.path, str(error)))
-        done = evolve(done, refused=done.refused + tuple(refused))
+        done = evolve(done, refused=done.refused + refused)
         return known, self._link(target, directory, new, done) if new else done
 
     def _make(self, names: tuple[str, ...], known: Sequence[Entry], there: int = 0) -> tuple[Entry, ...]:
@@ -189,7 +190,7 @@ class Adopter:
             linked = self.batches.link(target, files, within=directory.id)
         except TransactionTooLarge as error:  # of one file: the path to it is too deep for all of them
             return _refused(done, new.values(), error)
-        refused = tuple((new[name].path, str(error)) for name, error in linked.taken.items())
+        refused = [(new[name].path, str(error)) for name, error in linked.taken.items()]
         return evolve(
             done,
             files=done.files + len(linked.made),
@@ -200,7 +201,7 @@ class Adopter:
 
 
 def _refused(done: Adopted, infos: Iterable[ObjectInfo], error: Exception) -> Adopted:
-    told = tuple((info.path, str(error)) for info in infos)
+    told = [(info.path, str(error)) for info in infos]
     return evolve(done, refused=done.refused + told)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from commitlog.errors import ConfigurationError, Conflict, NotADirectory, NotFound
+from commitlog.maps import AppendOnly
 from commitlog.namespace.binding import Binding
 from commitlog.namespace.change import Change
 from commitlog.namespace.differing import Differ
@@ -41,7 +42,7 @@ class Synced:
     files: int = 0
     updated: int = 0
     removed: int = 0
-    unfit: tuple[str, ...] = ()
+    unfit: AppendOnly[str] = field(factory=AppendOnly)
 
 
 class Bound(Upkeep):
@@ -240,7 +241,7 @@ class Bound(Upkeep):
             if settled.whole:
                 seen = {**level.seen, **settled.made}
                 below = [entry for entry in seen.values() if entry.is_directory]
-                unfit = (*done.unfit, *level.unfit)
+                unfit = done.unfit + level.unfit
                 return below, evolve(done, directories=done.directories + 1, unfit=unfit)
         raise Conflict(f"others kept changing what is below {directory.name!r}; repeat it")
 

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
+from commitlog.maps import AppendOnly
 from commitlog.namespace.items import place_of
 from commitlog.namespace.keys import GARBAGE_SLOTS, Keys
 from commitlog.namespace.leftovers import Garbage
@@ -43,7 +44,7 @@ class Collected:
 
     objects: int = 0
     bytes: int = 0
-    failed: tuple[tuple[str, str], ...] = ()
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
 
 
 @frozen(kw_only=True)
@@ -97,13 +98,13 @@ class Collector:
                 try:
                     garbage = Garbage.from_item(item)
                 except (CorruptRecord, FormatTooNew) as error:
-                    done.failed.append((place_of(item), str(error)))
+                    done.failed += [(place_of(item), str(error))]
                     continue
                 if garbage.not_before > now:
                     return
                 yield garbage
         except Unavailable as error:
-            done.failed.append((place, str(error)))
+            done.failed += [(place, str(error))]
 
     def _look_again(self, nameless: list[Garbage], done: _Done) -> None:
         """Collect what no file had when it was listed, but what is a file by now."""
@@ -172,8 +173,8 @@ class _Done:
 
     objects: int = 0
     bytes: int = 0
-    failed: list[tuple[str, str]] = field(factory=list)
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
 
     def collected(self) -> Collected:
         """Return it for callers."""
-        return Collected(objects=self.objects, bytes=self.bytes, failed=tuple(self.failed))
+        return Collected(objects=self.objects, bytes=self.bytes, failed=self.failed)

@@ -15,7 +15,8 @@ from attrs import define, evolve, field, frozen
 
 from commitlog.backoff import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import Conflict
+from commitlog.errors import CommitError, Conflict
+from commitlog.maps import AppendOnly
 from commitlog.namespace.change import MAX_WRITES, Stale
 from commitlog.namespace.joining import Joining
 from commitlog.namespace.joint import Joint, News, home_of
@@ -48,7 +49,7 @@ class Pruned:
     directories: int = 0
     tombstones: int = 0
     files: int = 0
-    failed: tuple[tuple[str, str], ...] = ()
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
 
 
 @frozen(kw_only=True)
@@ -83,7 +84,7 @@ class Pruner:
             try:
                 pending += self._prune(directory, done)
             except AGAIN as error:
-                done.failed[directory.id] = str(error)
+                done.fail(directory.id, error)
             if progress is not None:
                 progress(done.pruned())
         return done.pruned()
@@ -189,7 +190,7 @@ class Pruner:
                 except Stale:
                     continue  # it is another by now
                 except AGAIN as error:
-                    done.failed[file.id] = str(error)
+                    done.fail(file.id, error)
                 else:
                     done.files += 1
 
@@ -201,7 +202,11 @@ class _Done:
     directories: int = 0
     tombstones: int = 0
     files: int = 0
-    failed: dict[str, str] = field(factory=dict)
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+
+    def fail(self, id: str, error: CommitError) -> None:
+        """Keep that something may be left, and why."""
+        self.failed += [(id, str(error))]
 
     def pruned(self) -> Pruned:
         """Return it for callers."""
@@ -209,5 +214,5 @@ class _Done:
             directories=self.directories,
             tombstones=self.tombstones,
             files=self.files,
-            failed=tuple(self.failed.items()),
+            failed=self.failed,
         )
