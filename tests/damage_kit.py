@@ -316,6 +316,14 @@ def name_another_object(at: World) -> None:
     put(at, evolve(found, data=evolve(found.data, path=other.path, etag=other.etag, size=6)))
 
 
+def newer_with_another_object(at: World, *, closed: bool = False) -> None:
+    """Have a newer row that names the object of another file; and nothing can be added to the root."""
+    found, other = entry(at, "over"), entry(at, "empty/new")
+    put(at, evolve(found, version=found.version + 2, data=other.data))
+    if closed:
+        at.table.delete(gate(at, "").key)
+
+
 def move_row(at: World, name: str) -> None:
     """Have an entry in the same directory under another name."""
     found = entry(at, "over")
@@ -466,7 +474,7 @@ def spoil(at: World, random: Random) -> None:
         case 5:
             assert file.data is not None
             key = KEYS.garbage(random.randrange(9), file.data.path)
-            put(at, Garbage(key=key, file=file.id, version=1, word="w", not_before=5, data=file.data))
+            put(at, Garbage(key=key, file="x", version=1, word="w", not_before=5, data=file.data))
         case 6:
             put(at, evolve(random.choice([each for each in entries if each.is_directory]), key=place))
         case 7:
@@ -574,6 +582,15 @@ DAMAGES = {
     ),
     "a part of the base is missing": Damage(
         "unreadable-log", lose_part, left=frozenset({"unreadable-log"})
+    ),
+    "an entry is newer, with another's object": Damage(
+        "row-newer", newer_with_another_object, frozenset({"object-named-twice"}), moved=1
+    ),
+    "an entry is newer, with another's object, and lost+found cannot be made at once": Damage(
+        "row-newer",
+        lambda at: newer_with_another_object(at, closed=True),
+        frozenset({"object-named-twice", "no-gate"}),
+        moved=1,
     ),
     "an entry of the log cannot be read": Damage(
         "unreadable-log", unreadable, left=frozenset({"unreadable-log"})

@@ -339,18 +339,18 @@ class _Fix(Fixing):
         found = [row.data for row in rows if row.data is not None and self._has(row.data)]
         return evolve(logged, data=found[0]) if found else logged
 
-    def _is_named(self, data: Data, *, but: str = "", log: bool) -> bool:
-        """Tell whether an object is named by anything, or may be.
-
-        Args:
-            data: names it.
-            but: what does not count: the place and name of a record.
-            log: whether it counts what the log has.
-        """
+    def _is_named(self, row: Entry) -> bool:
+        """Tell whether the object of a row is named by anything else, or may be."""
         names = self._namers()
-        if names is None or data.path not in names:
+        if names is None or row.data is None or row.data.path not in names:
             return True
-        return bool(names[data.path] - {but, "" if log else "log"})
+        return bool(names[row.data.path] - {f"{row.key.hash} {row.key.range}"})
+
+    def _was_replaced(self, logged: Entry) -> bool:
+        """Tell whether the table lists the object of a file as garbage since it was overwritten."""
+        names = self._namers()
+        path = "" if logged.data is None else logged.data.path
+        return names is None or f"x/{logged.id}-{logged.version}" in names.get(path, ())
 
     def save_content(self) -> None:
         """Put what the log has into lost+found if the newer row has other content.
@@ -363,7 +363,7 @@ class _Fix(Fixing):
         of_row = self.entries[0].data
         if of_row is not None and of_row.path == logged.data.path:
             return
-        if self._has(logged.data) and not self._is_named(logged.data, log=False):
+        if self._has(logged.data) and not self._was_replaced(logged):
             saved = evolve(logged, id=self._of.words(), version=0, created=self._now)
             self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
             self._change.witness = self.entries[0].key
@@ -378,14 +378,7 @@ class _Fix(Fixing):
         logged = None if finding.logged is None else Entry.from_item(finding.logged)
         other = logged is None or logged.data != row.data
         differs = finding.problem.name != "log-newer"  # who has written that is not known
-        at = f"{row.key.hash} {row.key.range}"
-        if (
-            row.data is not None
-            and row.data.own
-            and other
-            and not differs
-            and not self._is_named(row.data, but=at, log=True)
-        ):
+        if row.data is not None and row.data.own and other and not differs and not self._is_named(row):
             self._of._drop_data(self._change, row)
         if row.is_directory and logged is None:
             record = self._of.tree.table.get(self._keys.directory(row.id))

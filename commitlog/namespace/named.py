@@ -98,7 +98,8 @@ def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
 def namers(
     paths: Collection[str], table: TableReader, log: LogReader | None
 ) -> dict[str, frozenset[str]]:
-    """Return what names each of some objects: keys of files and garbage, and ``log`` for the log.
+    """Return what names each of some objects: the place and name of each file, ``x/ID-VERSION`` for the
+    garbage that was this version of a file, and ``log`` for the log.
 
     Args:
         paths: those of the objects.
@@ -109,7 +110,9 @@ def namers(
     found: dict[str, set[str]] = {path: set() for path in paths}
     for record in _naming(table, (Entry, Garbage)):
         if record.data is not None and record.data.path in found:
-            found[record.data.path].add(f"{record.key.hash} {record.key.range}")
+            key = f"{record.key.hash} {record.key.range}"
+            was = f"x/{record.file}-{record.version}" if isinstance(record, Garbage) else key
+            found[record.data.path].add(was)
     for path in _logged_among(found, log):
         found[path].add("log")
     return {path: frozenset(names) for path, names in found.items()}

@@ -7,7 +7,7 @@ for what it was. Imports the ground floor, its siblings and the ports.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from functools import cache
 
 from attrs import evolve, frozen
@@ -88,14 +88,26 @@ class Repairer:
     def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[Repaired]:
         """Repair findings one by one; yield what became of each.
 
-        What all hangs on comes first, and what the log says: other findings may be settled by that.
+        What all hangs on comes first, and what the log says: other findings may be settled by that. An
+        entry of which that could not be done is left alone: a new version would outrank the log.
         """
+        undone: set[str] = set()
+        for done in self._repair(findings, undone, dry_run=dry_run):
+            finding = done.finding
+            by_log = _ORDER.get(finding.problem.name, len(_ORDER)) <= _ORDER["row-newer"]
+            if by_log and done.outcome in (Outcome.CHANGED, Outcome.LEFT):
+                undone.update(_ids(finding))
+            yield done
+
+    def _repair(
+        self, findings: Iterable[Finding], undone: Set[str], *, dry_run: bool
+    ) -> Iterator[Repaired]:
         in_order = sorted(findings, key=lambda each: _ORDER.get(each.problem.name, len(_ORDER)))
         objects = {each.object for each in in_order if each.object is not None}
-        of_log = [each for each in in_order if _ORDER.get(each.problem.name) == _ORDER["log-newer"]]
-        told = {each.id: each for each in of_log if each.id and each.problem.name != "row-newer"}
+        by_log = [each for each in in_order if _ORDER.get(each.problem.name) == _ORDER["log-newer"]]
+        told = {each.id: each for each in by_log if each.id and each.problem.name != "row-newer"}
         named = cache(lambda: self._named(objects))
-        namers = cache(lambda: self._namers(of_log))
+        namers = cache(lambda: self._namers(by_log))
         for finding in in_order:
             nameless = finding.problem.name == "unnamed-object"
             # It may have become a file since it was found, and has no record that would tell. One that
@@ -103,7 +115,8 @@ class Repairer:
             if not is_still(self.table, finding) or (nameless and finding.object in (named() or ())):
                 yield Repaired(finding=finding, outcome=Outcome.CHANGED)
                 continue
-            if nameless and named() is None:
+            waits = finding.problem.name not in _ORDER and not undone.isdisjoint(_ids(finding))
+            if waits or (nameless and named() is None):
                 yield Repaired(finding=finding, outcome=Outcome.LEFT)
                 continue
             try:
@@ -151,3 +164,9 @@ class Repairer:
             return named_among(objects, self.table, self.fixes.log)
         except (CorruptRecord, FormatTooNew):
             return None
+
+
+def _ids(finding: Finding) -> set[str]:
+    """Return the ids of the files and directories that a finding is about."""
+    found = {str(item["id"]) for item in finding.records if "id" in item}
+    return found if finding.id is None else {*found, finding.id}

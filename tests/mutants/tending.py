@@ -255,7 +255,7 @@ TENDING: tuple[Mutant, ...] = (
         edit=Edit(
             "namespace.fixes",
             (
-                '        return bool(names[data.path] - {but, "" if log else "log"})\n',
+                '        return bool(names[row.data.path] - {f"{row.key.hash} {row.key.range}"})\n',
                 "        return False\n",
             ),
         ),
