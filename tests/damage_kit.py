@@ -316,6 +316,15 @@ def name_another_object(at: World) -> None:
     put(at, evolve(found, data=evolve(found.data, path=other.path, etag=other.etag, size=6)))
 
 
+def corrupt_with_a_copy(at: World) -> None:
+    """Have a directory that cannot be read, and a copy of it in the wrong shard of one in the trash."""
+    found = entry(at, "empty/b")
+    entries = at.entries(at.table).values()
+    trashed = next(each for each in entries if each.key.hash.startswith("lake/e/trash"))
+    put(at, evolve(found, key=KEYS.entry(trashed.id, 1, "2")))
+    corrupt(at, found.key)
+
+
 def newer_with_another_object(at: World, *, closed: bool = False) -> None:
     """Have a newer row that names the object of another file; and nothing can be added to the root."""
     found, other = entry(at, "over"), entry(at, "empty/new")
@@ -582,6 +591,11 @@ DAMAGES = {
     ),
     "a part of the base is missing": Damage(
         "unreadable-log", lose_part, left=frozenset({"unreadable-log"})
+    ),
+    "a directory cannot be read, and a copy of it is in the trash": Damage(
+        "corrupt-record",
+        corrupt_with_a_copy,
+        frozenset({"wrong-shard", "wrong-directory-record", "log-newer", "names-unknown"}),
     ),
     "an entry is newer, with another's object": Damage(
         "row-newer", newer_with_another_object, frozenset({"object-named-twice"}), moved=1

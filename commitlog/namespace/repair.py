@@ -88,19 +88,18 @@ class Repairer:
     def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[Repaired]:
         """Repair findings one by one; yield what became of each.
 
-        What all hangs on comes first, and what the log says: other findings may be settled by that. An
-        entry of which that could not be done is left alone: a new version would outrank the log.
+        What all hangs on comes first, and what the log says: other findings may be settled by that. Of
+        such an entry all else waits for the next check: a new version of another row with its id, or
+        where that could not be done, would outrank the log.
         """
-        undone: set[str] = set()
-        for done in self._repair(findings, undone, dry_run=dry_run):
-            finding = done.finding
-            by_log = _ORDER.get(finding.problem.name, len(_ORDER)) <= _ORDER["row-newer"]
-            if by_log and done.outcome in (Outcome.CHANGED, Outcome.LEFT):
-                undone.update(_ids(finding))
+        by_log: set[str] = set()
+        for done in self._repair(findings, by_log, dry_run=dry_run):
+            if _ORDER.get(done.finding.problem.name, len(_ORDER)) <= _ORDER["row-newer"]:
+                by_log.update(_ids(done.finding))
             yield done
 
     def _repair(
-        self, findings: Iterable[Finding], undone: Set[str], *, dry_run: bool
+        self, findings: Iterable[Finding], waiting: Set[str], *, dry_run: bool
     ) -> Iterator[Repaired]:
         in_order = sorted(findings, key=lambda each: _ORDER.get(each.problem.name, len(_ORDER)))
         objects = {each.object for each in in_order if each.object is not None}
@@ -115,7 +114,7 @@ class Repairer:
             if not is_still(self.table, finding) or (nameless and finding.object in (named() or ())):
                 yield Repaired(finding=finding, outcome=Outcome.CHANGED)
                 continue
-            waits = finding.problem.name not in _ORDER and not undone.isdisjoint(_ids(finding))
+            waits = finding.problem.name not in _ORDER and not waiting.isdisjoint(_ids(finding))
             if waits or (nameless and named() is None):
                 yield Repaired(finding=finding, outcome=Outcome.LEFT)
                 continue
