@@ -525,6 +525,39 @@ def deaths(clock: ManualClock) -> Iterator[tuple[int, str]]:
             return
 
 
+def test_a_recovery_whose_judge_is_slow_does_not_guess(log: OperationLog, clock: ManualClock) -> None:
+    """Meanwhile another decides the operation, and that is forgotten. The recovery decides nothing."""
+    operation = log.begin({"do": "rename"})
+
+    def judge(_: Operation) -> Decision:
+        assert log.decide(operation, COMMITTED) is COMMITTED
+        clock.advance(2 * HOUR)
+        assert log.compact() == 1
+        return ROLLED_BACK
+
+    assert log.recover(judge, older_than=0) == ()
+    assert (list(log.pending()), list(log.history())) == ([], [])
+
+
+def test_a_decision_that_was_slow_leaves_the_pending_entry_to_compaction(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """A pending entry is removed by the winner at once or not at all: others may still go by it."""
+
+    def slow(name: str, path: str, mutation: Callable[[], object]) -> object:
+        if name == "put" and "/decided/" in path:
+            clock.advance(HOUR)
+        return mutation()
+
+    log = open_log(HookedStore(store, slow), clock)
+    operation = log.begin({"do": "rename"})
+    assert log.decide(operation, COMMITTED) is COMMITTED
+    assert list(log.names()) == [operation.id, operation.id]
+    clock.advance(2 * HOUR)
+    assert log.compact() == 0
+    assert list(log.names()) == [operation.id]
+
+
 def test_whatever_request_its_owner_dies_at_an_operation_gets_one_decision(clock: ManualClock) -> None:
     """After recovery everyone agrees on the decision, even if a last request arrives late."""
     seen = 0
