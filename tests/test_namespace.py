@@ -35,6 +35,7 @@ from commitlog.errors import (
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summary, keys
 from commitlog.namespace.keys import places_of
+from commitlog.namespace.marker import FORMAT
 from commitlog.stores.api import Body, ObjectStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Table
@@ -136,17 +137,22 @@ def test_a_namespace_is_made_once(lake: Namespace, table: Table, store: ObjectSt
 def test_a_namespace_of_a_newer_format_is_left_alone(
     lake: Namespace, table: Table, store: ObjectStore
 ) -> None:
-    """A newer minimum for writers still lets this library read; one for readers does not."""
+    """A newer minimum for writers still lets this library read; one for readers does not.
+
+    What `create` makes has the first format, which the first release changes, too.
+    """
     lake.write("a", b"1")
     marker = lake.check()
-    table.put(evolve(marker, format=3, min_writer=2).to_item())
+    assert (marker.format, marker.min_reader, marker.min_writer) == (1, 1, 1)
+    table.put(evolve(marker, format=FORMAT + 2, min_writer=FORMAT + 1).to_item())
     newer = Namespace(table, store, LAKE)
     assert newer.read("a") == b"1"
-    with pytest.raises(FormatTooNew, match="to change it takes a library that knows format 2"):
+    with pytest.raises(FormatTooNew, match=f"takes a library that knows format {FORMAT + 1}"):
         newer.write("a", b"2")
     with pytest.raises(FormatTooNew):
         newer.create()
-    table.put(evolve(marker, format=3, min_writer=3, min_reader=2).to_item())
+    newest = evolve(marker, format=FORMAT + 2, min_writer=FORMAT + 2, min_reader=FORMAT + 1)
+    table.put(newest.to_item())
     with pytest.raises(FormatTooNew, match="to read it"):
         Namespace(table, store, LAKE).stat("")
 
