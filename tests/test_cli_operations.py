@@ -14,9 +14,13 @@ import commitlog
 from commitlog.cli import main
 from commitlog.clock import SystemClock
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.errors import AccessDenied
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Output
+from commitlog.stores.api import Staged, StagedInfo
+from commitlog.stores.local import LocalStore
 from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
 
 
 def run(*words: str) -> Result:
@@ -305,3 +309,68 @@ def test_kept_verdict_is_taken(tmp_path: Path) -> None:
     kept.unlink()
     assert run("stat", f"{tmp_path}/a", "--verdict", str(kept)).exit_code == 2
     assert done.stderr.startswith("commitlog: ")
+
+
+# -- uploads -----------------------------------------------------------------------------------------
+
+
+def stage(root: Path, path: str, *, age: float) -> None:
+    """Leave an upload that was begun `age` seconds ago, as a process that was killed does."""
+    clock = ManualClock(SystemClock().epoch() - age)
+    store = LocalStore(root, clock=clock)
+    writer = store.begin_stage(path)
+    writer.write(b"rows")
+    writer.finish()
+    store.close()
+
+
+def staged(root: Path) -> list[str]:
+    """Return the paths of all uploads."""
+    return sorted(upload.path for upload in LocalStore(root).list_staged())
+
+
+def test_uploads_are_listed_with_their_age(tmp_path: Path) -> None:
+    """Those below the prefix, of the age that is asked for."""
+    stage(tmp_path, "in/new", age=60)
+    stage(tmp_path, "in/old", age=864_000)
+    stage(tmp_path, "elsewhere", age=60)
+    words = ("uploads", "ls", "--root", f"{tmp_path}", f"file://{tmp_path}/in/")
+    found = {str(each["url"]): each for each in lines(run(*words, "--json"))}
+    assert set(found) == {f"file://{tmp_path}/in/new", f"file://{tmp_path}/in/old"}
+    assert 60 <= float(str(found[f"file://{tmp_path}/in/new"]["age"])) < 600
+    [old] = run(*words, "--older-than", "1d").stdout.splitlines()
+    assert "10 d 0 h" in old and old.endswith("/in/old")
+
+
+def test_old_uploads_are_aborted(tmp_path: Path) -> None:
+    """But none of an output or a namespace, which may be files of a committed job."""
+    stage(tmp_path, "in/new", age=60)
+    stage(tmp_path, "in/old", age=864_000)
+    stage(tmp_path, "in/out/day=1/part-0", age=864_000)
+    LocalStore(tmp_path).put("in/out/_commitlog/00000000000000000001.json", b"")
+    words = ("uploads", "abort", "--root", f"{tmp_path}", f"file://{tmp_path}/in/")
+    assert run(*words, "--dry-run").stdout.splitlines()[0] == f"would abort file://{tmp_path}/in/old"
+    assert len(staged(tmp_path)) == 3
+    [aborted, total] = lines(run(*words, "--json"))
+    assert (aborted["url"], aborted["aborted"]) == (f"file://{tmp_path}/in/old", True)
+    assert total == {"aborted": 1, "left": 1, "failed": 0}
+    assert staged(tmp_path) == ["in/new", "in/out/day=1/part-0"]
+
+
+def test_an_upload_that_cannot_be_aborted_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With status 1; the others are aborted."""
+    stage(tmp_path, "a", age=864_000)
+    stage(tmp_path, "b", age=864_000)
+    abort = LocalStore.abort
+
+    def refuse(self: LocalStore, upload: Staged | StagedInfo) -> None:
+        if upload.path == "a":
+            raise AccessDenied("not yours")
+        abort(self, upload)
+
+    monkeypatch.setattr(LocalStore, "abort", refuse)
+    done = run("uploads", "abort", "--root", f"{tmp_path}", f"file://{tmp_path}/")
+    assert done.exit_code == 1 and "not yours" in done.stderr
+    assert staged(tmp_path) == ["a"]

@@ -27,6 +27,7 @@ from commitlog.cli.read import cat, get, ls, stat
 from commitlog.cli.recover import recover
 from commitlog.cli.show import use_json, wants_json
 from commitlog.cli.table import table
+from commitlog.cli.uploads import uploads
 from commitlog.cli.write import put, rm
 
 __all__ = ["main"]
@@ -119,6 +120,7 @@ for _command in (
     rm,
     probe,
     table,
+    uploads,
     locks,
     log,
     recover,
