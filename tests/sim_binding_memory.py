@@ -5,6 +5,7 @@ seen since a call began, and what was deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import pairwise
 
 from attrs import define, field
 from sim_binding_views import Names, Sight, Spot, View
@@ -41,6 +42,15 @@ class Memory:
     def ever(self, names: Names) -> set[bytes | str | None]:
         """Return what there was at a path; "nothing" if it was not there."""
         return {each.asked.tree.nodes.get(names, "nothing") for each in self.moments}
+
+    def was_moved(self, asked: View, names: Names) -> bool:
+        """Tell whether a directory above a path was in another directory at some moment of the call."""
+        chain = [asked.places[names[:length]][0] for length in range(len(names))]
+        return any(
+            each.asked.parents().get(id, parent) != parent
+            for parent, id in pairwise(chain)
+            for each in self.moments
+        )
 
     def state(self) -> Hashable:
         """Return what of it matters."""

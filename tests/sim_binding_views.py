@@ -125,6 +125,11 @@ class View:
         view._add_directory((), ROOT, None)
         return view
 
+    def parents(self) -> dict[str, str]:
+        """Return for the id of each directory that a row is the id of the one that has it."""
+        above = {names: id for names, (id, _) in self.places.items()}
+        return {id: above[names[:-1]] for names, id in above.items() if id and names}
+
     def _add_directory(self, names: Names, id: str, binding: Binding | None) -> None:
         self.tree.nodes[names] = None
         self.places[names] = (id, binding)

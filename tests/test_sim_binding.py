@@ -55,6 +55,12 @@ def begin(max_age: float | None, lake: Namespace, *, kept: bool = True) -> None:
     lake.store.delete("raw/t")
 
 
+def lose_below(lake: Namespace) -> None:
+    """The same, believed, and others have removed the object of the file in a directory below."""
+    begin(None, lake)
+    lake.store.delete("raw/d/x")
+
+
 #: How the directory is at the beginning. With ``max_age=5`` it is asked about after six seconds.
 AGES: Mapping[str, Callable[[Namespace], None]] = {
     "asked": partial(begin, 0.0, kept=False),
@@ -233,6 +239,12 @@ CASES = [
             "prepare": put_old,
             "others": [("old/1", b"two"), ("old/2", None)],
         },
+    ),
+    Case(
+        name="a synchronisation beside a rename of a directory that has lost a file",
+        clients={"A": [sync("in")], "B": [rename("in/d", "in/e")]},
+        told=("sync: done", "rename: done"),
+        options={"prepare": lose_below},
     ),
     *(
         Case(

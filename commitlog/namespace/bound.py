@@ -112,7 +112,8 @@ class Bound(Upkeep):
         """Make all bound directories at and below a path agree with the store; return what that took.
 
         It can be broken off and repeated, and done by several at once. A directory costs one listing of
-        its prefix, and a transaction for each fifty objects that are new.
+        its prefix, and a transaction for each fifty objects that are new. A directory that others rename
+        meanwhile is followed to its new path. One that they move into another directory may be missed.
 
         Args:
             path: a directory.
@@ -227,7 +228,15 @@ class Bound(Upkeep):
         """Synchronise one directory; return the directories in it."""
         for _ in self._backoff.attempts(self._clock):
             now = self._tree.again(directory)
-            if now is None or now.binding is None:  # renamed, deleted or unbound meanwhile
+            if now is None:
+                path = self.path_of(directory.id)
+                if path is None:  # deleted meanwhile
+                    return [], done
+                now = self._tree.walk(split(path)).last
+                if now.id != directory.id:  # renamed again
+                    continue
+                directory = now
+            if now.binding is None:  # unbound meanwhile
                 return [], done
             level = level_of(self._joint, now)
             settled = self._joining.settle(now, level, may_be_empty=may_be_empty)

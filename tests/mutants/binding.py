@@ -6,7 +6,7 @@ from typing import Any
 
 from sim_binding_do import bind, prune, sync
 from sim_binding_kit import BoundWorld
-from sim_namespace_kit import Program, collect, delete, list_, read, write
+from sim_namespace_kit import Program, collect, delete, list_, read, rename, write
 
 from commitlog.namespace import Namespace
 from commitlog.testing.sim import Fault, Forced
@@ -37,6 +37,14 @@ def _lose(lake: Namespace) -> None:
     lake.bind("raw/", "in", max_age=None)
     lake.sync()
     lake.store.delete("raw/a")
+
+
+def _lose_below(lake: Namespace) -> None:
+    """The same in a directory below."""
+    lake.store.put("raw/d/a", b"a")
+    lake.bind("raw/", "in", max_age=None)
+    lake.sync()
+    lake.store.delete("raw/d/a")
 
 
 def _renew(lake: Namespace) -> None:
@@ -143,6 +151,24 @@ BINDING: tuple[Mutant, ...] = (
         ),
         caught="says that in is synchronised, and .* was not so",
         story="What others have stored after the listing is older than what the directory says.",
+    ),
+    Mutant(
+        name="a directory not synchronised that is renamed meanwhile",
+        where=_WHERE,
+        rule="`sync` follows a directory that is renamed meanwhile",
+        edit=Edit(
+            "namespace.bound",
+            (
+                "                if path is None:  # deleted meanwhile\n",
+                "                if True:  # deleted meanwhile\n",
+            ),
+        ),
+        setting=_binding([sync("in")], [rename("in/d", "in/e")], prepare=_lose_below),
+        caught="sync of A is done, and in/e/a is .*, not .*nothing",
+        story=(
+            "A has listed the directory above, and B renames the one below. A says that it is done, and "
+            "the file is still there whose object others had removed before."
+        ),
     ),
     Mutant(
         name="tombstones read after the rows",
