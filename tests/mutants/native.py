@@ -98,12 +98,12 @@ NATIVE: tuple[Mutant, ...] = (
         edit=Edit(
             "commit.native",
             (
-                "                return mutation.send(mutation.condition, None)\n"
+                "                return mutation.send(self._spelled(mutation), None)\n"
                 "            except OutcomeUnknown as error:\n",
                 "                try:\n"
-                "                    return mutation.send(mutation.condition, None)\n"
+                "                    return mutation.send(self._spelled(mutation), None)\n"
                 "                except OutcomeUnknown:  # as a client library does inside\n"
-                "                    return mutation.send(mutation.condition, None)\n"
+                "                    return mutation.send(self._spelled(mutation), None)\n"
                 "            except OutcomeUnknown as error:\n",
             ),
         ),
@@ -157,8 +157,8 @@ NATIVE: tuple[Mutant, ...] = (
         edit=Edit(
             "commit.native",
             (
-                "mutation.send(mutation.condition, None)",
-                "mutation.send(None if lost else mutation.condition, None)",
+                "mutation.send(self._spelled(mutation), None)",
+                "mutation.send(None if lost else self._spelled(mutation), None)",
             ),
         ),
         setting=racing(BOTH, Fault.LOST_REQUEST, starts={"B": 1}, mode="native"),
