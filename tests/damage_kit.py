@@ -597,6 +597,12 @@ DAMAGES = {
         corrupt_with_a_copy,
         frozenset({"wrong-shard", "wrong-directory-record", "log-newer", "names-unknown"}),
     ),
+    "an entry is newer, with another's object, and a copy of it is elsewhere": Damage(
+        "file-named-twice",
+        lambda at: (newer_with_another_object(at), twice(at, "over", more=0)),
+        frozenset({"object-named-twice", "wrong-shard"}),
+        moved=1,
+    ),
     "an entry is newer, with another's object": Damage(
         "row-newer", newer_with_another_object, frozenset({"object-named-twice"}), moved=1
     ),

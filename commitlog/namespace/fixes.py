@@ -99,7 +99,7 @@ class Fixes(Means):
                 fix.as_logged()
             case "row-newer":
                 fix.touch(fix.entries[0])
-                fix.save_content()
+                fix.save_content(fix.entries[0])
         return change if change.writes else None
 
 
@@ -173,6 +173,7 @@ class _Fix(Fixing):
         kept = self._logged_one()
         if kept:
             self._keep_one(kept[0])
+            self.save_content(kept[0])
         elif self._finding.logged is not None:
             self.as_logged()
         elif older.version < newest.version:
@@ -352,21 +353,20 @@ class _Fix(Fixing):
         path = "" if logged.data is None else logged.data.path
         return names is None or f"x/{logged.id}-{logged.version}" in names.get(path, ())
 
-    def save_content(self) -> None:
-        """Put what the log has into lost+found if the newer row has other content.
+    def save_content(self, row: Entry) -> None:
+        """Put what the log has into lost+found if a newer row, which stays, has other content.
 
         An overwrite through the namespace lists the content before it as garbage.
         """
         logged = None if self._finding.logged is None else Entry.from_item(self._finding.logged)
         if logged is None or logged.data is None or not logged.data.own:
             return
-        of_row = self.entries[0].data
-        if of_row is not None and of_row.path == logged.data.path:
+        if row.data is not None and row.data.path == logged.data.path:
             return
         if self._has(logged.data) and not self._was_replaced(logged):
             saved = evolve(logged, id=self._of.words(), version=0, created=self._now)
             self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
-            self._change.witness = self.entries[0].key
+            self._change.witness = row.key
 
     def _has(self, data: Data) -> bool:
         """Tell whether the store has an object as a file names it."""

@@ -103,10 +103,14 @@ class Repairer:
     ) -> Iterator[Repaired]:
         in_order = sorted(findings, key=lambda each: _ORDER.get(each.problem.name, len(_ORDER)))
         objects = {each.object for each in in_order if each.object is not None}
-        by_log = [each for each in in_order if _ORDER.get(each.problem.name) == _ORDER["log-newer"]]
-        told = {each.id: each for each in by_log if each.id and each.problem.name != "row-newer"}
+        told = {
+            each.id: each
+            for each in in_order
+            if each.id and each.problem.name in ("log-newer", "record-differs")
+        }
         named = cache(lambda: self._named(objects))
-        namers = cache(lambda: self._namers(by_log))
+        readable = [each for each in in_order if each.problem.name in _ORDER.keys() - {"corrupt-record"}]
+        namers = cache(lambda: self._namers(readable))
         for finding in in_order:
             nameless = finding.problem.name == "unnamed-object"
             # It may have become a file since it was found, and has no record that would tell. One that
