@@ -165,7 +165,7 @@ def test_anything_in_place_of_a_verdict(text: str) -> None:
     check_verdict(text)
 
 
-@pytest.mark.parametrize("text", ['{"format": 2}', '{"format": 99, "rows": {}, "url": 1}'])
+@pytest.mark.parametrize("text", ['{"format": 3}', '{"format": 99, "rows": {}, "url": 1}'])
 def test_a_verdict_of_a_newer_format_may_be_anything(text: str) -> None:
     """It is told from a corrupt one by its format alone."""
     with pytest.raises(FormatTooNew):

@@ -85,11 +85,10 @@ class Case:
                 "removes what was created meanwhile."
             )
         one_lease = set(self.calls) <= {"create", "copy"} or set(self.calls) <= {"update", "delete"}
-        if self.mode == "lease" and not self.fences and one_lease:
+        deletes_alone = set(self.calls) == {"delete"}  # a late one finds nothing
+        if self.mode == "lease" and not self.fences and one_lease and not deletes_alone:
             late = "A store that enforces no expiry does what it is asked, however late it comes."
-            reasons[Fault.PAUSED] = late
-            if set(self.calls) != {"delete"}:  # or else the late one finds nothing
-                reasons[Fault.DELAYED] = late
+            reasons[Fault.PAUSED] = reasons[Fault.DELAYED] = late
         if self.mode == "native" and deletes and creates:
             reasons[Fault.DUPLICATED] = (
                 "A creation that was refused, and is performed once more when the object has been "
