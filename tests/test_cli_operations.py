@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from commitlog.stores.api import Staged, StagedInfo
 from commitlog.stores.local import LocalStore
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
+from commitlog.testing.servers import Ministack
 
 
 def run(*words: str) -> Result:
@@ -64,6 +66,52 @@ def test_table_is_created_once(tmp_path: Path) -> None:
     assert "was there" in run("table", "create", url).stdout
 
 
+def test_capacity_and_tags_of_a_table(
+    ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new table is on demand; a provisioned one is left as it is, and the command says what to do."""
+    for name, value in (
+        ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+        ("REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    service = ("--endpoint-url", ministack.endpoint_url, "--region", "us-east-1")
+    url, other = (f"dynamodb://t{uuid.uuid4().hex}" for _ in range(2))
+    assert run("table", "create", url, "--tag", "team=a=b", "--tag", "cost=7", *service).exit_code == 0
+    assert run("table", "create", url, "--tag", "cost=8", *service).exit_code == 0
+    [info] = lines(run("table", "info", url, "--json", *service))
+    assert (info["billing"], info["tags"]) == ("on-demand", {"team": "a=b", "cost": "8"})
+    assert "team=a=b" in run("table", "info", url, *service).stdout
+    assert "no capacity to set" in run("table", "set-capacity", url, "--read", "5", *service).stdout
+
+    client = ministack.client("dynamodb")
+    client.create_table(
+        TableName=other.removeprefix("dynamodb://"),
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("path", "etag")
+        ],
+        KeySchema=[
+            {"AttributeName": "path", "KeyType": "HASH"},
+            {"AttributeName": "etag", "KeyType": "RANGE"},
+        ],
+        ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
+    )
+    done = run("table", "set-capacity", other, "--read", "9", *service)
+    assert done.exit_code == 1 and "ReadCapacityUnits=9,WriteCapacityUnits=N" in done.stdout
+    left = client.describe_table(TableName=other.removeprefix("dynamodb://"))["Table"]
+    assert left["ProvisionedThroughput"]["ReadCapacityUnits"] == 5
+
+
+def test_what_is_wrong_with_tags_is_told(tmp_path: Path) -> None:
+    """Before anything is made."""
+    url = f"sqlite://{tmp_path}/t.db"
+    for tag, said in (("a=b", "cannot have tags"), ("a", "not KEY=VALUE"), ("=b", "not KEY=VALUE")):
+        done = run("table", "create", url, "--tag", tag)
+        assert done.exit_code == 2 and said in done.stderr
+    assert not (tmp_path / "t.db").exists()
+
+
 def test_table_of_ingest_state(tmp_path: Path) -> None:
     """A table for the state of sources has other keys than one of leases, which it is not taken for."""
     url = f"sqlite://{tmp_path}/t.db"
@@ -79,7 +127,8 @@ def test_table_info_shows_keys(table: str) -> None:
     """The keys, TTL attribute and format of a table can be read by people and scripts."""
     [info] = lines(run("table", "info", table, "--json"))
     keys = {"url", "hash_key", "range_key", "ttl_attribute", "format", "created", "item_count"}
-    assert set(info) == keys
+    assert set(info) == keys | {"billing", "tags"}
+    assert info["billing"] is info["tags"] is None
     assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("path", "etag", "ttl")
     assert "hash key" in run("table", "info", table).stdout
 

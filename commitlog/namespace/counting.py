@@ -65,6 +65,10 @@ class CountingTable(Table):
         """See `Table.describe`; not counted."""
         return self._table.describe()
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """See `Table.tag`; not counted."""
+        self._table.tag(tags)
+
     def get(self, key: Key) -> Item | None:
         """See `Table.get`."""
         return self._recorder.watched("gets", lambda: self._table.get(key))

@@ -24,7 +24,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
 
-from commitlog.errors import CorruptRecord, PreconditionFailed
+from commitlog.errors import CorruptRecord, NotSupported, PreconditionFailed
 
 __all__ = [
     "TABLE_FORMAT",
@@ -275,6 +275,9 @@ class TableInfo:
         format: the format in its version marker, or None if it bears none (made by another tool).
         created: epoch seconds of its creation, if known.
         item_count: number of items; on DynamoDB up to six hours old (DescribeTable).
+        billing: "on-demand" or "provisioned"; None where there is nothing to pay for.
+        tags: tags of the table, without the one that tells its format; None if there are none, as in a
+            file, or they could not be read.
     """
 
     url: str
@@ -282,6 +285,8 @@ class TableInfo:
     format: int | None
     created: float | None
     item_count: int | None
+    billing: str | None = None
+    tags: Mapping[str, str] | None = None
 
 
 # -- the port -----------------------------------------------------------------------------------------
@@ -322,6 +327,17 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> TableInfo:
         """Return what is known of the table. Raises `TableNotFound`."""
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Give the table tags, for the account's bills and policies; others that it has stay.
+
+        Args:
+            tags: by key; the service limits their number and length.
+
+        Raises `NotSupported` if such a table has no tags, `AccessDenied`, `TableNotFound`, and
+        `ConfigurationError` for a tag that is this library's own.
+        """
+        raise NotSupported(f"{self.url} has no tags: only tables of DynamoDB have")
 
     # one item
 

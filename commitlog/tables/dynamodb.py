@@ -100,6 +100,9 @@ class DynamoTable(Table):
     def describe(self) -> TableInfo:
         return self._lifecycle.describe()
 
+    def tag(self, tags: Mapping[str, str]) -> None:
+        self._lifecycle.tag(tags)
+
     # one item
 
     def get(self, key: Key) -> Item | None:

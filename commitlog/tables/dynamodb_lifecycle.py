@@ -9,7 +9,7 @@ Imports the calls, and of the tables the port and its rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from commitlog.clock import Clock
 from commitlog.errors import (
     AccessDenied,
     CommitError,
+    ConfigurationError,
     CorruptRecord,
     NotSupported,
     OutcomeUnknown,
@@ -103,7 +104,23 @@ class Lifecycle:
             format=None if marker is None else self._format_in(marker),
             created=created if isinstance(created, (int, float)) else None,
             item_count=count if isinstance(count, int) else None,
+            billing="on-demand" if self.calls.understand(_is_on_demand, description) else "provisioned",
+            tags=self._own_tags(description),
         )
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """See `Table.tag`."""
+        if _TAG in tags:
+            raise ConfigurationError(f"tag {_TAG!r} tells the format of the table: choose another key")
+        if tags:
+            self._put_tags(self._describe(), tags)
+
+    def _own_tags(self, description: Mapping[str, Any]) -> dict[str, str] | None:
+        try:
+            pages = self._tags(description)
+            return {tag["Key"]: tag["Value"] for page in pages for tag in page if tag["Key"] != _TAG}
+        except (AccessDenied, NotSupported):
+            return None
 
     # keys
 
@@ -235,25 +252,32 @@ class Lifecycle:
                 raise
 
     def _tagged_format(self, description: Mapping[str, Any]) -> int | None:
-        request = {"ResourceArn": description.get("TableArn", "")}
         try:
-            while True:
-                answer = self.calls.call("ListTagsOfResource", request)
-                found = self.calls.understand(_format_of, answer.get("Tags", ()))
-                following = answer.get("NextToken")
-                if found is not None or following in (None, request.get("NextToken")):
-                    return found
-                request = {**request, "NextToken": following}
+            formats = map(_format_of, self._tags(description))
+            return next((found for found in formats if found is not None), None)
         except (AccessDenied, NotSupported):
             return None
 
+    def _tags(self, description: Mapping[str, Any]) -> Iterator[Sequence[Mapping[str, str]]]:
+        """Yield the tags of the table, page by page."""
+        request = {"ResourceArn": description.get("TableArn", "")}
+        while True:
+            answer = self.calls.call("ListTagsOfResource", request)
+            yield self.calls.understand(_pairs_of, answer.get("Tags", ()))
+            following = answer.get("NextToken")
+            if following in (None, request.get("NextToken")):
+                return
+            request = {**request, "NextToken": following}
+
     def _tag(self, description: Mapping[str, Any]) -> None:
-        tags = [{"Key": _TAG, "Value": str(TABLE_FORMAT)}]
         # The marker alone will do; who may use a table need not be allowed to tag it.
         with suppress(CommitError):
-            self.calls.call(
-                "TagResource", {"ResourceArn": description.get("TableArn", ""), "Tags": tags}
-            )
+            self._put_tags(description, {_TAG: str(TABLE_FORMAT)})
+
+    def _put_tags(self, description: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        request = {"ResourceArn": description.get("TableArn", ""), "Tags": pairs}
+        self.calls.call("TagResource", request)
 
 
 def _keys_of(description: Mapping[str, Any]) -> tuple[TableSchema, bool]:
@@ -268,6 +292,19 @@ def _format_of(tags: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the format that one of `tags` tells, if one does."""
     values = (tag["Value"] for tag in tags if tag["Key"] == _TAG)
     return next((int(value) for value in values if re.fullmatch("[0-9]{1,9}", value)), None)
+
+
+def _pairs_of(tags: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, str]]:
+    """Return tags, each with its key and value as texts."""
+    pairs = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in tags]
+    if not all(isinstance(text, str) for pair in pairs for text in pair.values()):
+        raise TypeError("not a text")
+    return pairs
+
+
+def _is_on_demand(description: Mapping[str, Any]) -> bool:
+    """Tell whether a table is billed by the request. One that never was does not tell."""
+    return bool(description.get("BillingModeSummary", {}).get("BillingMode") == "PAY_PER_REQUEST")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
