@@ -8,9 +8,9 @@ import itertools
 import pytest
 from outputs_kit import PLACES, Death, HookedStore, Once, Place, open_output, open_place
 
-from commitlog.errors import AlreadyExists
+from commitlog.errors import AlreadyExists, InvalidPath
 from commitlog.outputs import CommitRecord, Mode, Output, Visibility
-from commitlog.outputs.foreign import data_files
+from commitlog.outputs.foreign import ForeignFile, data_files
 from commitlog.stores import ObjectStore
 from commitlog.stores.memory import MemoryStore
 
@@ -204,3 +204,31 @@ def test_names_with_digits_of_others_are_foreign() -> None:
     leave(store, "0123456789abcdef0123456789abcdef-0.csv")
     add(open_output(store), "a", 0, mode="overwrite")
     assert rows(store) == ["a 0"]
+
+
+def test_an_output_above_the_partitions_of_a_job_is_left_alone() -> None:
+    """A listing of p=0/q=1/ does not show that p=0/ is an output of its own."""
+    store = MemoryStore()
+    outer = open_output(store)
+    inner = Output(outer.store, "out/p=0")
+    job = inner.begin("inner")
+    record = inner.commit(job, [inner.stage(job, f"q=1/{job.file_name(0)}", b"inner")])
+    leave(store, "p=1/q=1/old.csv")
+    job = outer.begin("outer", mode="overwrite-partitions")
+    files = [
+        outer.stage(job, f"p={p}/q=1/" + job.file_name(p), b"outer", partition={"p": str(p), "q": "1"})
+        for p in (0, 1)
+    ]
+    assert [file.path for file in outer.commit(job, files).foreign] == ["p=1/q=1/old.csv"]
+    assert [store.get(inner.locate(file)).data for file in record.files] == [b"inner"]
+
+
+def test_a_name_that_no_request_can_have_is_refused_before_the_commit_point() -> None:
+    """S3 lists such names. A record with one could not be read again, and the output with it."""
+    output = open_output(MemoryStore())
+    job = output.begin("a", mode="overwrite")
+    foreign = [ForeignFile(path="p=0/a\nb.csv", size=1, etag="e")]
+    with pytest.raises(InvalidPath, match=r"control character.*Nothing was added"):
+        output.commit(job, (), foreign=foreign)
+    assert output.snapshot().version == 0
+    assert output.commit(job, (), foreign=()).version == 1

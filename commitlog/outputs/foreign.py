@@ -22,7 +22,7 @@ from attrs import frozen
 from commitlog.oplog.fields import count, mapping, path, text
 from commitlog.stores.api import ObjectInfo, same_etag
 
-__all__ = ["NULL", "ForeignFile", "data_files", "lies_in", "partition_in", "roots_of"]
+__all__ = ["NULL", "ForeignFile", "data_files", "lies_in", "parents_of", "partition_in", "roots_of"]
 
 #: The directory of rows that have no value, as Hive calls it.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -105,6 +105,15 @@ def roots_of(directories: Iterable[str]) -> Iterator[str]:
         if last is None or not directory.startswith(last):
             last = directory
             yield directory
+
+
+def parents_of(directories: Iterable[str]) -> list[str]:
+    """Return the directories above `directories`, below the output.
+
+    >>> parents_of(["a=1/b=2/", "a=1/b=3/c=4/", "a=2/"]), parents_of([""])
+    (['a=1/', 'a=1/b=3/'], [])
+    """
+    return sorted({parent + "/" for each in directories for parent in _above(each[:-1])})
 
 
 def _is_hidden(segment: str) -> bool:

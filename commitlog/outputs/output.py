@@ -33,6 +33,7 @@ from commitlog.errors import (
     AlreadyExists,
     CommitError,
     ConfigurationError,
+    InvalidPath,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -50,7 +51,7 @@ from commitlog.outputs.recovery import collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
-from commitlog.paths import check_prefix, join
+from commitlog.paths import check_path, check_prefix, join
 from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
 from commitlog.words import random_word
 
@@ -296,7 +297,8 @@ class Output:
             ConfigurationError: two files have one path, or an earlier call for the same attempt named
                 other files, or the mode is ``rewrite`` and the files have not as many rows as those that
                 they replace. Nothing was added by this call.
-            InvalidPath: a file is not this job's. Nothing was sent.
+            InvalidPath: a file is not this job's, and nothing was sent; or a foreign file that the job
+                replaces has a control character in its name, and nothing was added.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
             JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
@@ -317,6 +319,7 @@ class Output:
             if job.mode == "error":
                 self._refuse_foreign()
             gone = list(self._to_remove(job, files) if foreign is None else foreign)
+            _check_names(gone)
             # What is visible already needs no entry that tells how to publish it. But where there is
             # no entry, nothing is left to do after the commit point.
             if job.visibility == "listed" or gone:
@@ -602,6 +605,18 @@ class Output:
             with contextlib.suppress(NotFound):
                 if PendingJob.read(self._pending, pending.attempt) != pending:
                     raise _other_files(pending) from None
+
+
+def _check_names(files: Iterable[ForeignFile]) -> None:
+    """Raise `InvalidPath` for a name that S3 lists and that neither a record nor a request can have."""
+    for file in files:
+        try:
+            check_path(file.path)
+        except InvalidPath as error:
+            raise InvalidPath(
+                f"a file that was written without this library cannot be replaced: {error}. Nothing was"
+                " added. Rename or remove it, and run the job again"
+            ) from error
 
 
 def _directory_of(job: Job, file: StagedFile) -> str:

@@ -40,7 +40,7 @@ from commitlog.errors import (
 )
 from commitlog.oplog.codec import decode, encode
 from commitlog.oplog.entries import Entries
-from commitlog.outputs.foreign import ForeignFile, data_files, roots_of
+from commitlog.outputs.foreign import ForeignFile, data_files, parents_of, roots_of
 from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
@@ -373,12 +373,22 @@ class Publisher:
             directories: relative to the output, with a slash at their ends; "" for all of it.
         """
         top = self.place("")
+        roots = list(roots_of(directories))
 
         def look(directory: str) -> list[ForeignFile]:
             return data_files(self._store.list(top + directory), top)
 
+        def is_other(directory: str) -> bool:
+            page = self._store.list_page(join(top + directory, "_commitlog/"), limit=1)
+            return bool(page.objects)
+
         run = map if self._executor is None else self._executor.map
-        for found in run(look, roots_of(directories)):
+        # The listing of a directory does not show whether one above it is an output of its own.
+        parents = parents_of(roots)
+        others = tuple(
+            parent for parent, other in zip(parents, run(is_other, parents), strict=True) if other
+        )
+        for found in run(look, [root for root in roots if not root.startswith(others)]):
             yield from found
 
     # inside
