@@ -31,6 +31,7 @@ from sim_kit import (
     update,
 )
 
+from commitlog.backoff import Backoff
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.stores.api import Observation, Pending, PutResult
@@ -57,6 +58,7 @@ from commitlog.urls import parse_table_url
 SHOWN_BESIDE = {
     "a_late_answer_is_believed_while_the_lease_is_still_one_s_own",
     "two_are_not_told_of_success_though_a_link_is_too_slow",
+    "a_lost_answer_is_settled_after_the_body_can_have_arrived",
     "a_record_may_be_dropped_after_its_ttl",
     "a_write_that_is_repeated_on_the_way_is_recognised",
     "the_documented_table_names_these_tests",
@@ -155,6 +157,31 @@ def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
     least = {"settings": evolve(SMALL, min_bandwidth=8.0), "bandwidths": {"A": 8.0, "B": 8.0}}
     for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE):
         assert not refuted(explored(CREATORS, fault, delays=(0.5, 1.5, LONG), **least))
+
+
+def test_a_lost_answer_is_settled_after_the_body_can_have_arrived() -> None:
+    """A's request begins just before its expiry. Its body arrives after the expiry, within the reserve.
+
+    A finds nothing in between. It must not release the lease then, for B would write, and A's body
+    would come over B's object.
+    """
+
+    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        late = Forced("A put k", Fault.DELAYED, 1, 1.9)
+        world = CommitWorld(
+            Simulation(choices, faults=Faults(forced=(late,)), patience=1.0),
+            nodes={name: Ticks() for name in CREATORS},
+            settings=evolve(SMALL, min_bandwidth=8.0, test_interval=0.2),
+            backoff=lambda _: Backoff(tries=1),
+            bandwidths={"A": 8.0},
+        )
+        for name, program in CREATORS.items():
+            world.start(name, program)
+        return world.simulation, world.judge
+
+    found = explore(build)
+    assert found.complete
+    assert not refuted(found)
 
 
 def test_two_are_not_told_of_success_though_a_link_is_too_slow() -> None:

@@ -327,11 +327,14 @@ class LeaseCommitter:
         """Find out what became of a request whose answer was lost (rule 7).
 
         Returns LANDED, or UNCHANGED as seen by a look that was begun when the store's own clock was past
-        the expiry of the request: it can not land any more. (The look that shows the time may be older
-        than the time that it shows.) Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
+        the expiry of the request by more than the reserve: it can not land any more. Its body may still
+        have been on its way at the expiry. (The look that shows the time may be older than the time that
+        it shows.) Raises `OutcomeUnknown`, the lease being kept, if neither is seen.
         """
         ends = lease.ends
-        patience = ends + self._settings.timeout
+        # In whole seconds, as the store dates its answers, and by a clock that may run faster than ours.
+        body = math.ceil(self._settings.reserve * self._settings.max_clock_skew_rate)
+        patience = ends + self._settings.timeout + body
         late = "the store does not bound how late the request may still be applied"
         why = late
         over = False
@@ -351,7 +354,8 @@ class LeaseCommitter:
                 if over:
                     return reading, look.info
                 store_time = look.observation.store_time
-                over = fence is not None and store_time is not None and store_time > fence.expires_at
+                if fence is not None and store_time is not None:
+                    over = store_time > fence.expires_at + body
                 if over:
                     try:
                         fenced = self._fenced()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim_kit import Ticks, create, delete, edit, in_turn, remove, update
 
+from commitlog.backoff import Backoff
 from commitlog.testing.sim import Fault, Forced
 from mutants.loader import Edit
 from mutants.mutant import Mutant
@@ -439,6 +440,27 @@ WRITING: tuple[Mutant, ...] = (
             "At 11 A has given up on its first request, and finds nothing. B takes over before A has "
             "renewed its lease, and writes. Then A's body is there, over B's object, and A finds its "
             "nonce when it has the lease again."
+        ),
+        saved=False,
+    ),
+    Mutant(
+        name="a lost answer settled at the expiry",
+        where="protocol.md#steps",
+        rule="after a lost answer the lease is kept until a body that began in time has arrived",
+        edit=Edit("commit.leased", ("fence.expires_at + body\n", "fence.expires_at\n")),
+        setting=racing(
+            BOTH,
+            forced=(Forced("A put k", Fault.DELAYED, 1, 1.9),),
+            patience=1,
+            bandwidths={"A": 8.0},
+            backoff=lambda _: Backoff(tries=1),
+            settings=lambda cls: cls(**{**SMALL, "min_bandwidth": 8.0, "test_interval": 0.2}),
+        ),
+        caught=UNEXPLAINED,
+        story=(
+            "A's request begins at 1.9, just before its expiry, and its body is there at 2.275. At 2.175 "
+            "A finds nothing, and releases the lease. B takes it and writes. Then A's body is there, over "
+            "B's object."
         ),
         saved=False,
     ),
