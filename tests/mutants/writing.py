@@ -458,9 +458,9 @@ WRITING: tuple[Mutant, ...] = (
         ),
         caught=UNEXPLAINED,
         story=(
-            "A's request begins at 1.9, just before its expiry, and its body is there at 2.275. At 2.175 "
-            "A finds nothing, and releases the lease. B takes it and writes. Then A's body is there, over "
-            "B's object."
+            "A's request begins at 1.9, just before its expiry, and its body is there at 2.275. At "
+            "2.175 A finds nothing, and releases the lease. B takes it and writes. Then A's body is "
+            "there, over B's object."
         ),
         saved=False,
     ),
