@@ -105,17 +105,22 @@ class Server(MemoryStore):
 
 
 class _Ordered(Recorder):
-    """A recorder that tells which calls had returned when a call began: all that judges ask of time."""
+    """A recorder that tells which calls had returned when a call began: all that judges ask of time.
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__(now=now)
+    It is part of the state of an exploration. A campaign, which has no trace, does not ask for it.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(now=lambda: simulation.now)
+        self._simulation = simulation
         self._ended: Counter[str] = Counter()
         self._clients: list[str] = []
         self._before: dict[str, list[Hashable]] = {}
 
     def begin(self, client: str, action: Action, key: str, **options: Any) -> int:
         self._clients.append(client)
-        self._before.setdefault(client, []).append(tuple(sorted(self._ended.items())))
+        if self._simulation.tracing:
+            self._before.setdefault(client, []).append(tuple(sorted(self._ended.items())))
         return super().begin(client, action, key, **options)
 
     def end(self, number: int, outcome: Outcome, *, version: str | None = None) -> None:
@@ -166,7 +171,7 @@ class CommitWorld:
     ) -> None:
         self.simulation = simulation
         self._bandwidths = bandwidths
-        self.recorder = _Ordered(lambda: simulation.now)
+        self.recorder = _Ordered(simulation)
         #: The store and the table themselves, past all misfortune.
         self.objects = Server(
             simulation, store, conditions=mode == "native" if conditions is None else conditions

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from attrs import evolve
-
 from commitlog.testing.history import Action, Call, History, Outcome, begin_line, end_line, head_line
 
 __all__ = ["Recorder"]
@@ -100,7 +98,17 @@ class Recorder:
             if call.outcome is not Outcome.UNKNOWN:
                 raise ValueError(f"call {number} ended before")
             seen = version if call.action is Action.READ else call.version
-            call = evolve(call, outcome=outcome, returned=self._moment(), version=seen)
+            call = Call(
+                client=call.client,
+                action=call.action,
+                key=call.key,
+                expected=call.expected,
+                version=seen,
+                outcome=outcome,
+                invoked=call.invoked,
+                returned=self._moment(),
+                name=call.name,
+            )
             self._calls[number] = call
             self._write(lambda: end_line(number, call))
 
