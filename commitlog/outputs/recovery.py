@@ -47,7 +47,7 @@ def recover(
         tag: what the attempts of this output, and of no other, begin with.
         clock: what time it is, if the store does not tell.
     """
-    # Before the signs of life are read: however long the rest takes, nobody grows old by it.
+    # Computed before the heartbeats are read, so that a slow listing does not make live jobs look dead.
     deadline = pending.now(clock) - older_than
     failures: list[CommitError] = []
     entries: dict[str, float] = {}
