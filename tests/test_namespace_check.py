@@ -43,8 +43,9 @@ from commitlog.namespace.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.refill import Refill
 from commitlog.namespace.shape import Shape
 from commitlog.namespace.snapshot import Snapshot
+from commitlog.namespace.takeover import Takeover
 from commitlog.oplog import Decision
-from commitlog.tables.api import Item, ItemPage
+from commitlog.tables.api import Absent, Check, Item, ItemPage
 
 
 @pytest.fixture
@@ -113,7 +114,8 @@ def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
         at.lake.path_of(id)
     assert at.lake.path_of(entry(at, "d2").id) == "d2"
     lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
-    told = Refill(table=at.table, store=at.store, keys=KEYS).describe(lost)
+    begun = Takeover(table=at.table, keys=KEYS, claim=Check(lost.key, Absent()))
+    told = Refill(table=at.table, store=at.store, keys=KEYS, begun=begun).describe(lost)
     assert told.path == "empty/below/lost"
 
 

@@ -98,6 +98,13 @@ SMALL = [
         told=("restore: done", "restore: AlreadyExists", "write: done"),
     ),
     case(
+        "a restore, requests that arrive twice, and changes right after it",
+        {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
+        Fault.DUPLICATED,
+        Fault.REPEATED,
+        told=("restore: done", "rename: done"),
+    ),
+    case(
         "a restore that finds an old backup",
         {"A": [delete("d/f")], "R": [20.0, restore()]},
         backup=True,

@@ -5,26 +5,34 @@ Imports its siblings and the ports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 
 from attrs import frozen
 
-from commitlog.errors import AlreadyExists
+from commitlog.errors import AlreadyExists, TransactionCanceled
 from commitlog.namespace.against import is_of_others
+from commitlog.namespace.change import MAX_WRITES
 from commitlog.namespace.items import key_of
 from commitlog.namespace.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
 from commitlog.namespace.leftovers import Garbage
 from commitlog.namespace.logged import State
 from commitlog.namespace.records import Directory, Entry, Gate
+from commitlog.namespace.takeover import Takeover
 from commitlog.stores.api import ObjectStore, Observation, same_etag
-from commitlog.tables.api import Absent, Item, Pending, Table
+from commitlog.tables.api import Absent, Item, Key, Pending, Put, Table
 
 __all__ = ["Lost", "Refill", "Refilled"]
 
 #: Requests under way at a time.
 _WINDOW = 32
+
+#: Bytes of a transaction; DynamoDB takes 4 MB.
+_MOST_BYTES = 3_000_000
+
+#: How often records are written together of which some are there.
+_TRIES = 3
 
 
 @frozen(kw_only=True)
@@ -67,11 +75,13 @@ class Refill:
         table: where; nothing that is there already is changed.
         store: has the content; looked at, never written.
         keys: of the namespace.
+        begun: the restore; nothing is written any more once it has ended, or another one has begun.
     """
 
     table: Table
     store: ObjectStore
     keys: Keys
+    begun: Takeover
 
     def write(self, states: Iterable[State]) -> Iterator[Refilled]:
         """Write what the log says of files, directories, garbage and tombstones, and what follows of it.
@@ -171,12 +181,54 @@ class Refill:
 
     def _put(self, items: list[Item]) -> int:
         """Write records that are not there; return how many were not."""
-        there = self.table.put_all(items, condition=Absent())
-        for item in there:
-            if self.table.get(key_of(item)) != item:  # else it is of a call that was broken off
-                raise AlreadyExists(
-                    f"{self.table.url} has another record of {item['name']!r} in {item['place']!r}"
-                    f" than the log says, of namespace {self.keys.namespace!r}: have it replaced"
-                    " (`replace`, or --replace), or give another table"
-                )
-        return len(items) - len(there)
+        return sum(map(self._put_together, _batches(items)))
+
+    def _put_together(self, items: Sequence[Item]) -> int:
+        """Write records in one transaction, which has no effect once the restore has ended.
+
+        A request that is late could otherwise bring back a record that a client has removed since.
+        """
+        missing = items
+        for _ in range(_TRIES):  # a request that was repeated on its way finds what it has done itself
+            try:
+                self.table.transact([*(Put(item, Absent()) for item in missing), self.begun.claim])
+                return len(missing)
+            except TransactionCanceled as error:
+                refused = error
+            missing = [item for item in missing if not self._has(item)]
+            if not missing:
+                return 0
+        raise self.begun.beaten() from refused
+
+    def _has(self, item: Item) -> bool:
+        """Tell whether a record is there, of a call that was broken off."""
+        there = self.table.get(key_of(item))
+        if there is not None and there != item:
+            raise AlreadyExists(
+                f"{self.table.url} has another record of {item['name']!r} in {item['place']!r}"
+                f" than the log says, of namespace {self.keys.namespace!r}: have it replaced"
+                " (`replace`, or --replace), or give another table"
+            )
+        return there is not None
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Cut records into what one transaction can have beside its check, no key twice."""
+    batch: dict[Key, Item] = {}
+    size = 0
+    for item in items:
+        key, length = key_of(item), _size(item)
+        if len(batch) == MAX_WRITES - 1 or size + length > _MOST_BYTES or key in batch:
+            yield list(batch.values())
+            batch, size = {}, 0
+        batch[key] = item
+        size += length
+    if batch:
+        yield list(batch.values())
+
+
+def _size(item: Item) -> int:
+    """Return about how many bytes a record takes."""
+    return sum(
+        len(value) if isinstance(value, bytes) else 4 * len(str(value)) for value in item.values()
+    )

@@ -205,7 +205,7 @@ class Restorer:
             for removed in begun.remove_all():
                 tell(evolve(told, removed=removed))
         tell(evolve(told, decided=decided, epoch=marker.epoch.number))
-        refill = Refill(table=self.table, store=self.store, keys=keys)
+        refill = Refill(table=self.table, store=self.store, keys=keys, begun=begun)
         unreadable: list[Entry] = []
         for written in refill.write(state for state in states if state.of != "m"):
             unreadable += written.lost

@@ -71,7 +71,7 @@ class Takeover:
         seen = Absent() if found is None else Equals("word", str(found["word"]))
         begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", word)))
         if found is not None and int(found.get("epoch", 0)) > epoch:
-            raise begun._beaten()
+            raise begun.beaten()
         writes: list[Write] = [Put(own, seen)]
         if not replace:
             writes.append(_without_marker(table, keys, epoch))
@@ -80,13 +80,13 @@ class Takeover:
         except TransactionCanceled as error:
             claimed = table.get(place)
             if claimed is None or claimed.get("word") != word:
-                raise begun._beaten() from error
+                raise begun.beaten() from error
         if replace:
             table.scan_page(limit=1)
             try:
                 table.transact([Delete(keys.marker), begun.claim])
             except TransactionCanceled as error:
-                raise begun._beaten() from error
+                raise begun.beaten() from error
         return begun
 
     def remove_all(self) -> Iterator[int]:
@@ -106,7 +106,7 @@ class Takeover:
             try:
                 self.table.transact([*batch, self.claim])
             except TransactionCanceled as error:
-                raise self._beaten() from error
+                raise self.beaten() from error
             removed += len(batch)
             yield removed
 
@@ -118,9 +118,10 @@ class Takeover:
             # A request that was repeated on its way finds what it has done itself.
             done = self.table.get(self.keys.marker) == marker
             if not done or self.table.get(self.claim.key) is not None:
-                raise self._beaten() from error
+                raise self.beaten() from error
 
-    def _beaten(self) -> Conflict:
+    def beaten(self) -> Conflict:
+        """Return what is raised when another restore has begun since."""
         return Conflict(
             f"somebody else restores namespace {self.keys.namespace!r} in {self.table.url}, too, and"
             " began later: this call has left the rest to that. If that was broken off, restore again"

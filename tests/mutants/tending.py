@@ -124,6 +124,31 @@ TENDING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="a restore whose late requests write after its end",
+        where="namespace.md#when-the-table-is-lost",
+        rule="a request that is late writes nothing once the restore has ended",
+        edit=Edit(
+            "namespace.refill",
+            ("_WINDOW = 32\n", "_WINDOW = 1\n"),
+            (
+                "for item in missing), self.begun.claim])\n",
+                "for item in missing)])\n",
+            ),
+        ),
+        setting=naming(
+            {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
+            Fault.DUPLICATED,
+            make=UpkeepWorld,
+            **_TREE,
+        ),
+        caught="I1|I2|I5",
+        story=(
+            "The network delivers a request of the restore a second time, after R has renamed the file "
+            "that it wrote, and the file is there twice. (Each record is sent by itself here, as the "
+            "last one of many may be.)"
+        ),
+    ),
+    Mutant(
         name="a change of a table that the log does not belong to any more",
         where="namespace.md#when-the-table-is-lost",
         rule="a client looks whether another table has taken the log before it sends a change",
