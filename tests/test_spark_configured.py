@@ -206,7 +206,7 @@ def test_a_commit_that_raises_fails_the_job_under_its_own_name(
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **options: object) -> None:
         raise Unavailable("the log cannot be reached")
 
     with monkeypatch.context() as patch:
@@ -478,7 +478,7 @@ builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fa
 if sys.argv[2] == "plain":
     builder.getOrCreate()
 if sys.argv[2] == "killed":
-    Output.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    Output.commit = lambda *_, **options: os.kill(os.getpid(), signal.SIGKILL)
 spark = commitlog.spark.configure(builder).getOrCreate()
 spark.range(3).write.mode("append").parquet(sys.argv[1])
 """
