@@ -452,11 +452,12 @@ def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> P
             waited_for = client.truth.lost - client.truth.replaced.keys()
             if client.truth.lost:
                 client.knows(f"{len(waited_for)} lost files")
-            # A recovery goes by the server's clock, or by its own where the server tells none.
+            # A recovery goes by the server's clock, or by its own where the server tells none. Servers
+            # tell whole seconds, so an attempt may count as up to one second older (`Output.recover`).
             young = {
                 attempt
                 for attempt, at in client.truth.signs.items()
-                if at > client.truth.server.clock.epoch() - older_than
+                if at > client.truth.server.clock.epoch() - max(0.0, older_than - 1)
             }
             with client.trouble("recover"):
                 report = client.output.recover(older_than=older_than)

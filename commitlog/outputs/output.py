@@ -383,7 +383,8 @@ class Output:
 
         Args:
             older_than: age in seconds; longer than a job may go without beginning a file, from its first
-                one until it has prepared its commit. 0 if no job is running.
+                one until it has prepared its commit. 0 if no job is running. Stores tell their time in
+                whole seconds, so an attempt may count as up to one second older than it is.
             dry_run: only report what would be done, and change nothing. Nothing is published to see
                 whether it can be, so no lost files are found; and spare uploads of jobs that are to be
                 published are not counted.
