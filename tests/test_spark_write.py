@@ -140,8 +140,8 @@ def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: st
         session.conf.set(BATCH_BYTES, before)
     bound = session.conf.get(BATCH_BYTES)
     assert bound != "2147483647"
-    failing = session.range(2).selectExpr("raise_error('no') AS id")
-    with pytest.raises(PySparkException, match="no"):
+    failing = session.range(2).selectExpr("cast(raise_error('no such row') as bigint) AS id")
+    with pytest.raises(PySparkException, match="no such row"):
         commitlog.spark.write(failing, str(tmp_path / "failed"))
     assert session.conf.get(BATCH_BYTES) == bound
     with Gate() as gate, ThreadPoolExecutor(1) as pool:
