@@ -260,14 +260,17 @@ class Lifecycle:
 
     def _tags(self, description: Mapping[str, Any]) -> Iterator[Sequence[Mapping[str, str]]]:
         """Yield the tags of the table, page by page."""
-        request = {"ResourceArn": description.get("TableArn", "")}
+        request = {"ResourceArn": self._arn_of(description)}
         while True:
             answer = self.calls.call("ListTagsOfResource", request)
             yield self.calls.understand(_pairs_of, answer.get("Tags", ()))
             following = answer.get("NextToken")
             if following in (None, request.get("NextToken")):
                 return
-            request = {**request, "NextToken": following}
+            request = {**request, "NextToken": self.calls.understand(_text_of, following)}
+
+    def _arn_of(self, description: Mapping[str, Any]) -> str:
+        return self.calls.understand(_text_of, description.get("TableArn", ""))
 
     def _tag(self, description: Mapping[str, Any]) -> None:
         # The marker alone will do; who may use a table need not be allowed to tag it.
@@ -276,7 +279,7 @@ class Lifecycle:
 
     def _put_tags(self, description: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
-        request = {"ResourceArn": description.get("TableArn", ""), "Tags": pairs}
+        request = {"ResourceArn": self._arn_of(description), "Tags": pairs}
         self.calls.call("TagResource", request)
 
 
@@ -297,9 +300,18 @@ def _format_of(tags: Iterable[Mapping[str, Any]]) -> int | None:
 def _pairs_of(tags: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, str]]:
     """Return tags, each with its key and value as texts."""
     pairs = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in tags]
-    if not all(isinstance(text, str) for pair in pairs for text in pair.values()):
-        raise TypeError("not a text")
+    for pair in pairs:
+        for text in pair.values():
+            _text_of(text)
     return pairs
+
+
+def _text_of(value: object) -> str:
+    """Return a text that can be sent; raise `TypeError` or `ValueError` if it is none."""
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    value.encode()
+    return value
 
 
 def _is_on_demand(description: Mapping[str, Any]) -> bool:
