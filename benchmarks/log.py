@@ -77,7 +77,7 @@ def _measured(made: MemoryStore, store: ObjectStore, threads: int) -> dict[str, 
     def restore() -> None:
         table = open_table("memory://", NAMESPACE_SCHEMA)
         table.create()
-        done = Restorer(table=table, store=made, log=log, name="lake").restore()
+        done = Restorer(table=table, store=made, log=log, name="lake").restore(read_only=True)
         assert not done.lost
 
     def read() -> None:
