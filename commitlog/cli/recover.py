@@ -21,7 +21,7 @@ __all__ = ["WORKERS", "WOULD_REPORT", "Seconds", "end", "recover", "to_json", "t
 WORKERS = 16
 
 
-#: What is printed first with --dry-run.
+#: The first line of output with --dry-run.
 WOULD_REPORT = "nothing was changed; without --dry-run it would report:"
 
 
