@@ -23,7 +23,7 @@ from obstore.store import S3Store as ObstoreS3
 import commitlog
 from commitlog.aws import AwsOptions, AwsSession, Caller
 from commitlog.clock import SystemClock
-from commitlog.commit.verdict import Kind, Row
+from commitlog.commit.probe_report import Kind, ProbeResult
 from commitlog.testing.servers import Server
 
 __all__ = ["BODY", "SOURCE", "Place", "bare", "boto3_rows", "obstore_rows", "ours"]
@@ -219,10 +219,10 @@ def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
 
 #: That the servers honour these where a row rests on it is shown by the tests of the probe; to measure
 #: it here would take longer than all else.
-_KNOWN = commitlog.Verdict(
+_KNOWN = commitlog.ProbeReport(
     url="s3://benchmarks",
     rows=[
-        Row(kind=kind, check=check, expected="", got="", ok=True)
+        ProbeResult(kind=kind, check=check, expected="", got="", ok=True)
         for kind in (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT)
         for check in kind.checks
     ],
@@ -235,7 +235,7 @@ def ours(place: Place) -> Iterator[dict[str, Calls]]:
     url = f"s3://{place.bucket}"
     probed = f"{url}?endpoint_url={place.endpoint_url}&region={place.server.region}"
     known = evolve(_KNOWN, url=probed)
-    stores = {"native": commitlog.connect(url, commit="native", verdict=known, **place.options)}
+    stores = {"native": commitlog.connect(url, commit="native", probe_report=known, **place.options)}
     if place.table:
         commit = commitlog.DynamoCommit(place.table, timeout=TIMEOUT_MS / 1000, **place.options)
         stores["lease"] = commitlog.connect(url, commit=commit, **place.options)

@@ -15,8 +15,8 @@ from typing import Any
 from attrs import evolve, frozen
 from namespace_sites import Site, fill, made_up
 
+from commitlog._util.ids import random_id
 from commitlog.namespace import Namespace
-from commitlog.words import random_word
 
 __all__ = ["RateSizes", "measure_rates"]
 
@@ -48,11 +48,11 @@ class RateSizes:
 
 
 def _write(lake: Namespace, directory: str) -> None:
-    lake.write(f"{directory}/{random_word()}", BODY, parents=False)
+    lake.write(f"{directory}/{random_id()}", BODY, parents=False)
 
 
 def _link(lake: Namespace, directory: str) -> None:
-    name = random_word()
+    name = random_id()
     lake.link(f"{directory}/{name}", made_up(name), parents=False)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import boto3
 from attrs import frozen
 
-from commitlog.mount import create_namespace, mount
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
+from commitlog.namespaces import create_namespace, open_namespace
 from commitlog.tables.open import open_table
 from commitlog.testing.servers import Ministack
 
@@ -42,13 +42,13 @@ class Site:
 
     def open(self) -> Namespace:
         """Open the namespace, as a client of its own would."""
-        return mount("lake", names=self.names, commit=self._commit, session=self._session)
+        return open_namespace("lake", metadata=self.names, commit=self._commit, session=self._session)
 
     def create(self, *, log: bool) -> Namespace:
         """Make the namespace, with a log of its changes or without."""
         return create_namespace(
             "lake",
-            names=self.names,
+            metadata=self.names,
             store=self.store,
             log=log,
             commit=self._commit,

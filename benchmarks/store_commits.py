@@ -69,7 +69,7 @@ class _Site:
             ThreadPoolExecutor(RACERS) as pool,
         ):
             # Once for all, as a table of leases would keep it: it is not what is measured here.
-            self._verdict = probe(store.store, executor=pool)
+            self._probe_report = probe(store.store, executor=pool)
 
     def clear(self) -> None:
         """Go on in a new bucket: the more there is in one, the slower this server lists it."""
@@ -82,8 +82,8 @@ class _Site:
             options = options | {"endpoint_url": self._proxy.endpoint_url}
         url = f"s3://{self._bucket}?endpoint_url={options['endpoint_url']}&region={options['region']}"
         # The buckets of a server all honour the same, and the proxy changes nothing.
-        verdict = evolve(self._verdict, url=url)
-        store = commitlog.connect(f"s3://{self._bucket}", verdict=verdict, **options)
+        probe_report = evolve(self._probe_report, url=url)
+        store = commitlog.connect(f"s3://{self._bucket}", probe_report=probe_report, **options)
         return Output(store, "out", executor=executor)
 
     def watch(self, work: Callable[[], object]) -> tuple[float, Counter[str]]:

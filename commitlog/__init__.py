@@ -7,25 +7,27 @@ Did my write, my job or my rename happen: yes, no, or (rarely, and said out loud
 >>> store.put_if_absent("a", b"first").path
 'a'
 
-Importing the package imports no client of any service, and neither Spark nor Arrow: those come with
-the URL, or the call, that asks for them. The packages ``commitlog.spark``, ``commitlog.namespace``,
-``commitlog.ingest`` and ``commitlog.filesystem`` are imported when they are first used.
+Importing the package imports no client of any service, and neither Spark nor Arrow: the URL, or the
+call, that needs one imports it. All names but `connect` and the errors are imported when they are first
+used, the packages ``commitlog.spark``, ``commitlog.namespace``, ``commitlog.ingest`` and
+``commitlog.filesystem`` included.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from commitlog import errors
-from commitlog.commit import ConditionalStore, DynamoCommit, LeaseSettings, SqliteCommit, Verdict
 from commitlog.connect import connect
 from commitlog.errors import *  # noqa: F403 - the whole tree is public
-from commitlog.oplog import OperationLog
-from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
 
 if TYPE_CHECKING:
     from commitlog import filesystem, ingest, namespace, spark
+    from commitlog.commit import ConditionalStore, DynamoCommit, LeaseSettings, ProbeReport, SqliteCommit
+    from commitlog.oplog import OperationLog
+    from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
 
 __all__ = [
     "ConditionalStore",
@@ -39,7 +41,7 @@ __all__ = [
     "SqliteCommit",
     "Staged",
     "StagedInfo",
-    "Verdict",
+    "ProbeReport",
     "connect",
     "filesystem",
     "ingest",
@@ -48,15 +50,38 @@ __all__ = [
     *errors.__all__,
 ]
 
-
 _PACKAGES = frozenset({"filesystem", "ingest", "namespace", "spark"})
+
+#: The modules of the other names: each is imported when one of its names is first used.
+_HOMES = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("ConditionalStore", "DynamoCommit", "LeaseSettings", "ProbeReport", "SqliteCommit"),
+            "commitlog.commit",
+        ),
+        "OperationLog": "commitlog.oplog",
+        **dict.fromkeys(
+            ("ObjectData", "ObjectInfo", "Page", "PutResult", "Staged", "StagedInfo"),
+            "commitlog.stores.api",
+        ),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"commitlog.{name}")
-    if name == "__version__":  # reading it takes longer than all of the above
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name == "__version__":  # reading it takes longer than all of the above
         from importlib.metadata import version
 
-        return version("commitlog-store")
-    raise AttributeError(f"module 'commitlog' has no attribute {name!r}")
+        value = version("commitlog-store")
+    else:
+        raise AttributeError(f"module 'commitlog' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

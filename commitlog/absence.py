@@ -1,4 +1,4 @@
-"""Which errors say that something is not there. Imports the errors."""
+"""The errors of a missing object or item in an existing store or table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["SuppressAbsent", "is_absent"]
 
 
 def is_absent(error: BaseException | None) -> bool:
-    """Tell whether an error says that something is not there, in a store and a table that are.
+    """Return whether an error says that something is absent from an existing store or table.
 
-    `NotFound` alone does not: a store that is not there has told nothing of what is in it.
+    A missing bucket or table is no such error: it proves nothing about the objects in it.
     """
     return isinstance(error, FileNotFoundError) and not isinstance(
         error, (BucketNotFound, TableNotFound)
@@ -21,7 +21,7 @@ def is_absent(error: BaseException | None) -> bool:
 
 
 class SuppressAbsent(AbstractContextManager[None, bool]):
-    """Leaves its block quietly where an error says that something `is_absent`."""
+    """A context manager that suppresses errors for which `is_absent` is true."""
 
     def __exit__(
         self,

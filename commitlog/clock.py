@@ -1,7 +1,4 @@
-"""The `Clock` port: everything that the business rules know of time.
-
-Imports nothing of the project.
-"""
+"""The `Clock` port: the only access of the library's rules to time."""
 
 from __future__ import annotations
 
@@ -12,32 +9,33 @@ __all__ = ["Clock", "Stopwatch", "SystemClock"]
 
 
 class Clock(Protocol):
-    """A clock that can be read and slept on.
+    """A clock that can be read and can sleep.
 
-    Leases are measured on `monotonic` alone; `epoch` serves for what people and TTL sweepers read.
+    Leases are measured with `monotonic` only; `epoch` gives the times that people and TTL sweepers read.
     Implementations are thread-safe.
     """
 
     def monotonic(self) -> float:
-        """Seconds since some fixed point; never goes back, and should count while the machine sleeps."""
+        """Return seconds since a fixed point. Never goes back; should count during a suspension."""
 
     def epoch(self) -> float:
-        """Seconds since 1970-01-01 UTC, as far as this machine knows."""
+        """Return seconds since 1970-01-01 UTC, by the clock of this machine."""
 
     def sleep(self, seconds: float) -> None:
-        """Return after at least `seconds` seconds on `monotonic`; at once for zero or less."""
+        """Return after at least `seconds` seconds on `monotonic`; immediately for zero or less."""
 
 
-#: What counts while the machine is suspended, as `time.monotonic` does not: on Linux CLOCK_BOOTTIME, on
-#: macOS CLOCK_MONOTONIC. A lease or a look from before would else seem fresh after it.
+#: The clock that counts while the machine is suspended, unlike `time.monotonic`: CLOCK_BOOTTIME on
+#: Linux,
+#: CLOCK_MONOTONIC on macOS. Otherwise a lease read before a suspension would seem fresh after it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
     """The clock of this machine. Thread-safe, stateless.
 
-    `monotonic` counts while the machine is suspended, on Linux and macOS. Not while a virtual machine is
-    stopped by its host: a guest that is resumed from a snapshot may not notice.
+    `monotonic` counts while the machine is suspended, on Linux and macOS. It does not count while the
+    host has stopped a virtual machine: a guest that is resumed from a snapshot may not notice.
 
     >>> clock = SystemClock()
     >>> clock.monotonic() <= clock.monotonic()
@@ -45,11 +43,11 @@ class SystemClock:
     """
 
     def monotonic(self) -> float:
-        """Seconds since the machine was started, suspension included."""
+        """Return seconds since the machine was started, suspension included."""
         return time.clock_gettime(_CLOCK)
 
     def epoch(self) -> float:
-        """Seconds on `time.time`."""
+        """Return the seconds of `time.time`."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
@@ -59,10 +57,10 @@ class SystemClock:
 
 
 class Stopwatch:
-    """How long ago something began, for what must not happen too late. Thread-safe.
+    """Measures elapsed time for deadlines. Thread-safe.
 
     `Clock.monotonic` may stand still while a machine is suspended or stopped, and `Clock.epoch` may be
-    set back: what counts is the one that says more.
+    set back. The larger of the two elapsed times counts.
 
     >>> from commitlog.testing import ManualClock
     >>> clock = ManualClock()
@@ -77,5 +75,5 @@ class Stopwatch:
         self._monotonic, self._epoch = clock.monotonic(), clock.epoch()
 
     def elapsed(self) -> float:
-        """Seconds since this was made."""
+        """Return the seconds since this stopwatch was made."""
         return max(self._clock.monotonic() - self._monotonic, self._clock.epoch() - self._epoch)

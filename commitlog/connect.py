@@ -1,7 +1,8 @@
-"""`connect`: from a URL to a `ConditionalStore`.
+"""`connect`: open a `ConditionalStore` from a URL.
 
-The edge above the rules of `commitlog.commit`: it opens stores and tables, and brings the threads.
-Implementations are imported by `open_store` and `open_table` when a URL asks for them.
+This module opens the stores and tables, and provides the threads, for the rules in `commitlog.commit`.
+`open_store` and `open_table` import an implementation when a URL needs it, and the first call imports
+the rules, so that ``import commitlog`` stays cheap.
 """
 
 from __future__ import annotations
@@ -9,27 +10,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, get_args
 
-from attrs import evolve
-
-from commitlog.backoff import Backoff
-from commitlog.clock import Clock, SystemClock
-from commitlog.commit.conditional import ConditionalStore, Mode
-from commitlog.commit.probe import RACERS
-from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit, parse_dynamo
-from commitlog.commit.verdict import Verdict
 from commitlog.errors import ConfigurationError
-from commitlog.stores.open import open_store
-from commitlog.tables.api import Pending
-from commitlog.tables.open import open_table
-from commitlog.urls import Url, parse_store_url, parse_table_url
 
 if TYPE_CHECKING:
-    from commitlog.aws import Boto3Session
+    from concurrent.futures import ThreadPoolExecutor
+
+    from commitlog._util.retry import Backoff
+    from commitlog.aws import Boto3Client, Boto3Session
+    from commitlog.clock import Clock
+    from commitlog.commit.conditional import ConditionalStore, Mode
+    from commitlog.commit.probe_report import ProbeReport
+    from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
+    from commitlog.tables.api import InFlight
+    from commitlog.urls import Url
 
 __all__ = ["connect"]
 
@@ -48,43 +44,63 @@ def connect(
     addressing_style: str | None = None,
     verify: str | None = None,
     session: Boto3Session | None = None,
-    verdict: Verdict | None = None,
+    client: Boto3Client | None = None,
+    table_client: Boto3Client | None = None,
+    probe_report: ProbeReport | None = None,
     clock: Clock | None = None,
     backoff: Backoff | None = None,
+    **object_options: str | None,
 ) -> ConditionalStore:
-    """Open a store for conditional writes. Nothing is sent before it is used.
+    """Open a store for conditional writes. No request is sent before the first use.
 
     Args:
         url: ``s3://bucket/prefix``, ``file:///directory``, ``memory://name``, or a directory.
-        commit: how conditions are enforced. ``"auto"``: by the store where a probe proves that it does
-            (a local directory and memory need none), else under leases in `table`, else not at all:
-            such calls are refused. With a table, calls that can compete all go the same way.
-            ``"native"``: by the store where that is proven, or not at all.
-            ``"lease"``: always under leases in `table`.
-            `DynamoCommit` or `SqliteCommit`: always under leases, with these settings.
-            ``"dynamo:TABLE"`` or ``"dynamo:TABLE:TIMEOUT_MS"``: likewise, spelt as the crate
-            ``object_store`` does, and as there with the endpoint, region and credentials of S3.
-        table: where leases are kept, for ``"auto"`` and ``"lease"``: ``dynamodb://table``,
-            ``sqlite:///file`` or ``memory://name``. A DynamoDB table is reached with the options in its
-            own URL and those of the environment, not with those of S3. It has to exist
-            (``commitlog table create``); the others are made on first use.
+        commit: how conditions are enforced. ``"auto"``: by the store if a probe proves that it enforces
+            them (a local directory and memory need no probe); else with leases in `table`; without a
+            table, conditional calls are refused. With a table, all competing calls use the same way.
+            ``"native"``: by the store if a probe proves it; otherwise conditional calls are refused.
+            ``"lease"``: always with leases in `table`.
+            `DynamoCommit` or `SqliteCommit`: always with leases, with these settings.
+            ``"dynamo:TABLE"`` or ``"dynamo:TABLE:TIMEOUT_MS"``: the same, in the syntax of the crate
+            ``object_store``; as there, with the endpoint, region and credentials of S3.
+        table: the table for leases, for ``"auto"`` and ``"lease"``: ``dynamodb://table``,
+            ``sqlite:///file`` or ``memory://name``. A DynamoDB table takes its options from its own
+            URL and the environment, not from the options of S3. A DynamoDB table must exist
+            (``commitlog table create``); the others are created on first use.
         endpoint_url, region, profile, access_key_id, secret_access_key, session_token, addressing_style,
-            verify: of S3; they go before those in `url`.
-        session: a boto3 session: credentials (with their refreshing), region and profile, for S3 and for
-            DynamoDB, where neither options nor URL give them.
-        verdict: what a probe of this store found; see `ConditionalStore`.
-        clock: own clock; this machine's by default.
-        backoff: how failed attempts are repeated.
+            verify: options of S3; they override those in `url`.
+        session: a boto3 session, for S3 and for DynamoDB. It supplies the settings that neither options
+            nor URL give: credentials, region, endpoint, addressing style, timeouts, attempts, proxies,
+            CA bundle. It is asked for credentials before each request, so those of a role are refreshed.
+        client: a boto3 client for S3, used for the store in place of `session`.
+        table_client: a boto3 client for DynamoDB, used for the table of leases in place of `session`.
+        probe_report: the findings of an earlier probe of this store; see `ConditionalStore`.
+        clock: the clock; by default the clock of this machine.
+        backoff: the retry policy for failed attempts.
+        object_options: how S3 stores objects: ``storage_class``, ``server_side_encryption``,
+            ``sse_kms_key_id``, ``bucket_key``, ``tagging``, ``acl``, ``request_payer``, ``checksum``.
+            They override those in `url`. See docs/stores.md.
 
     Raises:
-        ConfigurationError: an argument is wrong, or two contradict one another.
+        ConfigurationError: an argument is wrong, or two arguments contradict each other.
+        NotSupported: an option asks for a feature of S3 that is not supported.
 
     >>> store = connect("memory://")
     >>> store.put_if_absent("a", b"1").path
     'a'
     """
+    from attrs import evolve
+
+    from commitlog.clock import SystemClock
+    from commitlog.commit.conditional import ConditionalStore
+    from commitlog.commit.record import LEASE_SCHEMA
+    from commitlog.stores.open import open_store
+    from commitlog.tables.open import open_table
+    from commitlog.urls import parse_store_url
+
     clock = SystemClock() if clock is None else clock
     options = {
+        **object_options,
         "endpoint_url": endpoint_url,
         "region": region,
         "profile": profile,
@@ -96,29 +112,52 @@ def connect(
     }
     place = (parse_store_url(url) if isinstance(url, str) else url).with_options(options)
     mode, leases, settings = _leases(place, commit, table)
-    opened = None if leases is None else open_table(leases, LEASE_SCHEMA, clock=clock, session=session)
     remote = leases is not None and leases.scheme == "dynamodb"
+    if table_client is not None and not remote:
+        raise ConfigurationError("table_client is for a table of leases in DynamoDB, and none is given")
+    spelt_for_both = isinstance(commit, str) and commit.startswith("dynamo:")
+    if spelt_for_both and client is not None and session is None and table_client is None:
+        raise ConfigurationError(
+            "commit='dynamo:…' reaches the table as the store is reached, and a client for S3 cannot"
+            " reach DynamoDB: give table_client or session, too"
+        )
+    opened = None
+    if leases is not None:
+        opened = open_table(
+            leases,
+            LEASE_SCHEMA,
+            clock=clock,
+            session=session if table_client is None else None,
+            client=table_client,
+        )
+    of_store = session if client is None else None
     if opened is not None and not remote:
         opened.create()
     return ConditionalStore(
-        open_store(place, clock=clock, session=session),
+        open_store(place, clock=clock, session=of_store, client=client),
         table=opened,
         mode=mode,
         settings=settings,
-        verdict=verdict,
+        probe_report=probe_report,
         clock=clock,
         backoff=backoff,
         executor=_threads,
         lock=_Lock(),
         finish=_Later() if remote else _now,
-        root=lambda: closing(open_store(evolve(place, prefix=""), clock=clock, session=session)),
+        root=lambda: closing(
+            open_store(evolve(place, prefix=""), clock=clock, session=of_store, client=client)
+        ),
     )
 
 
 def _leases(
     place: Url, commit: str | DynamoCommit | SqliteCommit, table: str | Url | None
 ) -> tuple[Mode, Url | None, LeaseSettings]:
-    """Return the mode, where leases are kept, and how."""
+    """Return the mode, the URL of the table of leases, and the settings of leases."""
+    from commitlog.commit.conditional import Mode
+    from commitlog.commit.settings import LeaseSettings, parse_dynamo
+    from commitlog.urls import OBJECT_OPTIONS, parse_table_url
+
     modes: tuple[Mode, ...] = get_args(Mode)
     for mode in modes:
         if commit == mode:
@@ -134,20 +173,25 @@ def _leases(
                 "a SqliteCommit or 'dynamo:TABLE[:TIMEOUT_MS]'"
             )
         commit = parse_dynamo(commit)
-        shared = {k: v for k, v in place.options.items() if k != "addressing_style"}
+        of_store = OBJECT_OPTIONS | {"addressing_style"}
+        shared = {k: v for k, v in place.options.items() if k not in of_store}
     return "lease", parse_table_url(commit.url).with_options({**shared, **commit.options}), commit
 
 
 def _threads() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from commitlog.commit.probe import RACERS
+
     return ThreadPoolExecutor(RACERS, thread_name_prefix="commitlog-probe")
 
 
-def _now(pending: Pending[None]) -> None:
+def _now(pending: InFlight[None]) -> None:
     pending()
 
 
 class _Lock:
-    """A lock whose copy in a child process is free, whoever held it at the fork."""
+    """A lock whose copy in a forked child is free, even if a thread held it at the fork."""
 
     def __init__(self) -> None:
         self._of_process: dict[int, threading.Lock] = {}
@@ -160,18 +204,18 @@ class _Lock:
 
 
 class _Later:
-    """Reads the answer to a release only when the same thread has sent its next one.
+    """Reads the answer to a release when the same thread has sent its next request.
 
-    The request itself is on its way, so nobody waits for the lease; its holder need not wait for the
-    answer, which by then has long arrived.
+    The release request is already sent, so other writers do not wait for the lease. Its holder need not
+    wait for the answer either, which has usually arrived when it is read.
     """
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
 
-    def __call__(self, pending: Pending[None]) -> None:
-        before: tuple[int, Pending[None]] | None = getattr(self._of_thread, "before", None)
+    def __call__(self, pending: InFlight[None]) -> None:
+        before: tuple[int, InFlight[None]] | None = getattr(self._of_thread, "before", None)
         self._of_thread.before = os.getpid(), pending
-        # After a fork it is the parent's, who reads it from a connection of its own.
+        # After a fork the answer belongs to the parent, which reads it from its own connection.
         if before is not None and before[0] == os.getpid():
             before[1]()

@@ -1,12 +1,10 @@
-"""The one tree of errors, told apart by what the caller now knows.
+"""The error tree of the library. The class of an error says whether the change happened.
 
-Three things can be true after a mutation, and the class says which:
+After a mutation there are three cases:
 
-* it returned: the mutation happened;
-* it raised anything but `OutcomeUnknown`: **nothing happened**, and nothing will;
-* it raised `OutcomeUnknown`: it may have happened, or may still happen. Clean nothing up.
-
-Imports nothing of the project.
+* It returned: the mutation happened.
+* It raised any error except `OutcomeUnknown`: **nothing happened**, and nothing will happen later.
+* It raised `OutcomeUnknown`: the mutation may have happened, or may still happen. Clean nothing up.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class CommitError(Exception):
     """Root of every error that this library raises on purpose."""
 
 
-# -- what was asked for cannot be ---------------------------------------------------------------
+# -- invalid or impossible requests ---------------------------------------------------------------
 
 
 class ConfigurationError(CommitError, ValueError):
@@ -66,16 +64,16 @@ class InvalidPath(CommitError, ValueError):
 
 
 class NotSupported(CommitError, NotImplementedError):
-    """This store or table cannot do what was asked, and no safe substitute is configured.
+    """The store or table does not support the operation, and no safe substitute is configured.
 
     Nothing was sent. The message names the setting that would make it possible.
     """
 
 
 class TransactionTooLarge(NotSupported):
-    """What was asked for takes more writes, or larger ones, than a transaction holds. None was made.
+    """The operation needs more or larger writes than one transaction can hold. Nothing was written.
 
-    The message says what to do.
+    The message says how to avoid it.
     """
 
 
@@ -83,7 +81,7 @@ class AccessDenied(CommitError, PermissionError):
     """The service refused the credentials, or they lack a permission. Nothing happened."""
 
 
-# -- what was asked for did not hold -------------------------------------------------------------
+# -- failed conditions -------------------------------------------------------------
 
 
 class NotFound(CommitError, FileNotFoundError):
@@ -99,30 +97,30 @@ class TableNotFound(NotFound):
 
 
 class AlreadyExists(CommitError, FileExistsError):
-    """Something is already there, and the caller asked for it to be absent. Nothing happened."""
+    """The object already exists, but the caller required it to be absent. Nothing happened."""
 
 
 class NotADirectory(CommitError, NotADirectoryError):
-    """A path leads through a file, or a directory was wanted where a file is. Nothing happened."""
+    """The path is a file or leads through one, but a directory is needed. Nothing happened."""
 
 
 class IsADirectory(CommitError, IsADirectoryError):
-    """A file was wanted where a directory is. Nothing happened."""
+    """The path is a directory, but a file is needed. Nothing happened."""
 
 
 class DirectoryNotEmpty(CommitError, OSError):
-    """A directory that was to be empty has something in it. Nothing happened."""
+    """The directory must be empty, but is not. Nothing happened."""
 
 
 class PreconditionFailed(CommitError):
-    """The object or item is no longer what the caller had seen. Nothing happened; read it again."""
+    """The object or item has changed since the caller read it. Nothing happened; read it again."""
 
 
 class TransactionCanceled(PreconditionFailed):
-    """A transaction changed nothing, since at least one of its conditions did not hold.
+    """At least one condition of a transaction did not hold, so the transaction changed nothing.
 
     Attributes:
-        reasons: one entry an operation, in the order given: ``None`` where the condition held,
+        reasons: one entry for each operation, in the given order: ``None`` if its condition held,
             else the `commitlog.tables.ConditionFailed` of that operation.
     """
 
@@ -135,20 +133,20 @@ class TransactionCanceled(PreconditionFailed):
 
 
 class Conflict(CommitError):
-    """The service saw a competing request and did neither. Nothing happened; try again."""
+    """The service rejected a request because of a competing one. Nothing happened; try again."""
 
 
 class Fenced(CommitError):
-    """The log of a namespace belongs to another table by now, so this table changes nothing.
+    """The log of the namespace now belongs to another table, so this table cannot change it.
 
     The namespace was restored into the other table, or its log was written again from it. Nothing
-    happened, and a repeated call fails in the same way. Open the other table; or, if this table is the
-    right one, take the log back with ``commitlog namespace relog --take-over``.
+    happened, and a repeated call fails in the same way. Open the other table. If this table is the
+    right one, take the log back with ``commitlog namespace rewrite-log --take-over``.
     """
 
 
 class Unavailable(CommitError, ConnectionError):
-    """The service could not be reached, or shed the request. Nothing happened; try again later."""
+    """The service was unreachable or overloaded. Nothing happened; try again later."""
 
 
 class RequestExpired(CommitError, TimeoutError):
@@ -158,20 +156,20 @@ class RequestExpired(CommitError, TimeoutError):
 class LeaseTimeout(CommitError, TimeoutError):
     """Another writer held the lease for longer than the caller was willing to wait.
 
-    Nothing happened. ``commitlog locks`` shows the holder and when it can be reclaimed.
+    Nothing happened. ``commitlog lease list`` shows the holder and when it can be reclaimed.
     """
 
 
 class OutcomeUnknown(CommitError):
     """The mutation may have happened, may still happen, or may never happen.
 
-    Raised only when reading back could not settle it: the service stayed unreachable, or what is
-    there now was written by somebody else since. Do not clean up after it. Read the path again
+    Raised only if reading back could not decide: the service stayed unreachable, or another writer
+    has written the object since. Do not clean up after it. Read the path again
     later; the message says what to look for.
     """
 
 
-# -- what is stored is not what it should be ---------------------------------------------------------
+# -- damaged or unexpected stored data ---------------------------------------------------------
 
 
 class CorruptRecord(CommitError, ValueError):
@@ -179,25 +177,25 @@ class CorruptRecord(CommitError, ValueError):
 
 
 class FormatTooNew(CommitError):
-    """A stored record or table was written in a newer format. Upgrade this library to read it."""
+    """A newer version of the library wrote the record or table. Upgrade this library to read it."""
 
 
 class WrongTableSchema(CommitError):
-    """A table exists under that name, but with other keys than needed. Nothing was changed."""
+    """The table exists, but its key schema is not the required one. Nothing was changed."""
 
 
 class ObjectChanged(PreconditionFailed):
-    """The object that holds a file's data is gone, or has other content than the file was given.
+    """The object that holds a file's data is gone, or its content is no longer that of the file.
 
-    Somebody changed the store behind the back of its metadata. Nothing of it was returned.
+    The store was changed without its metadata. No data was returned.
     """
 
 
 class StoreEmpty(CommitError):
-    """The store lacks what the namespace knows it by: its mark, or any object. No file was removed.
+    """The store has no marker of the namespace, or no objects at all. No file was removed.
 
-    It is not mounted, or not the right one, so what it has not may be there all the same. The message
-    says how to go on if it is the right one, and that was removed from it.
+    The store may not be mounted, or may be the wrong one, so its files may still exist. The message
+    says how to continue if it is the right store and the objects really were removed.
     """
 
 
@@ -205,7 +203,7 @@ class StoreEmpty(CommitError):
 
 
 class JobAlreadyCommitted(AlreadyExists):
-    """A job of that id is already part of the output. Its rows are there once; nothing was added.
+    """A job with this id is already part of the output. Its rows are there once; nothing was added.
 
     Attributes:
         job_id: the id in question.
@@ -220,23 +218,23 @@ class JobAlreadyCommitted(AlreadyExists):
 
 
 class JobAborted(CommitError):
-    """The job was aborted, by its driver or by a recovery that took it for dead.
+    """The job was aborted, by its driver or by a recovery that considered it dead.
 
-    Nothing of it is visible, and nothing ever will be. Run it again under a new attempt.
+    None of its files is visible, now or later. Run the job again as a new attempt.
     """
 
 
 class PublishIncomplete(OutcomeUnknown):
     """The job **is** committed, but not all of its files are visible to plain listings yet.
 
-    Log-aware readers complete it, and so does ``commitlog recover`` or the next commit, unless files are
+    Log-aware readers, ``commitlog output recover`` and the next commit complete it, unless files are
     `lost`. Clean nothing up and do not run the job again under its id: it is part of the output.
 
     Attributes:
         job_id: the id in question.
         version: the version of the output that the job's commit made.
         lost: paths, relative to the output, of files that are neither visible nor staged any more.
-            Nothing brings them back; see `RecoveryReport.lost`.
+            They cannot be recovered; see `RecoveryReport.lost`.
     """
 
     # Defaults, since unpickling makes the error from its message and then sets the attributes.
@@ -253,18 +251,18 @@ class PublishIncomplete(OutcomeUnknown):
 
 
 class InputChanged(PreconditionFailed):
-    """An object is no longer the version that was listed. Nothing of the new one was read."""
+    """An object has changed since it was listed. Nothing of the new version was read."""
 
 
 class InputMissing(NotFound):
-    """An object was deleted after it was listed, and before it was read."""
+    """An object was deleted after it was listed and before it was read."""
 
 
 class InputUnreadable(CorruptRecord):
-    """The content of an input object cannot be read as what it should be. It was left as it is.
+    """The content of an input object is not valid in its format. The object was left unchanged.
 
     Attributes:
-        offset: byte of the object at which reading failed, if known.
+        offset: the byte offset at which reading failed, if known.
     """
 
     # A default, since unpickling makes the error from its message and then sets the attribute.
@@ -274,13 +272,13 @@ class InputUnreadable(CorruptRecord):
 
 
 class UnknownColumns(CommitError, ValueError):
-    """An input has columns that the query does not know, and it is to stop then. None of it was read."""
+    """An input has unknown columns, and the query is set to stop at them. Nothing of it was read."""
 
 
 class RowsReplaced(CommitError):
-    """A version of an output that is being followed removed rows, and some may have been read.
+    """A commit removed rows of the followed output that may already have been read.
 
-    Nothing of it was read. The message says what can be done about it.
+    Nothing of that commit was read. The message says how to continue.
 
     Attributes:
         job_id: the job that removed them.
@@ -295,8 +293,8 @@ class RowsReplaced(CommitError):
 
 
 class StateMismatch(CommitError):
-    """The checkpoint of a query and the state of its source tell of different pasts.
+    """The checkpoint of a query and the state of its source do not match.
 
-    Nothing was read and nothing was changed. The message says which of the two is behind, and what to
-    do about it.
+    Nothing was read and nothing was changed. The message says which of the two is behind, and how to
+    continue.
     """

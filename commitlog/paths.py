@@ -1,9 +1,7 @@
-"""Which paths an object may have.
+"""Rules for the paths of objects.
 
-A path is relative to the store that was opened: no leading slash, no empty, ``.`` or ``..`` segment.
-Paths are refused rather than repaired: two spellings of one object would mean two leases on it.
-
-Imports nothing of the project but errors.
+A path is relative to the opened store: no leading slash, no empty, ``.`` or ``..`` segment.
+An invalid path is refused, not repaired: two spellings of one object would mean two leases on it.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ __all__ = ["MAX_PATH_BYTES", "check_path", "check_prefix", "join"]
 MAX_PATH_BYTES = 1024
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-#: Most paths: printable ASCII, with no segment that begins with a dot. They need no closer look.
+#: Matches most paths: printable ASCII, no segment that begins with a dot. They need no further check.
 _ORDINARY = re.compile(r"[ -\-0-~][ -.0-~]*(?:/[ -\-0-~][ -.0-~]*)*")
 
 
 def check_path(path: str) -> str:
-    """Return `path` unchanged, or raise `InvalidPath` and say what is wrong with it.
+    """Return `path` unchanged, or raise `InvalidPath` with the reason.
 
     >>> check_path("a/b c/ü.parquet")
     'a/b c/ü.parquet'

@@ -1,7 +1,4 @@
-"""URLs of stores and tables: parsing, and showing them without secrets.
-
-Imports nothing of the project but errors, maps and paths.
-"""
+"""URLs of stores and tables: parsing, and display without secrets."""
 
 from __future__ import annotations
 
@@ -12,19 +9,66 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from attrs import evolve, field, frozen
 
-from commitlog.errors import ConfigurationError
-from commitlog.maps import FrozenMap, frozen_map
+from commitlog._util.frozen_map import FrozenMap, frozen_map
+from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.paths import check_prefix
 
-__all__ = ["SECRET_OPTIONS", "Url", "bucket_of", "check_name", "parse_store_url", "parse_table_url"]
+__all__ = [
+    "OBJECT_OPTIONS",
+    "SECRET_OPTIONS",
+    "SERVICE_OPTIONS",
+    "Url",
+    "bucket_of",
+    "check_name",
+    "parse_store_url",
+    "parse_table_url",
+]
 
-#: Options that must not appear in a message, a log line, a plan or a stored record.
+#: Secret options, which must not appear in a message, a log line, a plan or a stored record.
 SECRET_OPTIONS = frozenset({"access_key_id", "secret_access_key", "session_token"})
 
-#: Options that an S3 or DynamoDB URL takes in its query, besides the secret ones.
+#: Options that an S3 or DynamoDB URL accepts in its query, in addition to the secret ones.
 SERVICE_OPTIONS = frozenset({"endpoint_url", "region", "profile", "addressing_style", "verify"})
 
-#: Schemes of services that users have, and that there is no store or table for.
+#: Options of an S3 URL that say how objects are stored; see `commitlog.stores.s3_options`.
+OBJECT_OPTIONS = frozenset(
+    {
+        "acl",
+        "bucket_key",
+        "checksum",
+        "request_payer",
+        "server_side_encryption",
+        "sse_kms_key_id",
+        "storage_class",
+        "tagging",
+    }
+)
+
+_OPTIONS = {
+    "s3": SERVICE_OPTIONS | SECRET_OPTIONS | OBJECT_OPTIONS,
+    "dynamodb": (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"},
+}
+
+#: Features of S3 that users may ask for by these names, with the reason why they are not supported.
+_REFUSED_OPTIONS = {
+    **dict.fromkeys(
+        ("sse_customer_algorithm", "sse_customer_key", "sse_customer_key_md5"),
+        "keys of the customer (SSE-C) are not supported, since each read needs the key as well; use"
+        " server_side_encryption=aws:kms",
+    ),
+    **dict.fromkeys(
+        ("object_lock_legal_hold_status", "object_lock_mode", "object_lock_retain_until_date"),
+        "the lock of a single object is not supported; give the bucket a default retention",
+    ),
+    **dict.fromkeys(
+        ("grant_full_control", "grant_read", "grant_read_acp", "grant_write_acp"),
+        "grants are not supported; use acl or a policy of the bucket",
+    ),
+    "sse_kms_encryption_context": "an encryption context is not supported",
+    "checksum_algorithm": "other checksums than MD5 are not supported; use checksum=md5",
+}
+
+#: Schemes of known services for which there is no store or table.
 _NOT_SUPPORTED = {
     **dict.fromkeys(("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs"), "Azure Storage"),
     **dict.fromkeys(("gs", "gcs"), "Google Cloud Storage"),
@@ -39,8 +83,8 @@ _NOT_SUPPORTED = {
 }
 
 _NO_OPTIONS = FrozenMap()
-# Ours are known without the slashes too: else "s3:bucket?…" would be the name of a directory. So are
-# others before one slash, for Hadoop takes "hdfs:/dir".
+# Our schemes are recognized without slashes too: otherwise "s3:bucket?…" would name a directory. Other
+# schemes are recognized before one slash, because Hadoop accepts "hdfs:/dir".
 _SCHEME = re.compile(
     r"([a-z][a-z0-9+.-]*(?=://)|file|s3a?|memory|sqlite|dynamo(?:db)?"
     rf"|(?:{'|'.join(sorted(_NOT_SUPPORTED))})(?=:/)):",
@@ -48,7 +92,7 @@ _SCHEME = re.compile(
 )
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-# Control characters, and halves of characters.
+# Control characters and surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -59,7 +103,7 @@ class Url:
     Attributes:
         scheme: ``s3``, ``file``, ``memory``, ``dynamodb`` or ``sqlite``.
         name: bucket, table or memory name; for ``file`` and ``sqlite`` the absolute path.
-        prefix: what follows the bucket, without slashes at its ends.
+        prefix: the part after the bucket, without slashes at its ends.
         options: the query, as given.
     """
 
@@ -69,18 +113,20 @@ class Url:
     options: Mapping[str, str] = field(default=_NO_OPTIONS, converter=frozen_map, repr=False, hash=False)
 
     def __str__(self) -> str:
-        """Return the URL with every option that is no secret."""
+        """Return the URL without its secret options."""
         place = quote(self.name) + (f"/{quote(self.prefix)}" if self.prefix else "")
         shown = {k: v for k, v in sorted(self.options.items()) if k not in SECRET_OPTIONS}
         return f"{self.scheme}://{place}" + (f"?{urlencode(shown, safe=':/')}" if shown else "")
 
     def with_options(self, options: Mapping[str, str | None]) -> Url:
-        """Return the URL with `options` in place of its own, where they are not None.
+        """Return the URL with those `options` that are not None in place of its own.
 
-        Raises `ConfigurationError` for an option that no service has.
+        Raises `ConfigurationError` for an unknown option, `NotSupported` for a feature of S3 that is not
+        supported.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        _only(given, SERVICE_OPTIONS | SECRET_OPTIONS, self.scheme)
+        # For a store that takes no options, `open_store` refuses the known ones.
+        _only(given, _OPTIONS.get(self.scheme, _OPTIONS["s3"]), self.scheme)
         if "endpoint_url" in given:
             check_endpoint(given["endpoint_url"])
         return evolve(self, options={**self.options, **given})
@@ -89,10 +135,11 @@ class Url:
 def parse_store_url(url: str) -> Url:
     """Parse ``s3://bucket/prefix``, ``file:///dir``, ``memory://name`` or the path of a directory.
 
-    ``s3a://`` is taken for ``s3://``, and ``file:/dir``, which Hadoop and Spark write, for ``file:///dir``.
+    ``s3a://`` means ``s3://``; ``file:/dir``, the form of Hadoop and Spark, means ``file:///dir``.
 
     Raises:
-        ConfigurationError: it is none of these, or has an option that is not known.
+        ConfigurationError: it has none of these forms, or an unknown option.
+        NotSupported: an option asks for a feature of S3 that is not supported.
         InvalidPath: no object can be stored under such a prefix.
 
     >>> str(parse_store_url("s3://bucket/a b/?region=eu-west-1&secret_access_key=x"))
@@ -106,7 +153,7 @@ def parse_store_url(url: str) -> Url:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store URL is a str, not {type(url).__name__}")
     if not _SCHEME.match(url):
-        if "://" in url and not url.startswith(("/", ".", "~")):  # with a blank before it, say
+        if "://" in url and not url.startswith(("/", ".", "~")):  # such as a URL after a blank
             raise ConfigurationError(
                 "store URL: what stands before '://' is no scheme; spell it without"
             )
@@ -124,12 +171,12 @@ def parse_store_url(url: str) -> Url:
         return Url(scheme="memory", name=check_name("memory", name), prefix=prefix)
     if not _BUCKET.fullmatch(name):
         raise ConfigurationError(f"store URL 's3://{name}': not the name of a bucket")
-    _only(options, SERVICE_OPTIONS | SECRET_OPTIONS, "s3")
+    _only(options, _OPTIONS["s3"], "s3")
     return Url(scheme="s3", name=name, prefix=prefix, options=options)
 
 
 def bucket_of(url: str) -> str:
-    """Return the URL of a store with only what tells its bucket from others: name and endpoint.
+    """Return the URL of a store's bucket: only its name and endpoint.
 
     >>> bucket_of("s3://bucket/a/b?region=eu-west-1&endpoint_url=http://host:9")
     's3://bucket?endpoint_url=http://host:9'
@@ -160,7 +207,7 @@ def parse_table_url(url: str) -> Url:
         return Url(scheme="memory", name=check_name("memory", name))
     if not _TABLE.fullmatch(name):
         raise ConfigurationError(f"table URL 'dynamodb://{name}': not the name of a table")
-    _only(options, (SERVICE_OPTIONS | SECRET_OPTIONS) - {"addressing_style"}, "dynamodb")
+    _only(options, _OPTIONS["dynamodb"], "dynamodb")
     return Url(scheme="dynamodb", name=name, options=options)
 
 
@@ -171,12 +218,12 @@ def _split(url: str, what: str, schemes: tuple[str, ...]) -> tuple[str, str, dic
         raise ConfigurationError(f"{what} URL: it has to begin with a scheme, as in {known}")
     scheme, rest = found[1].lower(), url[found.end() :]
     if scheme not in schemes:
-        raise _unknown_scheme(what, scheme)  # before all else: its other parts may have another meaning
+        raise _unknown_scheme(what, scheme)  # first: its other parts may have another meaning
     if rest.startswith("//"):
         rest = rest[2:]
     elif scheme != "file":
         raise ConfigurationError(f"{what} URL: write '{scheme}://', with two slashes")
-    # urlsplit would cut a key at '#', which is a legal character of a key.
+    # urlsplit would cut a key at '#', which a key may contain.
     place, _, query = rest.partition("?")
     try:
         place = unquote(place, errors="strict")
@@ -213,16 +260,16 @@ def _without_credentials(what: str, scheme: str, place: str) -> None:
 
 
 def check_endpoint(endpoint: str) -> str:
-    """Return `endpoint` if it is an http or https URL without credentials, query or fragment."""
+    """Return `endpoint`, which must be an http or https URL without credentials, query or fragment."""
     try:
         parts = urlsplit(endpoint)
         right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         right = False
-    # urlsplit drops line ends and tabs without a word
+    # urlsplit drops line ends and tabs silently
     if not right or not endpoint.isprintable() or " " in endpoint:
         raise ConfigurationError("endpoint_url must be http://host[:port] or https://host[:port]")
-    # Anywhere: a password may hold a slash, and the host would then seem to end there.
+    # Search everywhere: a password may contain a slash, and the host would then seem to end there.
     if "@" in endpoint or "?" in endpoint or "#" in endpoint:
         raise ConfigurationError("endpoint_url must not bear credentials, a query or a fragment")
     return endpoint
@@ -230,6 +277,8 @@ def check_endpoint(endpoint: str) -> str:
 
 def _only(options: Mapping[str, str], known: frozenset[str], scheme: str) -> None:
     unknown = sorted(set(options) - known)
+    if unknown and scheme == "s3" and unknown[0] in _REFUSED_OPTIONS:
+        raise NotSupported(f"s3 URL: option {unknown[0]!r}: {_REFUSED_OPTIONS[unknown[0]]}")
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
         raise ConfigurationError(f"{scheme} URL: unknown option {unknown[0]!r}; known: {allowed}")
@@ -249,13 +298,13 @@ def _absolute(scheme: str, path: str) -> Url:
 def _directory(scheme: str, path: str) -> Url:
     if not path:
         raise ConfigurationError(f"{scheme} URL: the path is empty")
-    # POSIX lets a path begin with just two slashes mean something else; Linux does not
+    # POSIX allows a special meaning for exactly two leading slashes; Linux has none
     name = "/" + os.path.abspath(check_name(scheme, path)).lstrip("/")
     return Url(scheme=scheme, name=name)
 
 
 def check_name(scheme: str, name: str) -> str:
-    """Return `name` if it is one that a file can have, and that can be shown."""
+    """Return `name`, which must be a valid and printable file name."""
     if _UNPRINTABLE.search(name):
         raise ConfigurationError(f"{scheme} URL: the name has control characters or is not Unicode")
     return name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
 import threading
@@ -9,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
-from spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
 from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs
+from support.spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
 # How long an example takes to be made up tells about the machine.
 _SETTINGS: dict[str, Any] = {
@@ -46,6 +49,9 @@ def campaign_seed(request: pytest.FixtureRequest) -> int:
 
 def pytest_configure() -> None:
     """Cut the run off from the settings of the machine, before anything reads them."""
+    # Before click 8.2, its runner counts what goes to standard error as standard output.
+    if "mix_stderr" in inspect.signature(CliRunner).parameters:
+        CliRunner.__init__ = functools.partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ["AWS_CONFIG_FILE"] = os.devnull
@@ -55,21 +61,28 @@ def pytest_configure() -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
+#: Directories in the order in which their tests begin. Long groups come first, so that all workers of
+#: pytest-xdist end at about the same time. (By itself, it sorts groups by their number of tests.)
+_ORDER = (
+    *("tests/spark/crash", "tests/spark/versions", "tests/spark/ingest", "tests/spark", "tests/docs"),
+    *("tests/mutation", "tests/sim", "tests/integration", "tests/contract", "tests/campaign"),
+)
+
+
 # Before pytest-xdist looks at the groups.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what is fast first: plain tests, those with servers, those with Spark."""
-    items.sort(key=_slowness)
+    """Sort the tests, and group those with Spark by file."""
+    items.sort(key=_rank)
     for item in items:
-        # A worker of pytest-xdist makes what a module shares, such as a cluster, and a session for all.
+        # One worker makes what the tests of a file share, such as a cluster or a driver that is killed.
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
-def _slowness(item: pytest.Item) -> int:
-    if item.get_closest_marker("spark"):
-        return 2
-    return 1 if item.get_closest_marker("servers") else 0
+def _rank(item: pytest.Item) -> int:
+    matches = (number for number, path in enumerate(_ORDER) if item.nodeid.startswith(f"{path}/"))
+    return next(matches, len(_ORDER))
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,4 @@
-"""Signed requests to one endpoint: the lean path for calls whose speed matters.
-
-Imports errors, clock, and the other files of this package.
-"""
+"""Signed requests to one endpoint: the lean path for calls whose speed matters."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from urllib.parse import urlsplit
 
 from commitlog.aws.session import AwsSession
 from commitlog.aws.signing import MAX_EXPIRES, Signer, canonical_query
-from commitlog.aws.wire import Failed, Pending, Wire
+from commitlog.aws.wire import Failed, InFlight, Wire
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, ConfigurationError
 
@@ -35,7 +32,6 @@ class Caller:
     """
 
     def __init__(self, session: AwsSession, service: str, url: str, *, clock: Clock) -> None:
-        options = session.options
         parts = urlsplit(url)
         self._session = session
         self._clock = clock
@@ -44,11 +40,12 @@ class Caller:
         self._s3 = service == "s3"
         self._wire = Wire(
             url,
-            connect_timeout=options.connect_timeout,
-            read_timeout=options.read_timeout,
-            max_idle=options.max_idle_connections,
+            connect_timeout=session.connect_timeout,
+            read_timeout=session.read_timeout,
+            max_idle=session.max_idle_connections,
             verify=session.verify(),
             proxy=session.proxy(url),
+            client_cert=session.client_cert,
         )
 
     def begin(
@@ -59,7 +56,7 @@ class Caller:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | bytearray | memoryview = b"",
-    ) -> Pending:
+    ) -> InFlight:
         """Sign the request in its headers and send it; return the call that waits for the answer.
 
         Args:
@@ -93,7 +90,7 @@ class Caller:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | bytearray | memoryview = b"",
-    ) -> Pending:
+    ) -> InFlight:
         """Sign a request in its query, to be refused `seconds` after `date`, and send it.
 
         `date` is an epoch second by the service's own clock. The other arguments are those of `begin`;

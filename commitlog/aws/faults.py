@@ -1,7 +1,4 @@
-"""What the error codes that AWS services share say of the request: one table, one function.
-
-Imports nothing of the project but errors.
-"""
+"""What the error codes that AWS services share say of the request: one table, one function."""
 
 from __future__ import annotations
 
@@ -75,13 +72,13 @@ def first_line(message: str) -> str:
 
 
 def common_fault(what: str, status: int, code: str, message: str) -> CommitError:
-    """Return the error for an answer that is no success and that the caller has no better word for.
+    """Return the error for a failed response for which the caller has no more specific error.
 
     Args:
-        what: what was asked for and of whom, for the message: ``PUT of 'a/b' in s3://bucket``.
+        what: the request and its target, for the message: ``PUT of 'a/b' in s3://bucket``.
         status: HTTP status.
-        code: the service's error code; empty if the answer had none.
-        message: the service's own words.
+        code: the service's error code; empty if the response had none.
+        message: the service's error message.
     """
     said = f"{what}: {status} {code or responses.get(status, '(no code)')}"
     if message.strip():

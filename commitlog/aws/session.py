@@ -2,34 +2,41 @@
 
 Everything that a user may have configured for botocore (environment, profiles, instance roles, CA
 bundles, endpoints of partitions) is taken from botocore itself; only requests are our own.
-Imports botocore, and of the project errors and urls.
 """
 
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-import botocore.session
 from attrs import field, frozen, validators
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
+from botocore.credentials import Credentials as StaticCredentials
 from botocore.exceptions import BotoCoreError
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
+from commitlog._util.retry import Backoff
+from commitlog.aws.configuration import (
+    Boto3Client,
+    Boto3Session,
+    Configuration,
+    of_client,
+    of_session,
+    open_session,
+)
 from commitlog.errors import AccessDenied, CommitError, ConfigurationError
-from commitlog.urls import Url, check_endpoint
+from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, check_endpoint
 
-__all__ = ["AwsOptions", "AwsSession", "Boto3Session", "Credentials"]
+__all__ = ["AwsOptions", "AwsSession", "Credentials"]
 
 _VERIFY_WORDS = {"true": True, "false": False}
-#: Where a server of one's own is said to be when nobody says: what such servers expect by default.
+#: Region of a server other than AWS, if none is given: the default of such servers.
 _CUSTOM_REGION = "us-east-1"
 
 
@@ -43,7 +50,7 @@ def _verify(value: bool | str) -> bool | str:
 
 @frozen(kw_only=True)
 class AwsOptions:
-    """How to reach one service. What is None is looked up where botocore looks it up.
+    """How to reach one service. Options that are None are looked up where botocore looks them up.
 
     Attributes:
         endpoint_url: ``http://host:port`` of a server other than AWS's own.
@@ -55,14 +62,16 @@ class AwsOptions:
         addressing_style: how a bucket is named in a URL: ``path``, ``virtual``, or ``auto``, which is
             a host name on AWS and a path elsewhere.
         verify: False to trust any TLS certificate, or the path of a CA bundle.
-        connect_timeout: seconds to wait for a connection.
-        read_timeout: seconds to wait for the next bytes of an answer.
-        max_idle_connections: connections kept open while nobody uses them: as many as a large executor
+        connect_timeout: seconds to wait for a connection. None: what a boto3 session or client says,
+            else 5.
+        read_timeout: seconds to wait for the next bytes of an answer. None: likewise, else 30.
+        max_idle_connections: connections kept open while no request uses them. None: the
+            ``max_pool_connections`` of a boto3 session or client, else 64: as many as a large executor
             has threads, since each new one costs several round trips.
 
     >>> AwsOptions(access_key_id="AKIA", secret_access_key="x", verify="false")
     AwsOptions(endpoint_url=None, region=None, profile=None, addressing_style='auto', verify=False,
-        connect_timeout=5.0, read_timeout=30.0, max_idle_connections=64)
+        connect_timeout=None, read_timeout=None, max_idle_connections=None)
     """
 
     endpoint_url: str | None = field(default=None, validator=validators.optional(_endpoint))
@@ -73,9 +82,11 @@ class AwsOptions:
     session_token: str | None = field(default=None, repr=False)
     addressing_style: str = "auto"
     verify: bool | str = field(default=True, converter=_verify)
-    connect_timeout: float = field(default=5.0, validator=validators.gt(0))
-    read_timeout: float = field(default=30.0, validator=validators.gt(0))
-    max_idle_connections: int = field(default=64, validator=validators.ge(0))
+    connect_timeout: float | None = field(default=None, validator=validators.optional(validators.gt(0)))
+    read_timeout: float | None = field(default=None, validator=validators.optional(validators.gt(0)))
+    max_idle_connections: int | None = field(
+        default=None, validator=validators.optional(validators.ge(0))
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.addressing_style not in ("auto", "path", "virtual"):
@@ -87,8 +98,9 @@ class AwsOptions:
 
     @classmethod
     def from_url(cls, url: Url) -> AwsOptions:
-        """Return the options in the query of `url`."""
-        options: dict[str, Any] = dict(url.options)
+        """Return the options in the query of `url` that are about reaching the service."""
+        known = SERVICE_OPTIONS | SECRET_OPTIONS
+        options: dict[str, Any] = {k: v for k, v in url.options.items() if k in known}
         return cls(**options)
 
 
@@ -108,71 +120,62 @@ class Credentials(Protocol):
         """What temporary credentials are sent with."""
 
 
-class Boto3Session(Protocol):
-    """What is used of a ``boto3.session.Session``."""
-
-    @property
-    def profile_name(self) -> str:
-        """Name of its profile, or ``default``."""
-
-    @property
-    def region_name(self) -> str | None:
-        """Its region, if one is configured."""
-
-    def get_credentials(self) -> Any:
-        """Return botocore's credentials, or None."""
-
-
-def _open(profile: str | None) -> Any:
-    # It reads its data, such as that of endpoints, as files in its own directory.
-    home = os.path.dirname(botocore.session.__file__)
-    if not os.path.isdir(home):
-        raise ConfigurationError(
-            f"botocore is imported from a zip file ({home}), and cannot read its data there: install"
-            " commitlog-store on each machine. With Spark, ship an environment in place of --py-files:"
-            " --archives env.tar.gz#env, packed by venv-pack or conda-pack, and"
-            " PYSPARK_PYTHON=./env/bin/python"
-        )
-    # Any: botocore's stubs are optional, and stricter than what it documents.
-    return botocore.session.Session(profile=profile)
-
-
-def _profile_of(session: Boto3Session | None) -> str | None:
-    # boto3 says "default" also where no such profile exists, which botocore would take for a mistake.
-    name = session.profile_name if session is not None else "default"
-    return None if name == "default" else name
-
-
 class AwsSession:
     """One set of options, resolved. Of its methods `credentials` alone is thread-safe.
 
     Args:
-        options: what was asked for.
-        session: a boto3 session of the caller's, which gives the credentials (refreshed, if it
-            refreshes them), the region and the profile that `options` leave open.
+        options: the options of the caller.
+        session: a boto3 session of the caller's. It gives what `options` leave open: credentials (asked
+            before each request, so that those of a role are refreshed), region, endpoint, addressing
+            style, timeouts, pool size, attempts, proxies, CA bundle and client certificate.
+        client: a boto3 client of the caller's, which gives the same; it goes before `session`.
 
-    Raises `ConfigurationError` if the profile is unknown.
+    Raises `ConfigurationError` if the profile is unknown, or if the session or the client has a setting
+    that is not supported.
     """
 
-    def __init__(self, options: AwsOptions, session: Boto3Session | None = None) -> None:
+    def __init__(
+        self,
+        options: AwsOptions,
+        session: Boto3Session | None = None,
+        *,
+        client: Boto3Client | None = None,
+    ) -> None:
         self.options = options
-        if session is not None and options.profile is not None:
-            raise ConfigurationError("give a boto3 session or a profile, not both")
-        self._botocore = _open(options.profile or _profile_of(session))
-        if options.access_key_id is not None:
-            self._botocore.set_credentials(
+        if options.profile is not None and (session is not None or client is not None):
+            what = "session" if client is None else "client"
+            raise ConfigurationError(f"give a boto3 {what} or a profile, not both")
+        own = options.access_key_id is not None
+        try:
+            found = (
+                of_session(session or open_session(options.profile), search=not own)
+                if client is None
+                else of_client(client)
+            )
+        except CommitError:
+            raise
+        except (BotoCoreError, ValueError) as error:
+            raise ConfigurationError(f"AWS configuration: {error}") from error
+        self._found: Configuration = found
+        self._credentials: Any = found.credentials
+        if own:
+            self._credentials = StaticCredentials(
                 options.access_key_id, options.secret_access_key, options.session_token
             )
-        try:
-            chosen: Any = self._botocore if session is None or options.access_key_id else session
-            self._credentials = chosen.get_credentials()
-            region = options.region or (session and session.region_name)
-            region = region or self._botocore.get_config_variable("region")
-        except BotoCoreError as error:
-            raise ConfigurationError(f"AWS configuration: {error}") from error
+        region = options.region or found.region
         self._region_given = region is not None
         #: The region that requests are signed for.
         self.region: str = region or _CUSTOM_REGION
+        config = found.config
+        #: Seconds to wait for a connection.
+        self.connect_timeout: float = options.connect_timeout or config.connect_timeout
+        #: Seconds to wait for the next bytes of an answer.
+        self.read_timeout: float = options.read_timeout or config.read_timeout
+        idle = options.max_idle_connections
+        #: Connections kept open while no request uses them.
+        self.max_idle_connections: int = config.max_pool_connections if idle is None else idle
+        #: Path of a certificate with its key, or of both, by which a TLS server knows the client.
+        self.client_cert: str | tuple[str, str] | None = config.client_cert
 
     def credentials(self) -> Credentials:
         """Return credentials that are valid now, refreshed if they come from a role.
@@ -196,14 +199,21 @@ class AwsSession:
         botocore decides: partitions, dual stack, FIPS, virtual addressing. Nothing is sent. Raises
         `ConfigurationError` if AWS itself is meant and nothing says which region.
         """
-        own = self.options.endpoint_url
+        of_client = self._found.service
+        if of_client not in (None, service):
+            raise ConfigurationError(f"the boto3 client is one for {of_client!r}, not for {service!r}")
+        own = self.options.endpoint_url or self._found.endpoint_url
+        if of_client is not None and own is not None and self._of_aws(own, service):
+            own = None
+        if own is not None and bucket is None:
+            return own.rstrip("/")
         if own is not None and self._addressing_style() != "virtual":
             # What botocore would come to, without the tenth of a second that it takes it.
             return own.rstrip("/") + (f"/{bucket}" if bucket else "")
         try:
-            client = self._client(service)
+            client = self._client(service, own)
             url: str = client.meta.endpoint_url
-            if not self._region_given and "amazonaws." in (urlsplit(url).hostname or ""):
+            if not self._region_given and _is_of_amazon(url):
                 raise ConfigurationError(
                     "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
                 )
@@ -217,35 +227,59 @@ class AwsSession:
 
     def verify(self) -> bool | str:
         """Return what TLS certificates are checked against: True, False or the path of a CA bundle."""
-        if self.options.verify is not True:
-            return self.options.verify
-        configured: str | None = self._botocore.get_config_variable("ca_bundle")
-        return configured or os.environ.get("REQUESTS_CA_BUNDLE") or True
+        return self._found.verify if self.options.verify is True else self.options.verify
 
     def proxy(self, url: str) -> str | None:
-        """Return the URL of the HTTP proxy that the environment wants for `url`, if any."""
-        proxies: Mapping[str, str] = get_environ_proxies(url)
+        """Return the URL of the HTTP proxy for `url`, if any.
+
+        It is that of the session's or client's configuration, or else of the environment.
+        """
+        configured: Mapping[str, str] | None = self._found.config.proxies
+        proxies: Mapping[str, str] = get_environ_proxies(url) if configured is None else configured
         return proxies.get(urlsplit(url).scheme)
+
+    def backoff(self) -> Backoff:
+        """Return how often requests are repeated that may be: as is configured, else the default."""
+        attempts = self._found.attempts
+        return Backoff() if attempts is None else Backoff(tries=max(1, attempts))
 
     def _addressing_style(self) -> str:
         if self.options.addressing_style != "auto":
             return self.options.addressing_style
-        configured: str = (
-            self._botocore.get_scoped_config().get("s3", {}).get("addressing_style", "auto")
-        )
-        return configured
+        found = self._found
+        configured = (found.config.s3 or {}).get("addressing_style")
+        if configured is None:
+            configured = found.session.get_scoped_config().get("s3", {}).get("addressing_style")
+        return configured or "auto"
 
-    def _client(self, service: str) -> Any:
+    def _of_aws(self, url: str, service: str) -> bool:
+        """Tell whether a client's endpoint is the one that botocore itself would choose."""
+        if self.options.endpoint_url is not None or not _is_of_amazon(url):
+            return False
+        chosen: str = self._client(service, None).meta.endpoint_url
+        return chosen == url
+
+    def _client(self, service: str, endpoint_url: str | None) -> Any:
         # Finding a place takes no credentials, and must not fail for want of them.
+        found = self._found
         config: dict[str, Any] = {"signature_version": UNSIGNED}
+        if found.service is not None:
+            # All that decides has been read from the client: the environment must not count again.
+            config["ignore_configured_endpoint_urls"] = True
+            config["use_fips_endpoint"] = bool(found.config.use_fips_endpoint)
+            config["use_dualstack_endpoint"] = bool(found.config.use_dualstack_endpoint)
+        s3 = dict(found.config.s3 or {})
         if self.options.addressing_style != "auto":
-            config["s3"] = {"addressing_style": self.options.addressing_style}
-        return self._botocore.create_client(
-            service,
-            region_name=self.region,
-            endpoint_url=self.options.endpoint_url,
-            config=Config(**config),
+            s3["addressing_style"] = self.options.addressing_style
+        if s3:
+            config["s3"] = s3
+        return found.session.create_client(
+            service, region_name=self.region, endpoint_url=endpoint_url, config=Config(**config)
         )
+
+
+def _is_of_amazon(url: str) -> bool:
+    return "amazonaws." in (urlsplit(url).hostname or "")
 
 
 def _where_a_request_goes(client: Any, bucket: str) -> str:
@@ -260,6 +294,6 @@ def _where_a_request_goes(client: Any, bucket: str) -> str:
         nothing = HTTPResponse(io.BytesIO(), preload_content=False)
         return AWSResponse(request.url, 200, HTTPHeaders(), nothing)
 
-    client.meta.events.register("before-send.s3.HeadBucket", catch)
+    client.meta.events.register_first("before-send.s3.HeadBucket", catch)
     client.head_bucket(Bucket=bucket)
     return seen[0]

@@ -1,9 +1,9 @@
 """Signature Version 4, in headers and in the query string.
 
-botocore's own signers take several times as long a request and read the clock themselves; what they
-compute and what is computed here is the same, and a property test says so. Source of the rules: "AWS
-Signature Version 4 for API requests" (IAM User Guide) and, for queries, "Authenticating Requests: Using
-Query Parameters" (Amazon S3 API Reference). Imports nothing of the project but the session's types.
+botocore's own signers take several times as long per request and read the clock themselves; a property
+test shows that they compute the same signatures as this module. Source of the rules: "AWS Signature
+Version 4 for API requests" (IAM User Guide) and, for queries, "Authenticating Requests: Using Query
+Parameters" (Amazon S3 API Reference).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ not a byte of it had left.
 
 Raised by the pending call: `Unavailable` if nothing was sent, `OutcomeUnknown` if something was and no
 complete answer came back, `ConfigurationError` if the server's certificate or a header is unacceptable.
-Imports nothing of the project but errors.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from botocore.httpsession import where
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
 
-__all__ = ["Failed", "Pending", "Response", "Wire"]
+__all__ = ["Failed", "InFlight", "Response", "Wire"]
 
 #: Bodies up to this many bytes are sent together with the head, in one packet if it fits.
 _INLINE = 64 * 1024
@@ -65,7 +64,7 @@ class Response:
     body: bytes
 
 
-Pending: TypeAlias = Callable[[], Response]
+InFlight: TypeAlias = Callable[[], Response]
 
 
 class Wire:
@@ -74,10 +73,11 @@ class Wire:
     Args:
         url: ``http://host[:port]`` or ``https://host[:port]``; a path in it is not used.
         connect_timeout: seconds to wait for a connection.
-        read_timeout: seconds to wait for room to send, or for the next bytes of an answer.
-        max_idle: connections kept while nobody uses them; more may be in use at once.
-        verify: as `AwsSession.verify` gives it.
+        read_timeout: seconds to wait for room to send, or for the next bytes of a response.
+        max_idle: maximum number of idle connections; more may be in use at once.
+        verify: as in `AwsSession.verify`.
         proxy: URL of an HTTP proxy: requests go through it (``CONNECT`` for https).
+        client_cert: as in `AwsSession.client_cert`.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Wire:
         max_idle: int,
         verify: bool | str = True,
         proxy: str | None = None,
+        client_cert: str | tuple[str, str] | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._hostname = parts.hostname or ""
@@ -98,9 +99,9 @@ class Wire:
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
         self._max_idle = max_idle
-        self._tls = _tls_context(verify) if parts.scheme == "https" else None
+        self._tls = _tls_context(verify, client_cert) if parts.scheme == "https" else None
         self._proxy = _Proxy.parse(proxy) if proxy else None
-        # Appending to and popping from a list are atomic; a lock could be held by nobody after a fork.
+        # Appending to and popping from a list are atomic; a lock could stay locked after a fork.
         self._idle: list[_Connection] = []
         self._closed = False
 
@@ -110,7 +111,7 @@ class Wire:
         target: str,
         headers: Mapping[str, str],
         body: bytes | bytearray | memoryview = b"",
-    ) -> Pending:
+    ) -> InFlight:
         """Send a request; return the call that waits for its answer.
 
         Args:
@@ -153,8 +154,8 @@ class Wire:
     ) -> tuple[_Connection, OSError | None]:
         """Send on an idle connection that is still open, else on a new one.
 
-        Returns the connection, and what went wrong after the first byte, if anything: the server may
-        have answered all the same, before it had read everything.
+        Returns the connection, and the error after the first byte, if any: the server may still have
+        answered before it had read everything.
         """
         first = memoryview(head + body if len(body) <= _INLINE else head)
         rest = memoryview(b"" if len(body) <= _INLINE else body)
@@ -228,7 +229,7 @@ class Wire:
 
 
 class _Connection:
-    """One open socket, and what is needed to see whether it still is one."""
+    """One open socket, and the state needed to check that it is still open."""
 
     __slots__ = ("__weakref__", "_pid", "_poll", "close", "idle_since", "sock")
 
@@ -238,7 +239,7 @@ class _Connection:
         self._pid = os.getpid()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        #: Also called when nobody waits for an answer any more, and the exchange is forgotten.
+        #: Also called when the exchange is dropped and its response is no longer awaited.
         self.close = weakref.finalize(self, sock.close)
         self.close.atexit = False
 
@@ -299,7 +300,7 @@ class _Exchange:
 
 
 class _Reader:
-    """Reads one response off a socket. ValueError: what came is not HTTP."""
+    """Reads one response from a socket. ValueError: the bytes are not HTTP."""
 
     __slots__ = ("_buffer", "_sock")
 
@@ -430,8 +431,16 @@ def _bracketed(hostname: str) -> str:
     return f"[{hostname}]" if ":" in hostname else hostname
 
 
-def _tls_context(verify: bool | str) -> ssl.SSLContext:
+def _tls_context(verify: bool | str, client_cert: str | tuple[str, str] | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if client_cert is not None:
+        files = (client_cert,) if isinstance(client_cert, str) else tuple(client_cert)
+        try:
+            context.load_cert_chain(*files)
+        except OSError as error:
+            raise ConfigurationError(
+                f"client certificate {files[0]!r} cannot be used: {_reason(error)}"
+            ) from error
     if verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -1,8 +1,8 @@
-"""The operator's face: the ``commitlog`` command.
+"""The command line interface: the ``commitlog`` command.
 
 Data goes to stdout, diagnostics to stderr as ``commitlog: <message>``, and the exit status tells the
-four outcomes apart (`commitlog.cli.exits`). Credentials come from the environment or a profile,
-never from the command line. Nothing here decides anything: every rule lives below, in the library.
+four outcomes apart (`commitlog.cli.exit_status`). Credentials come from the environment or a profile,
+never from the command line. The commands only call the library, which implements all rules.
 """
 
 from commitlog.cli.app import main

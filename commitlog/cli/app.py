@@ -7,34 +7,50 @@ import itertools
 import os
 import sys
 import traceback
+from types import MappingProxyType
 from typing import IO, Any
 
 import click
 
-from commitlog.cli.compact import compact
-from commitlog.cli.demo import demo
-from commitlog.cli.exits import Exit, complain, message_of, status_of
-from commitlog.cli.fs import fs
-from commitlog.cli.gc import gc
-from commitlog.cli.importing import diff, import_
-from commitlog.cli.ingest import ingest
-from commitlog.cli.locks import locks
-from commitlog.cli.log import log
-from commitlog.cli.move import cp, mv
-from commitlog.cli.namespace import namespace
-from commitlog.cli.probe import probe
-from commitlog.cli.read import cat, get, ls, stat
-from commitlog.cli.recover import recover
-from commitlog.cli.show import use_json, wants_json
-from commitlog.cli.table import table
-from commitlog.cli.uploads import uploads
-from commitlog.cli.write import put, rm
+from commitlog.cli.connection_options import connection_help
+from commitlog.cli.exit_status import Exit, complain, message_of, status_of
+from commitlog.cli.lazy import LazyCommand, LazyGroup
+from commitlog.cli.output import use_json, wants_json
 
 __all__ = ["main"]
 
 
 #: What a group without a command raises, to show its help; click 8.1 exits.
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
+
+
+_OBJECTS, _STORES, _JOBS, _FILES = "Objects", "Stores and tables", "Outputs and ingest", "Namespaces"
+
+#: The commands by section, with their line in the list of commands.
+_COMMANDS = MappingProxyType(
+    {
+        name: LazyCommand(f"commitlog.cli.{target}", short_help, section)
+        for section, name, target, short_help in (
+            (_OBJECTS, "put", "objects.write:put", "Upload a file to an object."),
+            (_OBJECTS, "get", "objects.read:get", "Download an object."),
+            (_OBJECTS, "cat", "objects.read:cat", "Write objects to standard output."),
+            (_OBJECTS, "ls", "objects.read:ls", "List objects."),
+            (_OBJECTS, "stat", "objects.read:stat", "Show the details of an object."),
+            (_OBJECTS, "cp", "objects.move:cp", "Copy objects."),
+            (_OBJECTS, "mv", "objects.move:mv", "Move objects."),
+            (_OBJECTS, "rm", "objects.write:rm", "Remove objects."),
+            (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
+            (_STORES, "lease", "leases:lease", "List leases."),
+            (_STORES, "table", "table:table", "Create and describe tables."),
+            (_STORES, "uploads", "uploads:uploads", "List and abort incomplete uploads."),
+            (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
+            (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),
+            (_JOBS, "demo", "demo:demo", "Run a Spark job with a crash, and check its output."),
+            (_FILES, "namespace", "namespace:namespace", "Create, check and maintain namespaces."),
+            (_FILES, "fs", "fs:fs", "Work with files and directories of namespaces."),
+        )
+    }
+)
 
 
 class _Failure(click.ClickException):
@@ -60,7 +76,12 @@ class _Failure(click.ClickException):
         click.echo(f"commitlog: {self.message}", file=file or sys.stderr)
 
 
-class _App(click.Group):
+class _App(LazyGroup):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Connection options, after the command"):
+            formatter.write_dl(list(connection_help()))
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Before a command has parsed its own: its errors are to be printed in the same way.
         if "--json" in itertools.takewhile(lambda word: word != "--", args):
@@ -91,7 +112,11 @@ class _App(click.Group):
             raise _Failure(error) from error
 
 
-@click.group(cls=_App, context_settings={"help_option_names": ["--help"], "max_content_width": 100})
+@click.group(
+    cls=_App,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["--help"], "max_content_width": 100},
+)
 @click.option("--debug", is_flag=True, envvar="COMMITLOG_DEBUG", help="Print the traceback of an error.")
 @click.version_option(package_name="commitlog-store", prog_name="commitlog")
 def main(debug: bool) -> None:
@@ -100,37 +125,16 @@ def main(debug: bool) -> None:
     URLs are s3://bucket/key, file:///dir/key, or the path of a local file.
 
     \b
+    Examples:
+      commitlog put report.csv s3://bucket/report.csv --if-absent
+      commitlog output log s3://bucket/out
+      commitlog fs ls -l commitlog://lake/events
+
+    \b
     Exit status:
       0  done
-      1  failed; what failed did not happen (of diff and check: something was found)
+      1  failed, nothing changed (diff, fsck: differences found)
       2  wrong usage, URL or setting; nothing was done
       3  the precondition does not hold, or the job is committed already
-      4  the outcome is unknown: it may have happened; clean nothing up
+      4  the outcome is unknown: the change may have happened; remove nothing
     """
-
-
-for _command in (
-    put,
-    get,
-    cat,
-    ls,
-    stat,
-    cp,
-    mv,
-    rm,
-    probe,
-    table,
-    uploads,
-    locks,
-    log,
-    recover,
-    compact,
-    gc,
-    ingest,
-    fs,
-    namespace,
-    import_,
-    diff,
-    demo,
-):
-    main.add_command(_command)

@@ -1,8 +1,7 @@
 """The options by which every command reaches its store and its table.
 
 Each may come from the environment instead (``COMMITLOG_…``). What a URL says of itself in its query
-goes before both, so that one command can reach two services. Imports connect, mount, stores, tables and
-urls.
+goes before both, so that one command can reach two services.
 """
 
 from __future__ import annotations
@@ -10,18 +9,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import click
 from attrs import field, fields, frozen
 
-from commitlog.cli.places import Place, refuse_secrets, split, split_directory
-from commitlog.commit import ConditionalStore, Verdict
+from commitlog.cli.connection_options import METADATA, NAMESPACE, OBJECT, SERVICE, STORE, Decorator
+from commitlog.cli.parameters import DURATION
+from commitlog.cli.urls import Place, refuse_secrets, split, split_directory
+from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, CorruptRecord
-from commitlog.mount import create_namespace, mount, namespaces, restoring
 from commitlog.namespace import Namespace, Restorer
+from commitlog.namespaces import create_namespace, list_namespaces, open_namespace, restore_namespace
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table, TableSchema
@@ -30,7 +31,8 @@ from commitlog.urls import Url, parse_store_url, parse_table_url
 
 __all__ = [
     "Connection",
-    "names_options",
+    "grace_option",
+    "metadata_options",
     "namespace_options",
     "object_options",
     "store_options",
@@ -39,7 +41,6 @@ __all__ = [
 
 R = TypeVar("R")
 C = TypeVar("C", ConditionalStore, Namespace, ObjectStore, Table)
-_Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OF_SERVICE = ("endpoint_url", "region", "profile")
 
@@ -55,9 +56,9 @@ class Connection:
         addressing_style: ``path``, ``virtual`` or ``auto``; S3 alone.
         table: URL of the table that leases are kept in.
         commit: strategy, as `commitlog.connect` takes it.
-        verdict: file with what a probe of the store found, as ``commitlog probe --json`` prints it.
+        probe_report: file with what a probe of the store found, as ``commitlog probe --json`` prints it.
         root: root of a local store that nothing has been written to yet.
-        names: URL of the table that namespaces are kept in.
+        metadata: URL of the table that namespaces are kept in.
         store: URL of a namespace's content, where it is not the one that it was created with.
         grace: seconds for which content is kept that a namespace does not need any more.
     """
@@ -68,19 +69,19 @@ class Connection:
     addressing_style: str | None = None
     table: str | None = None
     commit: str = "auto"
-    verdict: str | None = None
+    probe_report: str | None = None
     root: str | None = None
-    names: str | None = None
+    metadata: str | None = None
     store: str | None = None
     grace: float = 3600.0
     _mounted: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
 
     def place(self, url: str, *, prefix: bool = False) -> Place:
-        """Cut an object's URL in two; see `commitlog.cli.places.split`."""
+        """Cut an object's URL in two; see `commitlog.cli.urls.split`."""
         return split(url, root=self.root, prefix=prefix)
 
     def directory(self, url: str) -> Place:
-        """Return the place of a whole store or output; see `commitlog.cli.places.split_directory`."""
+        """Return the place of a whole store or output; see `commitlog.cli.urls.split_directory`."""
         return split_directory(url, root=self.root)
 
     def leases(self, url: str) -> Table:
@@ -104,76 +105,76 @@ class Connection:
 
         The table goes by its own URL and the environment: it may be another service's.
         """
-        return self._open(store, self._verdict())
+        return self._open(store, self._probe_report())
 
     def open_both(self, one: Url, other: Url) -> tuple[ConditionalStore, ConditionalStore]:
-        """Open two stores; the verdict, if there is one, is given to the one that it is of."""
-        verdict = self._verdict()
-        if verdict is None:
+        """Open two stores; the probe report, if there is one, is given to the one that it is of."""
+        probe_report = self._probe_report()
+        if probe_report is None:
             return self._open(one, None), self._open(other, None)
-        of = [verdict.is_of(str(self._completed(store))) for store in (one, other)]
+        of = [probe_report.is_of(str(self._completed(store))) for store in (one, other)]
         # One that is of neither is given to both, and refused.
-        given = [verdict if it or not any(of) else None for it in of]
+        given = [probe_report if it or not any(of) else None for it in of]
         return self._open(one, given[0]), self._open(other, given[1])
 
     def namespace(self, name: str) -> Namespace:
-        """Open a namespace that is there; the same one for the same name."""
+        """Open an existing namespace. The same name returns the same instance."""
         if name not in self._mounted:
             self._mounted[name] = _closed_at_end(self._mount(name))
         return self._mounted[name]
 
     def created_namespace(self, name: str, *, log: bool) -> Namespace:
-        """Make a namespace, or open the one that is there, and has its content there."""
+        """Create a namespace, or open the existing one if its content is in the same place."""
         store = self._store()
         if store is None:
             raise click.UsageError("say where its content is to be: --store s3://bucket/prefix")
         lake = create_namespace(
             name,
             store=store,
-            names=self._names(),
+            metadata=self._metadata(),
             log=log,
             commit=self.commit,
             leases=self._leases(),
-            verdict=self._verdict(),
+            probe_report=self._probe_report(),
         )
         return _closed_at_end(lake)
 
     def restorer(self, name: str) -> Restorer:
-        """Return what makes a namespace again from the log in its store."""
+        """Return the restorer of a namespace from the log in its store."""
         store = self._store()
         if store is None:
             raise click.UsageError("say where its content and log are: --store s3://bucket/prefix")
         return click.get_current_context().with_resource(
-            restoring(
+            restore_namespace(
                 name,
                 store=store,
-                names=self._names(),
+                metadata=self._metadata(),
                 commit=self.commit,
                 leases=self._leases(),
-                verdict=self._verdict(),
+                probe_report=self._probe_report(),
             )
         )
 
     def namespaces(self) -> Iterator[str]:
-        """Yield the names of all namespaces that the table has."""
-        return namespaces(self._names())
+        """Yield the names of all namespaces in the table."""
+        return list_namespaces(self._metadata())
 
     def _mount(self, name: str) -> Namespace:
         def mounted(store: Url | None) -> Namespace:
-            return mount(
+            return open_namespace(
                 name,
-                names=self._names(),
+                metadata=self._metadata(),
                 store=store,
                 commit=self.commit,
                 leases=self._leases(),
-                verdict=self._verdict(),
+                probe_report=self._probe_report(),
                 grace=self.grace,
             )
 
         store = self._store()
         lake = mounted(store)
         if store is None and (self.profile or self.addressing_style):
-            place = parse_store_url(lake.check(writing=False).store)
+            place = parse_store_url(lake.describe(writing=False).store)
             if place.scheme == "s3":
                 lake.close()
                 lake = mounted(
@@ -183,10 +184,10 @@ class Connection:
                 )
         return lake
 
-    def _names(self) -> Url | None:
-        if self.names is None:
+    def _metadata(self) -> Url | None:
+        if self.metadata is None:
             return None
-        parsed = parse_table_url(self.names)
+        parsed = parse_table_url(self.metadata)
         refuse_secrets(parsed)
         return self._completed(parsed)
 
@@ -204,19 +205,24 @@ class Connection:
         refuse_secrets(parsed)
         return parsed
 
-    def _open(self, store: Url, verdict: Verdict | None) -> ConditionalStore:
+    def _open(self, store: Url, probe_report: ProbeReport | None) -> ConditionalStore:
         return _closed_at_end(
-            connect(self._completed(store), commit=self.commit, table=self._leases(), verdict=verdict)
+            connect(
+                self._completed(store),
+                commit=self.commit,
+                table=self._leases(),
+                probe_report=probe_report,
+            )
         )
 
-    def _verdict(self) -> Verdict | None:
-        if self.verdict is None:
+    def _probe_report(self) -> ProbeReport | None:
+        if self.probe_report is None:
             return None
         try:
-            return Verdict.from_json(Path(self.verdict).read_text())
+            return ProbeReport.from_json(Path(self.probe_report).read_text())
         except (CorruptRecord, OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise ConfigurationError(f"--verdict {self.verdict!r}: {reason}") from error
+            raise ConfigurationError(f"--probe-report {self.probe_report!r}: {reason}") from error
 
     def _completed(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
@@ -228,68 +234,46 @@ def _closed_at_end(opened: C) -> C:
     return opened
 
 
-def _option(name: str, help: str, **settings: Any) -> _Decorator:
-    variable = "COMMITLOG_" + name.upper().replace("-", "_")
-    return click.option(f"--{name}", envvar=variable, show_envvar=True, help=help, **settings)
-
-
-_SERVICE: tuple[_Decorator, ...] = (
-    _option("endpoint-url", "Endpoint of the service, if it is not AWS.", metavar="URL"),
-    _option("region", "Region of the service."),
-    _option("profile", "Profile of the shared AWS configuration, for credentials."),
-)
-_STORE: tuple[_Decorator, ...] = (
-    *_SERVICE,
-    _option(
-        "addressing-style",
-        "Whether the bucket is named in the path or in the host name.",
-        type=click.Choice(["path", "virtual", "auto"]),
-    ),
-    _option("table", "Table of leases: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"),
-    _option("commit", "auto, native, lease or dynamo:TABLE[:TIMEOUT_MS].", default="auto"),
-    _option("verdict", "What the store honours, as probe --json printed it.", metavar="FILE"),
-)
-_OBJECT: tuple[_Decorator, ...] = (
-    *_STORE,
-    _option("root", "Root of a local store that holds no .commitlog yet.", metavar="DIR"),
-)
-_NAMES = _option(
-    "names", "Table of namespaces: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"
-)
-_NAMESPACE: tuple[_Decorator, ...] = (
-    _NAMES,
-    *_STORE,
-    click.option("--store", metavar="URL", help="Where its content is, if not where it was created."),
-)
 _GATHERED = frozenset(attribute.name for attribute in fields(Connection))
 
 
 def object_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the options to reach one object, gathered in its first argument, a `Connection`."""
-    return _gathered(command, _OBJECT)
+    """Add the options for one object to `command`, as a `Connection` in its first argument."""
+    return _gathered(command, OBJECT)
 
 
 def store_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Likewise, to reach a whole store."""
-    return _gathered(command, _STORE)
+    """Add the options for a whole store to `command`, as in `object_options`."""
+    return _gathered(command, STORE)
 
 
 def table_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Likewise, to reach a table."""
-    return _gathered(command, _SERVICE)
+    """Add the options for a table to `command`, as in `object_options`."""
+    return _gathered(command, SERVICE)
 
 
-def names_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Likewise, to reach a table of namespaces."""
-    return _gathered(command, (_NAMES, *_SERVICE))
+def metadata_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options for a table of namespaces to `command`, as in `object_options`."""
+    return _gathered(command, METADATA)
 
 
 def namespace_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Likewise, to reach namespaces with their content and log."""
-    return _gathered(command, _NAMESPACE)
+    """Add the options for namespaces, their content and log to `command`, as in `object_options`."""
+    return _gathered(command, NAMESPACE)
 
 
-def _gathered(command: Callable[..., R], options: tuple[_Decorator, ...]) -> Callable[..., R]:
+def grace_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the option --grace, how long content of removed files is kept, to `command`."""
+    return click.option(
+        "--grace",
+        type=DURATION,
+        default="1h",
+        show_default=True,
+        help="How long the content of removed files is kept for their readers.",
+    )(command)
+
+
+def _gathered(command: Callable[..., R], options: tuple[Decorator, ...]) -> Callable[..., R]:
     @functools.wraps(command)
     def gathered(**arguments: Any) -> R:
         given = {name: arguments.pop(name) for name in _GATHERED.intersection(arguments)}

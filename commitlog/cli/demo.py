@@ -16,7 +16,7 @@ from commitlog.errors import ConfigurationError
 __all__ = ["demo"]
 
 
-@click.command(short_help="Commit real rows with Spark, with a crash in between.")
+@click.command()
 @click.option(
     "--input",
     type=click.Path(path_type=Path),
@@ -32,16 +32,20 @@ def demo(
     """Commit real rows with Spark, kill a driver at the worst moment, and check the books.
 
     One driver commits, a second one with the same job id is refused, a third one is killed between its
-    commit point and the moment its files become visible, and "commitlog recover" completes it. Exits
-    with 1 if a check fails.
+    commit point and the moment its files become visible, and "commitlog output recover" completes it.
+    Exits with 1 if a check fails.
 
     For S3, give --endpoint-url and, if the store does not enforce preconditions, --table. Credentials
     come from the environment or a profile.
+
+    \b
+    Example:
+      commitlog demo --keep
     """
     if output and s3:
         raise click.UsageError("give --output or --s3, not both")
-    if connection.verdict:
-        raise click.UsageError("Spark's drivers take no --verdict: give --table, which keeps one")
+    if connection.probe_report:
+        raise click.UsageError("Spark's drivers take no --probe-report: give --table, which keeps one")
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         raise ConfigurationError(
             "the demo needs PySpark and pyarrow: install commitlog-store with its extra 'demo'"

@@ -8,15 +8,15 @@ from json import loads
 import click
 
 from commitlog.cli.connection import Connection, store_options
-from commitlog.cli.show import json_option, print_columns, print_json
+from commitlog.cli.output import json_option, print_columns, print_json
 from commitlog.commit.probe import RACERS
 from commitlog.commit.probe import probe as measure
-from commitlog.commit.verdict import Kind, Verdict
+from commitlog.commit.probe_report import Kind, ProbeReport
 
 __all__ = ["probe"]
 
 
-@click.command(short_help="Measure which preconditions a store enforces.")
+@click.command()
 @click.argument("url")
 @click.option(
     "--only",
@@ -35,34 +35,38 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     is left to the store, and the rest refused; with a --table, calls that can compete for an object all
     go natively if all of them are proven, and else all by lease.
 
-    With --table, the verdict is kept there, in place of an earlier one, for all clients of that table;
+    With --table, the report is kept there, in place of an earlier one, for all clients of that table;
     do it while none is at work. (The first to need it would have measured and kept it, too.)
 
-    With --json, the verdict is printed as one object. Keep it in a file, and give it to commands
-    without a table as --verdict FILE, or they measure anew what they depend on.
+    With --json, the report is printed as one object. Keep it in a file, and give it to commands
+    without a table as --probe-report FILE, or they measure anew what they depend on.
 
     Scratch objects, named .commitlog-probe-…, are written below URL and removed again. A race that went
     well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
+
+    \b
+    Example:
+      commitlog probe s3://bucket/scratch --json
     """
     opened = connection.open(connection.directory(url).store)
     with ThreadPoolExecutor(RACERS) as executor:
         wanted = [Kind(kind) for kind in kinds] or list(Kind)
-        verdict = measure(opened.store, kinds=wanted, executor=executor)
+        report = measure(opened.store, kinds=wanted, executor=executor)
     if connection.table is not None:
-        opened.keep_verdict(verdict)
+        opened.save_probe_report(report)
     if json:
-        proven = [kind.value for kind in Kind if verdict.proves(kind)]
-        print_json({**loads(verdict.to_json()), "proven": proven})
+        proven = [kind.value for kind in Kind if report.proves(kind)]
+        print_json({**loads(report.to_json()), "proven": proven})
     else:
-        _print_table(verdict)
+        _print_table(report)
 
 
-def _print_table(verdict: Verdict) -> None:
-    kinds = list(dict.fromkeys(row.kind for row in verdict.rows))
+def _print_table(report: ProbeReport) -> None:
+    kinds = list(dict.fromkeys(row.kind for row in report.rows))
     tries = [
         (row.kind.value, row.check, "yes" if row.ok else "NO", row.expected, row.got)
-        for row in verdict.rows
+        for row in report.rows
     ]
     print_columns([("KIND", "CHECK", "OK", "EXPECTED", "GOT"), *tries])
     click.echo()
-    print_columns([(kind.value, "proven" if verdict.proves(kind) else "not proven") for kind in kinds])
+    print_columns([(kind.value, "proven" if report.proves(kind) else "not proven") for kind in kinds])

@@ -1,7 +1,4 @@
-"""Objects as files: reading one piece by piece, and showing progress meanwhile.
-
-Imports the records of the ObjectStore port and errors.
-"""
+"""Objects as files: reading one piece by piece, and showing progress meanwhile."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 import click
 
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exits import Exit
-from commitlog.cli.show import json_option, moment, print_columns, print_json, printable
+from commitlog.cli.exit_status import Exit
+from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.ingest import INGEST_SCHEMA
 from commitlog.namespace import NAMESPACE_SCHEMA
@@ -32,7 +32,7 @@ def _tags_of(_: click.Context, parameter: click.Parameter, given: tuple[str, ...
     return tags
 
 
-@click.group(short_help="Create or describe a table.")
+@click.group()
 def table() -> None:
     """Create or describe a table, of leases, of ingest state, or of namespaces.
 
@@ -65,6 +65,10 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
 
     A table of DynamoDB is billed on demand. Tags are given to a table that was there, too; tags are for
     your bills and policies, and a file of SQLite has none.
+
+    \b
+    Example:
+      commitlog table create dynamodb://commits
     """
     if tags and parse_table_url(url).scheme != "dynamodb":
         raise click.UsageError(f"{url} cannot have tags: only tables of DynamoDB can")
@@ -83,7 +87,12 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
 @json_option
 @table_options
 def info(connection: Connection, url: str, json: bool) -> None:
-    """Show the keys, TTL, format, size, billing and tags of the table URL."""
+    """Show the keys, TTL, format, size, billing and tags of the table URL.
+
+    \b
+    Example:
+      commitlog table info dynamodb://commits
+    """
     known = connection.leases(url).describe()
     schema = known.schema
     if json:
@@ -131,6 +140,10 @@ def set_capacity(
     makes are billed on demand: DynamoDB takes as many requests as come, and there is no capacity to set.
     The status is 0 then. For a table that another tool made with provisioned capacity, the command says
     how to change that with the AWS CLI, with status 1.
+
+    \b
+    Example:
+      commitlog table set-capacity dynamodb://commits
     """
     known = connection.leases(url).describe()
     name = parse_table_url(known.url).name

@@ -8,10 +8,10 @@ from functools import cache
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.exits import Exit, complain
-from commitlog.cli.places import Place
-from commitlog.cli.recover import Seconds
-from commitlog.cli.show import dry_run_option, duration, json_option, moment, print_json, printable
+from commitlog.cli.exit_status import Exit, complain
+from commitlog.cli.output import dry_run_option, duration, json_option, moment, print_json, printable
+from commitlog.cli.parameters import DURATION
+from commitlog.cli.urls import Place
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError
 from commitlog.stores.api import ObjectStore, StagedInfo
@@ -22,7 +22,7 @@ __all__ = ["uploads"]
 _LOG = "_commitlog/"
 
 
-@click.group(short_help="List or abort uploads that were not completed.")
+@click.group()
 def uploads() -> None:
     """List or abort multipart uploads that were begun and not completed.
 
@@ -33,14 +33,18 @@ def uploads() -> None:
 
 @uploads.command(short_help="List uploads, with their age.")
 @click.argument("url")
-@click.option("--older-than", type=Seconds(), default="0s", help="Only uploads of this age.")
+@click.option("--older-than", type=DURATION, default="0s", help="Only uploads of this age.")
 @json_option
 @object_options
 def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
     """List the uploads to objects whose URL begins with URL: begun when, their age, and the object.
 
-    An upload below an output or a namespace is marked: "recover", "gc" or "namespace clean" decides
+    An upload below an output or a namespace is marked: "recover", "gc" or "namespace gc" decides
     what becomes of it.
+
+    \b
+    Example:
+      commitlog uploads ls s3://bucket/
     """
     place = connection.place(url, prefix=True)
     store = connection.opened_store(str(place.store))
@@ -65,7 +69,7 @@ def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
 @click.argument("url")
 @click.option(
     "--older-than",
-    type=Seconds(),
+    type=DURATION,
     default="7d",
     show_default=True,
     help="Age from which an upload is aborted: more than the longest upload takes.",
@@ -78,9 +82,13 @@ def abort(connection: Connection, url: str, older_than: float, dry_run: bool, js
 
     Those of every program are aborted, with one exception. Below an output or a namespace, which has its
     log in "_commitlog/", an upload may be a file of a committed job. It is left alone and counted: run
-    "recover" or "gc" on the output, or "namespace clean".
+    "recover" or "gc" on the output, or "namespace gc".
 
     An upload that could not be aborted is shown, with status 1. The command can be repeated.
+
+    \b
+    Example:
+      commitlog uploads abort s3://bucket/ --older-than 7d --dry-run
     """
     place = connection.place(url, prefix=True)
     store = connection.opened_store(str(place.store))

@@ -1,14 +1,15 @@
 """Which bucket a store leads to, for all clients of one table, however they spell its endpoint.
 
-Inside and outside a container network, one bucket has two URLs. Findings of probes belong to the bucket
-(`commitlog.commit.evidence`), so a URL alone does not say which findings apply. The table holds a list
+Inside and outside a container network, one bucket has two URLs. Findings of probes belong to the
+bucket (`commitlog.commit.probe_cache`), so a URL alone does not say which findings apply. The table
+holds a list
 of buckets. Each has the URLs that lead to it, and a mark: an object at the root of the bucket, under a
 name that is used once. A client with a URL that is not in the list looks for the marks. If it finds
 one, its URL is added to that bucket. If it finds none, it stores a mark and adds a bucket.
 
 The list is one item, which is replaced only if it has not changed, and a mark is stored before the list
 names it. So of two clients that come at once, the second to change the list looks for the mark of the
-first. Imports the ground floor, the ports and its siblings.
+first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TypeAlias
 
 from attrs import evolve, field, frozen, validators
 
-from commitlog.backoff import Backoff
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
     AccessDenied,
@@ -102,7 +103,7 @@ class Bucket:
         root: opens the whole bucket of `store` when marks are needed; None: it cannot be opened, and no
             mark is stored.
         clock, backoff: on what, and how often, requests are tried again.
-        words: makes words that are never made again.
+        new_id: makes words that are never made again.
 
     Guarantees: two clients of a table whose stores are one bucket get one name, as long as the mark
     stays, and as long as a look that was begun after the mark was written sees it. A client that cannot
@@ -120,13 +121,13 @@ class Bucket:
         root: Root | None,
         clock: Clock,
         backoff: Backoff,
-        words: Callable[[], str],
+        new_id: Callable[[], str],
     ) -> None:
         self._table = table
         self._root = root
         self._clock = clock
         self._backoff = backoff
-        self._words = words
+        self._new_id = new_id
         #: The URL of the bucket as this client spells it.
         self.url = bucket_of(store.url)
         # What a store enforces by itself is in no findings.
@@ -160,8 +161,8 @@ class Bucket:
         return self._name
 
     def _agree(self, change: Callable[[tuple[_Known, ...], _Marks], tuple[_Known, ...]]) -> str:
-        """Apply `change` to the list until nothing comes in between; return what it says of my URL."""
-        with _Marks(self._root, clock=self._clock, backoff=self._backoff, words=self._words) as marks:
+        """Apply `change` to the list, retrying on conflicts; return the list's entry for this URL."""
+        with _Marks(self._root, clock=self._clock, backoff=self._backoff, new_id=self._new_id) as marks:
             last: CommitError | None = None
             for _ in self._backoff.attempts(self._clock):
                 text, known = self._read()
@@ -274,7 +275,7 @@ class _Marks:
 
     Args:
         root: opens the bucket when it is first needed; None: it cannot be opened.
-        clock, backoff, words: as of `Bucket`.
+        clock, backoff, new_id: as of `Bucket`.
     """
 
     def __init__(
@@ -283,13 +284,13 @@ class _Marks:
         *,
         clock: Clock,
         backoff: Backoff,
-        words: Callable[[], str],
+        new_id: Callable[[], str],
     ) -> None:
         self._open = root
         self._until_exit = ExitStack()
         self._clock = clock
         self._backoff = backoff
-        self._words = words
+        self._new_id = new_id
         self._root: ObjectStore | None = None
         self._mine: _Mark | None = None
         self._tried = False
@@ -324,7 +325,7 @@ class _Marks:
             # A new one for each attempt: a request that arrives late must not change the date of
             # a mark that is in the list.
             nonlocal word
-            word = self._words()
+            word = self._new_id()
             return MARK + word
 
         if not put_mark(root, path, _TEXT, clock=self._clock, backoff=self._backoff):

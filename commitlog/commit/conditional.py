@@ -1,7 +1,4 @@
-"""`ConditionalStore`: writes that happen only if the object is what the caller thinks it is.
-
-Imports the ground floor, the ports, and its siblings.
-"""
+"""`ConditionalStore`: writes that happen only if the object is what the caller thinks it is."""
 
 from __future__ import annotations
 
@@ -13,39 +10,39 @@ from itertools import chain
 from types import MappingProxyType, TracebackType
 from typing import Literal, TypeAlias
 
-from commitlog.backoff import Backoff
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.bucket import Bucket, Root
-from commitlog.commit.evidence import Evidence, Findings
-from commitlog.commit.leased import LeaseCommitter
+from commitlog.commit.lease_committer import LeaseCommitter
 from commitlog.commit.mutation import Mutation, bare, contradiction, holds, quoted
-from commitlog.commit.native import NativeCommitter
+from commitlog.commit.native_committer import NativeCommitter
 from commitlog.commit.probe import Mapper
+from commitlog.commit.probe_cache import ProbeCache, StoredReports
+from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.settings import LeaseSettings
 from commitlog.commit.strategy import Strategy
-from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import CommitError, ConfigurationError, Conflict, NotFound, OutcomeUnknown
 from commitlog.stores.api import (
     NONCE,
     Body,
     Condition,
-    Fence,
     IfAbsent,
     IfMatch,
+    InFlight,
     ObjectData,
     ObjectInfo,
     ObjectStore,
     Operation,
     Page,
-    Pending,
     PutResult,
+    RequestExpiry,
     Staged,
     chunks,
     split_body,
 )
 from commitlog.tables.api import Table
 from commitlog.urls import parse_store_url
-from commitlog.words import random_word
 
 __all__ = ["ConditionalStore", "Mode"]
 
@@ -61,38 +58,38 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class ConditionalStore:
-    """Objects under paths, with conditional writes. Thread-safe.
+    """Objects at paths, with conditional writes. Thread-safe.
 
     Args:
-        store: where the objects are.
-        table: where leases are kept (`commitlog.commit.record.LEASE_SCHEMA`), or None.
+        store: the store of the objects.
+        table: the table of leases (`commitlog.commit.record.LEASE_SCHEMA`), or None.
         mode: ``native``: only conditions that the store enforces; ``lease``: only leases; ``auto``:
-            without a table native where the store enforces the very operation; with one, native where it
+            without a table native if the store enforces the very operation; with a table, native if it
             enforces the condition on every operation that could compete, else leases.
-        settings: how leases are kept.
-        verdict: what a `probe` of this store found, or of another prefix of its bucket. What neither it
-            nor the table tells is measured at the first call that depends on it, for seconds rather than
-            milliseconds. What is kept in the table goes before it: all clients of a table have to go the
-            same way.
-        clock: own clock.
-        backoff: how often, and after what pauses, is repeated what did nothing or got no answer.
-        words: makes a word that nobody else ever makes: nonces and lease owners.
-        executor: opens what a probe runs its races on. Without one a server's conditions are never taken
-            for proven; `commitlog.connect` gives one.
+        settings: settings of leases.
+        probe_report: the report of a `probe` of this store, or of another prefix of its bucket. Results
+            that neither it nor the table has are measured at the first call that depends on them, which
+            takes seconds rather than milliseconds. Results in the table take precedence, because all
+            clients of a table must use the same way.
+        clock: the clock of this process.
+        backoff: the retry policy for requests that did nothing or got no response.
+        new_id: makes unique ids: nonces and lease owners.
+        executor: opens an executor for the races of a probe. Without it a server's conditions never
+            count as proven; `commitlog.connect` passes one.
         finish: takes the releases of leases, see `LeaseCommitter`.
-        lock: keeps threads from measuring the same thing at the same time, see `Evidence`.
-        root: opens the whole bucket that `store` is in, where a mark tells which bucket it is, see
-            `Bucket`. By default `store` itself, if its URL has no prefix.
+        lock: keeps threads from measuring the same thing at the same time, see `ProbeCache`.
+        root: opens the whole bucket of `store`, where a marker identifies the bucket, see `Bucket`. By
+            default `store` itself, if its URL has no prefix.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
-    `OutcomeUnknown` (only if reading back could not settle it, `rename_if_absent` excepted). Answers
-    that were lost, and conflicts, are retried inside. Besides the errors of each method, all may raise
+    `OutcomeUnknown` (only if reading back could not decide, except `rename_if_absent`). Lost responses
+    and conflicts are retried inside. In addition to the errors of each method, all may raise
     `NotSupported`, `AccessDenied`, `BucketNotFound`, `TableNotFound`, `InvalidPath`, `Unavailable`,
     `Conflict` and `LeaseTimeout`.
 
-    All writers of one path have to enforce conditions in the same way, and plain `put`, `copy` and
-    `delete` are kept out by none. Clients of the crate ``object_store`` in its ``dynamo:`` mode always
-    take leases; to share paths with them, use ``lease``.
+    All writers of one path must enforce conditions in the same way. No way excludes plain `put`, `copy`
+    and `delete`. Clients of the crate ``object_store`` in its ``dynamo:`` mode always take leases; to
+    share paths with them, use ``lease``.
 
     >>> from commitlog.stores.memory import MemoryStore
     >>> store = ConditionalStore(MemoryStore())
@@ -111,12 +108,12 @@ class ConditionalStore:
         table: Table | None = None,
         mode: Mode = "auto",
         settings: LeaseSettings | None = None,
-        verdict: Verdict | None = None,
+        probe_report: ProbeReport | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
-        words: Callable[[], str] = random_word,
+        new_id: Callable[[], str] = random_id,
         executor: Callable[[], AbstractContextManager[Mapper]] | None = None,
-        finish: Callable[[Pending[None]], None] = lambda pending: pending(),
+        finish: Callable[[InFlight[None]], None] = lambda pending: pending(),
         lock: AbstractContextManager[object] | None = None,
         root: Root | None = None,
     ) -> None:
@@ -132,31 +129,31 @@ class ConditionalStore:
         self.store = store
         self._table = table
         self._finish = finish
-        self._words = words
-        findings: Findings | None = None
+        self._new_id = new_id
+        findings: StoredReports | None = None
         lease: LeaseCommitter | None = None
         settings = LeaseSettings() if settings is None else settings
         if table is not None:
             check = cache(table.check)
             if root is None and not parse_store_url(store.url).prefix:
                 root = lambda: contextlib.nullcontext(store)  # noqa: E731
-            bucket = Bucket(table, store, root=root, clock=clock, backoff=backoff, words=words)
-            findings = Findings(table, store, bucket=bucket, check=check)
+            bucket = Bucket(table, store, root=root, clock=clock, backoff=backoff, new_id=new_id)
+            findings = StoredReports(table, store, bucket=bucket, check=check)
             lease = LeaseCommitter(
                 store,
                 table,
                 settings=settings,
                 clock=clock,
                 backoff=backoff,
-                owner=words,
+                new_id=new_id,
                 check=check,
                 fenced=lambda: self._evidence.proves(Kind.FENCE),
                 finish=finish,
             )
         self._lease = lease
         self._settings = settings
-        self._evidence = Evidence(
-            store, verdict, findings=findings, executor=executor, lock=lock, words=words
+        self._evidence = ProbeCache(
+            store, probe_report, findings=findings, executor=executor, lock=lock, new_id=new_id
         )
         self._strategy = Strategy(
             store,
@@ -173,19 +170,19 @@ class ConditionalStore:
         return self.store.url
 
     @property
-    def verdict(self) -> Verdict:
-        """What is known so far of the conditions that the store enforces; keep it, and pass it on."""
-        return self._evidence.verdict
+    def probe_report(self) -> ProbeReport:
+        """The known results about the conditions that the store enforces; keep and reuse it."""
+        return self._evidence.report
 
-    def keep_verdict(self, verdict: Verdict) -> None:
-        """Keep `verdict` in the table, in place of what was kept, for all who share the table.
+    def save_probe_report(self, probe_report: ProbeReport) -> None:
+        """Keep `probe_report` in the table for all clients of the table, in place of earlier results.
 
-        Do it while no writer on ``auto`` is at work: those that are go on as they began. Raises
-        `ConfigurationError` if there is no table, or if it is the verdict on another bucket.
+        Do this while no writer on ``auto`` is active: active ones continue with the earlier results.
+        Raises `ConfigurationError` if there is no table, or if the report is of another bucket.
         """
         if self._evidence.findings is None:
             raise ConfigurationError("there is no table to keep a verdict in")
-        self._evidence.findings.replace(verdict)
+        self._evidence.findings.replace(probe_report)
 
     # -- conditional -------------------------------------------------------------------------------
 
@@ -197,20 +194,20 @@ class ConditionalStore:
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
     ) -> PutResult:
-        """Create the object, unless there is one.
+        """Create the object unless it exists.
 
         Args:
-            path: where.
-            data: bytes, or a binary file that is read from its position to its end. What is larger than
-                8 MiB is staged first; under a lease, what is larger than `LeaseSettings.largest_body`
-                (160 KiB by default). It appears whole, or not at all.
+            path: path of the object.
+            data: bytes, or a binary file, read from its position to its end. Larger bodies than 8 MiB
+                are staged first; under a lease, bodies larger than `LeaseSettings.largest_body` (160 KiB
+                by default). The object appears whole, or not at all.
             metadata: user metadata; the library adds a nonce.
             content_type: media type.
 
         Raises:
-            AlreadyExists: there is an object; nothing was written.
-            OutcomeUnknown: natively, if an answer was lost and another writer's object is there, or if
-                it was refused and what is there could not be seen.
+            AlreadyExists: the object exists; nothing was written.
+            OutcomeUnknown: natively, if a response was lost and another writer's object is there, or if
+                the write was refused and the present object could not be read.
         """
         return self._put(path, data, IfAbsent(), metadata, content_type)
 
@@ -223,15 +220,15 @@ class ConditionalStore:
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
     ) -> PutResult:
-        """Replace the object, if it still has `etag` (quoted or bare).
+        """Replace the object if it still has `etag` (quoted or bare).
 
-        Where the store's etag is a digest of the content, an object that changed and changed back has it
-        again.
+        If the store's etag is a digest of the content, an object that changed and changed back has the
+        same etag again.
 
         Raises:
-            PreconditionFailed: it has another etag, or there is none; nothing was written.
-            OutcomeUnknown: an answer was lost and another writer's object is there; or, natively, it was
-                refused and what is there could not be seen.
+            PreconditionFailed: it has another etag, or does not exist; nothing was written.
+            OutcomeUnknown: a response was lost and another writer's object is there; or, natively, the
+                write was refused and the present object could not be read.
         """
         return self._put(path, data, IfMatch(quoted(etag)), metadata, content_type)
 
@@ -246,8 +243,8 @@ class ConditionalStore:
         """
         committer = self._strategy.choose(Operation.COPY, IfAbsent())
 
-        def send(condition: Condition | None, fence: Fence | None) -> PutResult:
-            return self.store.copy(source, target, condition=condition, fence=fence)
+        def send(condition: Condition | None, expiry: RequestExpiry | None) -> PutResult:
+            return self.store.copy(source, target, condition=condition, expiry=expiry)
 
         mutation = Mutation(
             operation=Operation.COPY,
@@ -268,9 +265,9 @@ class ConditionalStore:
         condition = IfMatch(quoted(etag))
         committer = self._strategy.choose(Operation.DELETE, condition)
 
-        def send(sent: Condition | None, fence: Fence | None) -> None:
+        def send(sent: Condition | None, expiry: RequestExpiry | None) -> None:
             assert not isinstance(sent, IfAbsent)
-            self.store.delete(path, condition=sent, fence=fence)
+            self.store.delete(path, condition=sent, expiry=expiry)
 
         committer.run(Mutation(operation=Operation.DELETE, path=path, condition=condition, send=send))
 
@@ -301,22 +298,23 @@ class ConditionalStore:
         return result
 
     def publish_if_absent(self, staged: Staged) -> PutResult:
-        """Make a staged upload visible under its path, unless there is another object.
+        """Make a staged upload visible at its path, unless another object is there.
 
-        Publishing what was published before, by whomever, succeeds again, as long as the object is
-        there. Nothing is aborted whatever happens.
+        Publishing the same upload again, also by another process, succeeds while the object is there.
+        Nothing is aborted in any case.
 
         Raises:
             AlreadyExists: there is another object; the upload stays staged.
             NotFound: there is no such upload, and its object is not there.
-            OutcomeUnknown: as `put_if_absent`.
+            ConfigurationError: a lease is too short for the list of its parts; nothing was sent.
+            OutcomeUnknown: as in `put_if_absent`.
         """
         return self._publish(staged, IfAbsent())
 
     # -- plain -------------------------------------------------------------------------------------
 
     def head(self, path: str) -> ObjectInfo:
-        """Return what is known of the object; see `ObjectStore.head`."""
+        """Return the description of the object; see `ObjectStore.head`."""
         return self.store.head(path)
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
@@ -409,7 +407,7 @@ class ConditionalStore:
         metadata: Mapping[str, str],
         content_type: str | None,
     ) -> PutResult:
-        marked = {**metadata, NONCE: self._words()}
+        marked = {**metadata, NONCE: self._new_id()}
         small, rest = split_body(data, STAGE_ABOVE)
         if rest is not None:
             return self._put_large(path, chain((small,), chunks(rest)), condition, marked, content_type)
@@ -417,9 +415,9 @@ class ConditionalStore:
         if committer is self._lease and len(small) > self._settings.largest_body:
             return self._put_large(path, chunks(small), condition, marked, content_type)
 
-        def send(sent: Condition | None, fence: Fence | None) -> PutResult:
+        def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
             return self.store.put(
-                path, small, condition=sent, metadata=marked, content_type=content_type, fence=fence
+                path, small, condition=sent, metadata=marked, content_type=content_type, expiry=expiry
             )
 
         mutation = Mutation(
@@ -451,8 +449,9 @@ class ConditionalStore:
                 self.store.abort(staged)
             if type(error) is not NotFound:
                 raise
-            # S3 says to begin the upload anew after a 409 ("CompleteMultipartUpload", If-None-Match), so
-            # who tries again with the old one may find it gone. If the rival won, the condition tells.
+            # S3 says to begin the upload again after a 409 ("CompleteMultipartUpload", If-None-Match),
+            # so a retry
+            # with the old one may find it gone. If the rival won, the condition shows it.
             self._look(path, condition)
             raise Conflict(
                 f"the upload to {path!r} was gone before it could be published; nothing was written. "
@@ -468,8 +467,8 @@ class ConditionalStore:
     def _publish(self, staged: Staged, condition: Condition) -> PutResult:
         committer = self._strategy.choose(Operation.PUBLISH, condition)
 
-        def send(sent: Condition | None, fence: Fence | None) -> PutResult:
-            return self.store.publish(staged, condition=sent, fence=fence)
+        def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
+            return self.store.publish(staged, condition=sent, expiry=expiry)
 
         mutation = Mutation(
             operation=Operation.PUBLISH,
@@ -477,6 +476,7 @@ class ConditionalStore:
             condition=condition,
             send=send,
             nonce=staged.nonce,
+            body=staged.list_size,
         )
         return _written(committer.run(mutation))
 

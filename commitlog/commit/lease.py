@@ -3,15 +3,13 @@
 Rules (numbers as in docs/protocol.md); the waiting rules are those of ``DynamoCommit`` in the Rust crate
 ``object_store`` up to 0.12:
 
-* A lease starts, for its holder, before the request that takes it is sent; for everybody else when the
-  answer that tells of it is received (1, 3). So whatever the network does, others count from later.
-* Others may take it over once the holder's stored timeout × max_clock_skew_rate has passed on their
-  own monotonic clock, provided that the record is still the very one that they observed (3).
-* A record that bears my owner is mine: a request of mine was answered twice, or its answer got lost.
+* For its holder, a lease starts before the request that takes it is sent; for others, when they receive
+  the response that shows it (1, 3). So with any network delay, others count from a later time.
+* Others may take it over once the holder's stored timeout × max_clock_skew_rate has passed on their own
+  monotonic clock, provided that the record is still exactly the one that they observed (3).
+* A record with this client's owner is its own: a request of it was answered twice, or its response lost.
 * Release rewrites the record with timeout 0, and never deletes it: generations must not restart while
-  anybody may remember them (6).
-
-Imports the ground floor and the `Table` port.
+  any client may remember them (6).
 """
 
 from __future__ import annotations
@@ -20,25 +18,25 @@ import logging
 
 from attrs import frozen
 
-from commitlog.backoff import Backoff
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
 from commitlog.errors import CommitError, OutcomeUnknown, Unavailable
-from commitlog.tables.api import Absent, ConditionFailed, Item, Key, Pending, Table
+from commitlog.tables.api import Absent, ConditionFailed, InFlight, Item, Key, Table
 
-__all__ = ["Lease", "Obstacle"]
+__all__ = ["HeldLease", "Lease"]
 
 _log = logging.getLogger(__name__)
 
 
 @frozen(kw_only=True)
-class Obstacle:
-    """The record of another holder that stands in the way.
+class HeldLease:
+    """The lease of another holder that blocks this one.
 
     Attributes:
-        record: the record, or None if it was gone by the time it was looked at.
-        since: moment on the own monotonic clock at which the answer that told of it was received.
+        record: the record, or None if it was gone when it was read.
+        since: time of this process's monotonic clock at which the response that showed it was received.
     """
 
     record: LeaseRecord | None
@@ -96,14 +94,14 @@ class Lease:
         assert self.record is not None
         return self._first_sent[self.record.generation] + self.record.timeout / 1000
 
-    def begin_take(self, previous: LeaseRecord | None) -> Pending[Obstacle | None]:
+    def begin_acquire(self, previous: LeaseRecord | None) -> InFlight[HeldLease | None]:
         """Send the request for the lease; the pending call returns None once it is held.
 
         Args:
             previous: the record to take over (released, run out, or my own to renew), or None if there
                 is none to be seen.
 
-        The pending call returns the `Obstacle` if another record is there; the lease is not held
+        The pending call returns the `HeldLease` if another record is there; the lease is not held
         then, whatever it was before. It raises `Unavailable` if the table could not be asked or did
         not answer; a record that landed unseen is then left to run out.
         """
@@ -112,7 +110,7 @@ class Lease:
         self._first_sent.setdefault(wanted.generation, self._clock.monotonic())
         pending = self._table.begin_put(wanted.to_item(), condition=condition)
 
-        def wait() -> Obstacle | None:
+        def wait() -> HeldLease | None:
             nonlocal pending
             self.record = None
             lost: OutcomeUnknown | None = None
@@ -138,15 +136,16 @@ class Lease:
 
         return wait
 
-    def observe(self) -> Obstacle | None:
+    def observe(self) -> HeldLease | None:
         """Read the record again while waiting; None means that it is mine."""
         return self._judge(self._read())
 
-    def begin_release(self) -> Pending[None]:
-        """Send the record with timeout 0, so that nobody has to wait for it to run out.
+    def begin_release(self) -> InFlight[None]:
+        """Send the record with timeout 0, so that no waiter must wait for its expiry.
 
-        The outcome of the caller's operation stands whatever becomes of this request, so the pending
-        call raises nothing: a lease that could not be released runs out.
+        The outcome of the caller's operation does not depend on this request, so the in-flight call
+        raises
+        nothing: a lease that could not be released expires.
         """
         mine, self.record = self.record, None
         assert mine is not None
@@ -178,7 +177,7 @@ class Lease:
     def _parse(item: Item | None) -> LeaseRecord | None:
         return None if item is None else LeaseRecord.from_item(item)
 
-    def _judge(self, found: LeaseRecord | None) -> Obstacle | None:
+    def _judge(self, found: LeaseRecord | None) -> HeldLease | None:
         # The first of all requests for that generation counts: any of them may be the one that
         # landed, and others may have been counting since.
         if found is not None and found.owner == self._owner and found.generation in self._first_sent:
@@ -186,4 +185,4 @@ class Lease:
             self._held = True
             return None
         self.interrupted = self._held
-        return Obstacle(record=found, since=self._clock.monotonic())
+        return HeldLease(record=found, since=self._clock.monotonic())

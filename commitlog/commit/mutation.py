@@ -1,9 +1,8 @@
 """A conditional mutation of one object, as the strategies see it.
 
 It knows how to send itself, when its condition holds, and how to recognise its own result; whether to
-send it, and when, is the matter of `commitlog.commit.native` and `commitlog.commit.leased`.
-
-Imports the ground floor and the `ObjectStore` port.
+send it, and when, is the matter of
+`commitlog.commit.native_committer` and `commitlog.commit.lease_committer`.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from attrs import frozen
 from commitlog.errors import AlreadyExists, CommitError, OutcomeUnknown, PreconditionFailed
 from commitlog.stores.api import (
     Condition,
-    Fence,
     IfAbsent,
     ObjectInfo,
     Operation,
     PutResult,
+    RequestExpiry,
     same_etag,
 )
 
 __all__ = ["Committer", "Mutation", "Reading", "Send", "bare", "contradiction", "holds", "quoted"]
 
-#: Sends the request once, with what it is to carry; a deletion has no result.
-Send: TypeAlias = Callable[[Condition | None, Fence | None], PutResult | None]
+#: Sends the request once, with its condition and expiry; a deletion has no result.
+Send: TypeAlias = Callable[[Condition | None, RequestExpiry | None], PutResult | None]
 
 
 class Reading(enum.Enum):
-    """What the object that is there now tells of a mutation whose answer was lost."""
+    """The outcome of a mutation with a lost response, as the present object shows it."""
 
     #: It happened.
     LANDED = "landed"
@@ -57,7 +56,7 @@ def bare(etag: str) -> str:
 
 
 def holds(condition: Condition, info: ObjectInfo | None) -> bool:
-    """Tell whether `condition` holds of what is there."""
+    """Return whether `condition` holds for the present object."""
     if isinstance(condition, IfAbsent):
         return info is None
     return info is not None and same_etag(info.etag, condition.etag)
@@ -86,6 +85,7 @@ class Mutation:
         nonce: the word in the new object's metadata, or None: a copy has the metadata of its source,
             and a deletion leaves nothing.
         source: of a copy, looks at its source.
+        body: bytes of the request's body, if there may be more than `LeaseSettings.largest_body`.
     """
 
     operation: Operation
@@ -94,9 +94,10 @@ class Mutation:
     send: Send
     nonce: str | None = None
     source: Callable[[], ObjectInfo | None] | None = None
+    body: int = 0
 
     def holds(self, info: ObjectInfo | None) -> bool:
-        """Tell whether the condition holds of what is there."""
+        """Return whether the condition holds for the present object."""
         return holds(self.condition, info)
 
     def contradiction(self, info: ObjectInfo | None) -> CommitError:
@@ -108,16 +109,17 @@ class Mutation:
         return self.nonce is not None and info is not None and info.nonce == self.nonce
 
     def read(self, info: ObjectInfo | None, *, exclusive: bool) -> Reading:
-        """Tell from what is there now what became of a request whose answer was lost.
+        """Return what the present object shows about a request whose response was lost.
 
         Args:
-            info: what a HEAD saw, begun after the request was sent.
-            exclusive: nobody else could write since the condition was seen to hold: a lease is held.
+            info: the result of a HEAD that began after the request was sent.
+            exclusive: no other client could write since the condition was seen to hold: a lease is held.
 
-        Without a nonce, a copy's target or a deleted object's absence could be anybody's doing. Under
-        the lease it can only be ours: before it was sent the condition held, and every other writer
-        of that version needs the same lease. But a copy may have been replaced since, under another one;
-        then nothing tells its etag, which the caller is to get. Raises what looking at the source does.
+        Without a nonce, the target of a copy or the absence of a deleted object could be the work of any
+        client. Under the lease it can only be this client's: before the request was sent the condition
+        held, and every other writer of that version needs the same lease. But a copy may have been
+        replaced since, under another lease; then its etag, which must be returned, is unknown. Raises
+        the errors of the HEAD of the source.
         """
         if self.recognises(info):
             return Reading.LANDED
@@ -130,7 +132,7 @@ class Mutation:
         return Reading.OTHER
 
     def result(self, info: ObjectInfo | None) -> PutResult | None:
-        """Return what the store would have answered, from what is there now."""
+        """Return the result that the store would have sent, derived from the present object."""
         if info is None:
             return None
         return PutResult(path=self.path, etag=info.etag, version=info.version)

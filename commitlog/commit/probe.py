@@ -1,7 +1,6 @@
 """Measuring which conditions a store enforces: there are stores that answer 200 and ignore them.
 
 Everything happens below a scratch prefix of its own, which is removed in the end.
-Imports the ground floor, the `ObjectStore` port and its siblings.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Protocol, TypeVar
 
 from attrs import frozen
 
+from commitlog._util.ids import random_id
 from commitlog.commit.mutation import bare, quoted
-from commitlog.commit.verdict import BARE, Kind, Row, Verdict
+from commitlog.commit.probe_report import BARE, Kind, ProbeReport, ProbeResult
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
@@ -27,14 +27,13 @@ from commitlog.errors import (
 from commitlog.stores.api import (
     NONCE,
     Condition,
-    Fence,
     IfAbsent,
     IfMatch,
     ObjectInfo,
     ObjectStore,
     Operation,
+    RequestExpiry,
 )
-from commitlog.words import random_word
 
 __all__ = ["PREFIX", "RACERS", "Mapper", "probe"]
 
@@ -57,7 +56,7 @@ R = TypeVar("R")
 
 @frozen
 class _Racer:
-    """A request that is ready to be sent, and the nonce of what it would write."""
+    """A request that is ready to be sent, and the nonce that it would write."""
 
     nonce: str
     send: Callable[[], object]
@@ -75,50 +74,50 @@ def probe(
     *,
     kinds: Iterable[Kind] = tuple(Kind),
     executor: Mapper | None = None,
-    words: Callable[[], str] = random_word,
-) -> Verdict:
-    """Try out what the store does with conditions and with expired requests.
+    new_id: Callable[[], str] = random_id,
+) -> ProbeReport:
+    """Test how the store handles conditions and expired requests.
 
     Args:
-        store: the store; all is done below one new prefix, and removed.
-        kinds: what to try; everything by default. How many requests each takes is in docs/protocol.md.
-        executor: runs races, eight requests at a time. Without one there are none, and nothing is
+        store: the store; all requests use one new prefix, and all objects are removed.
+        kinds: the kinds to test; all by default. docs/protocol.md has the number of requests of each.
+        executor: runs races, eight requests at a time. Without it there are no races, and nothing is
             proven: a store may honour each condition alone, and still let two racers win.
-        words: makes a word that nobody else ever makes.
+        new_id: makes unique ids.
 
-    A race that showed one winner proves nothing beyond doubt. The race is run long enough to show up
-    the stores that are known to fail.
+    A race with one winner is not a full proof. The race is run long enough to expose the stores that
+    are known to fail.
 
-    Raises `AccessDenied`, `BucketNotFound` or `Unavailable` if nothing can be measured, and takes
-    any other answer as a finding; an answer that is lost, or a conflict, only if it is so every time.
+    Raises `AccessDenied`, `BucketNotFound` or `Unavailable` if nothing can be measured. Any other
+    response is a result; a lost response or a conflict only if it happens every time.
     """
-    return _Probe(store, executor, words).run(kinds)
+    return _Probe(store, executor, new_id).run(kinds)
 
 
 class _Probe:
-    def __init__(self, store: ObjectStore, executor: Mapper | None, words: Callable[[], str]) -> None:
+    def __init__(self, store: ObjectStore, executor: Mapper | None, new_id: Callable[[], str]) -> None:
         self._store = store
         self._executor = executor
-        self._words = words
+        self._new_id = new_id
         # No directory of its own: some stores keep a directory that was once needed.
-        self._root = f"{PREFIX}{words()}-"
+        self._root = f"{PREFIX}{new_id()}-"
 
-    def run(self, kinds: Iterable[Kind]) -> Verdict:
-        rows: list[Row] = []
+    def run(self, kinds: Iterable[Kind]) -> ProbeReport:
+        rows: list[ProbeResult] = []
         try:
             for kind in kinds:
                 rows.extend(self._measure(kind))
         finally:
             self._clean_up()
-        return Verdict(url=self._store.url, rows=rows)
+        return ProbeReport(url=self._store.url, rows=rows)
 
-    def _measure(self, kind: Kind) -> list[Row]:
+    def _measure(self, kind: Kind) -> list[ProbeResult]:
         """Return the rows of one kind; a lost answer may be the network's doing: try again."""
-        rows: list[Row] = []
+        rows: list[ProbeResult] = []
         for _ in range(_TRIES):
             lost = None
             try:
-                rows = list(self._fence() if kind is Kind.FENCE else self._condition(kind))
+                rows = list(self._expiry() if kind is Kind.FENCE else self._condition(kind))
             except OutcomeUnknown as error:
                 lost = error
                 continue
@@ -134,13 +133,13 @@ class _Probe:
 
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _condition(self, kind: Kind) -> Iterator[Row]:
+    def _condition(self, kind: Kind) -> Iterator[ProbeResult]:
         """Yield the rows of one kind; the race comes last, and only if all is well without it."""
         name, _, wanted = kind.value.partition("-if-")
         operation = Operation(name)
         absent = wanted == "absent"
         if not self._store.capabilities.carries(operation, IfAbsent() if absent else IfMatch("x")):
-            yield Row(
+            yield ProbeResult(
                 kind=kind, check="accept", expected="done", got="the client cannot ask for it", ok=False
             )
             return
@@ -151,16 +150,16 @@ class _Probe:
         if all(row.ok for row in rows if row.check in checks) and self._executor is not None:
             yield self._race(kind, operation, None if absent else _spelling(is_bare), self._executor)
 
-    def _absent(self, kind: Kind, operation: Operation) -> Iterator[Row]:
+    def _absent(self, kind: Kind, operation: Operation) -> Iterator[ProbeResult]:
         path = self._path()
         got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
         done = got == "done" and info is not None
-        yield Row(kind=kind, check="accept", expected="done", got=got, ok=done)
+        yield ProbeResult(kind=kind, check="accept", expected="done", got=got, ok=done)
         path, before = self._existing()
         got, info = self._try(path, self._prepare(operation, path, IfAbsent()).send)
         yield self._refusal(kind, "refuse", AlreadyExists, got, before, info)
 
-    def _match(self, kind: Kind, operation: Operation) -> Iterator[Row]:
+    def _match(self, kind: Kind, operation: Operation) -> Iterator[ProbeResult]:
         delete = operation is Operation.DELETE
         accepted: list[bool] = []
         for is_bare in (False, True):
@@ -171,14 +170,14 @@ class _Probe:
                 changed = info is None if delete else info is not None and info.nonce != before.nonce
                 ok = got == "done" and changed
                 check = "accept" + BARE * is_bare
-                yield Row(kind=kind, check=check, expected="done", got=got, ok=ok)
+                yield ProbeResult(kind=kind, check=check, expected="done", got=got, ok=ok)
                 accepted.append(ok)
         # A store that does not take quotes refuses each quoted etag. So the checks that follow use bare
         # ones there.
         is_bare = accepted == [False, True]
         spell, end = _spelling(is_bare), BARE * is_bare
         path, old = self._existing()
-        self._store.put(path, self._words().encode(), metadata={NONCE: self._words()})
+        self._store.put(path, self._new_id().encode(), metadata={NONCE: self._new_id()})
         now = self._store.head(path)
         got, info = self._try(path, self._prepare(operation, path, IfMatch(spell(old.etag))).send)
         yield self._refusal(kind, "refuse" + end, PreconditionFailed, got, now, info)
@@ -194,16 +193,16 @@ class _Probe:
         got: str,
         before: ObjectInfo | None,
         after: ObjectInfo | None,
-    ) -> Row:
+    ) -> ProbeResult:
         same = (before and before.nonce) == (after and after.nonce)
         if not same:
             got += ", and it took effect"
         expected = error.__name__
-        return Row(kind=kind, check=check, expected=expected, got=got, ok=got == expected)
+        return ProbeResult(kind=kind, check=check, expected=expected, got=got, ok=got == expected)
 
     def _race(
         self, kind: Kind, operation: Operation, spell: Callable[[str], str] | None, executor: Mapper
-    ) -> Row:
+    ) -> ProbeResult:
         """Race for an object that is not there, or for one whose etag is spelled so."""
         rounds = _ROUNDS[operation]
         won = 0
@@ -216,10 +215,10 @@ class _Probe:
         got = f"one winner in {won} of {rounds} rounds"
         if several:
             got += f", up to {max(several)} in {len(several)}"
-        # A round that nobody wins breaks no promise: all were told of a conflict.
+        # A round without a winner breaks no guarantee: all requests got a conflict.
         ok = not several and won > 0
         check = "race" + BARE * (spell is bare)
-        return Row(kind=kind, check=check, expected="one winner in each round", got=got, ok=ok)
+        return ProbeResult(kind=kind, check=check, expected="one winner in each round", got=got, ok=ok)
 
     def _race_once(
         self, operation: Operation, spell: Callable[[str], str] | None, executor: Mapper
@@ -248,11 +247,11 @@ class _Probe:
 
     # -- expiry --------------------------------------------------------------------------------------
 
-    def _fence(self) -> Iterator[Row]:
+    def _expiry(self) -> Iterator[ProbeResult]:
         path = self._path()
         now = self._store.begin_head(path)().store_time
-        if not self._store.capabilities.fences or now is None:
-            yield Row(
+        if not self._store.capabilities.request_expiry or now is None:
+            yield ProbeResult(
                 kind=Kind.FENCE,
                 check="accept",
                 expected="done",
@@ -262,26 +261,28 @@ class _Probe:
             return
         # It is late by as little as whole seconds allow. If answers are dated by another clock, such as
         # a proxy's, which is ahead of the one that checks expiries, the store takes the late request.
-        for check, fence, expected in (
-            ("accept", Fence(now, 30), "done"),
-            ("refuse", Fence(now - 3, 1), "RequestExpired"),
+        for check, expiry, expected in (
+            ("accept", RequestExpiry(now, 30), "done"),
+            ("refuse", RequestExpiry(now - 3, 1), "RequestExpired"),
         ):
-            got, _ = self._try(path, partial(self._store.put, path, b"", fence=fence))
-            yield Row(kind=Kind.FENCE, check=check, expected=expected, got=got, ok=got == expected)
+            got, _ = self._try(path, partial(self._store.put, path, b"", expiry=expiry))
+            yield ProbeResult(
+                kind=Kind.FENCE, check=check, expected=expected, got=got, ok=got == expected
+            )
 
     # -- scratch objects -----------------------------------------------------------------------------
 
     def _path(self) -> str:
-        return self._root + self._words()
+        return self._root + self._new_id()
 
     def _existing(self) -> tuple[str, ObjectInfo]:
         path = self._path()
-        self._store.put(path, self._words().encode(), metadata={NONCE: self._words()})
+        self._store.put(path, self._new_id().encode(), metadata={NONCE: self._new_id()})
         return path, self._store.head(path)
 
     def _prepare(self, operation: Operation, path: str, condition: Condition) -> _Racer:
         """Return a request that is ready to be sent."""
-        nonce = self._words()
+        nonce = self._new_id()
         metadata, body = {NONCE: nonce}, nonce.encode()
         store = self._store
         if operation is Operation.PUT:

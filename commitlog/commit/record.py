@@ -5,8 +5,6 @@ of client can share a table: ``path`` (the object's whole key, without the bucke
 create, else the etag as the store's HEAD spells it, quotes included), ``generation``, ``timeout`` in
 milliseconds, ``ttl`` in epoch seconds. Ours adds ``owner``. That client refuses items with attributes
 that are neither strings nor numbers, so none is ever added.
-
-Imports the ground floor and the `Table` port.
 """
 
 from __future__ import annotations

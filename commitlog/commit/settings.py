@@ -1,7 +1,7 @@
 """How leases are kept: the settings that a user gives, checked when they are given.
 
-Imports the ground floor alone. A settings record that exists is one under which the lease protocol's
-argument holds (`commitlog.commit.lease`); a combination that breaks it is refused here.
+A settings record that exists is one under which the lease protocol's argument holds
+(`commitlog.commit.lease`); a combination that breaks it is refused here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from commitlog.urls import Url, parse_table_url
 
 __all__ = ["DynamoCommit", "LeaseSettings", "SqliteCommit", "parse_dynamo"]
 
-#: A signed expiry counts whole seconds. One goes to a store that cuts its own clock to them, part of one
-#: to cutting what is left of the lease, and one at least has to remain for the request itself.
+#: A signed expiry counts whole seconds. A store may truncate its own clock to seconds, which costs one
+#: second; truncating the rest of the lease costs up to one; and the request itself needs at least one.
 MIN_TIMEOUT = 3.0
 
 
@@ -97,13 +97,17 @@ class LeaseSettings:
         """Bytes of the largest body that is sent under a lease; it arrives within `reserve`."""
         return self.min_bandwidth * self.timeout / 8
 
+    def reserve_for(self, body: int) -> float:
+        """Return the seconds to reserve for a request with a body of so many bytes."""
+        return max(self.reserve, body / self.min_bandwidth)
+
     @property
     def timeout_ms(self) -> int:
         """The timeout as it is stored, in whole milliseconds."""
         return round(self.timeout * 1000)
 
 
-@frozen(kw_only=True)
+@frozen  # what kw_only means for inherited fields depends on the version of attrs
 class DynamoCommit(LeaseSettings):
     """Leases in a DynamoDB table, on whatever endpoint: every conditional call goes through one.
 
@@ -121,13 +125,13 @@ class DynamoCommit(LeaseSettings):
     'dynamodb://commits'
     """
 
-    table: str = field(kw_only=False)
-    endpoint_url: str | None = None
-    region: str | None = None
-    profile: str | None = None
-    access_key_id: str | None = field(default=None, repr=False)
-    secret_access_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    table: str
+    endpoint_url: str | None = field(default=None, kw_only=True)
+    region: str | None = field(default=None, kw_only=True)
+    profile: str | None = field(default=None, kw_only=True)
+    access_key_id: str | None = field(default=None, kw_only=True, repr=False)
+    secret_access_key: str | None = field(default=None, kw_only=True, repr=False)
+    session_token: str | None = field(default=None, kw_only=True, repr=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -152,7 +156,7 @@ class DynamoCommit(LeaseSettings):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-@frozen(kw_only=True)
+@frozen
 class SqliteCommit(LeaseSettings):
     """Leases in an SQLite file: for the processes of one machine, which share one clock.
 
@@ -166,7 +170,7 @@ class SqliteCommit(LeaseSettings):
     'sqlite:///data/commits.db'
     """
 
-    file: str = field(kw_only=False, converter=os.fspath)
+    file: str = field(converter=os.fspath)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

@@ -1,16 +1,13 @@
-"""Which way a conditional call goes: native where that is known to be enforced, else under a lease.
-
-Imports the ground floor, the `ObjectStore` port and its siblings.
-"""
+"""Which way a conditional call goes: native where that is known to be enforced, else under a lease."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from commitlog.commit.evidence import Evidence
 from commitlog.commit.mutation import Committer
-from commitlog.commit.verdict import Kind
+from commitlog.commit.probe_cache import ProbeCache
+from commitlog.commit.probe_report import Kind
 from commitlog.errors import NotSupported
 from commitlog.stores.api import Condition, IfAbsent, IfMatch, ObjectStore, Operation
 
@@ -32,13 +29,13 @@ class Strategy:
         store: where the objects are.
         native: sends the condition along, or None if it is not to be used.
         lease: works under leases, or None if there is no table.
-        evidence: what is known of the store's conduct.
+        evidence: the known probe results of the store.
 
-    A condition that the store enforces does not keep out a writer that writes plainly under a lease, nor
-    the lease the other. So calls that can compete for one version of an object go the same way: with a
-    table, a condition is left to the store only if it enforces it on every operation that takes it.
-    Conditions of different kinds never compete: one needs an object, the other needs none. All *clients*
-    of one path must come to the same choice, too; those that share a table do, see `Findings`.
+    A condition that the store enforces does not exclude a plain write under a lease, nor the lease the
+    condition. So calls that can compete for one version of an object use the same way: with a table, a
+    condition is left to the store only if it enforces it on every operation that takes it. Conditions of
+    different kinds never compete: one needs an object, the other needs none. All *clients* of one path
+    must make the same choice, too; those that share a table do, see `StoredReports`.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class Strategy:
         *,
         native: Committer | None,
         lease: Committer | None,
-        evidence: Evidence,
+        evidence: ProbeCache,
     ) -> None:
         self._store = store
         self._native = native

@@ -1,5 +1,5 @@
-"""The main job: real rows, one committed output, and a driver killed at the worst moment.
+"""The demo: commit real rows with Spark, kill a driver in the middle of a commit, check the output.
 
-`story` tells it, `inputs` finds the rows, `driver` is the Spark driver that is run as a process of its
-own so that it can be killed, `crash` kills it. Nothing below imports this package.
+`story` runs the demo, `inputs` finds the rows, `driver` runs a Spark driver as a separate process, and
+`crash` kills that process at a chosen request.
 """

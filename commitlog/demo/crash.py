@@ -1,7 +1,8 @@
-"""Killing a Spark driver at a chosen request of its commit, as a crash would.
+"""Crash of a Spark driver at a chosen request of its commit.
 
-The driver's store is wrapped from outside; nothing that ships knows of it. SIGKILL goes to the driver's
-process group, in which its JVM is, and to the group of the Python worker that is committing.
+A wrapper around the driver's store counts the requests; the library itself has no hook for it. SIGKILL
+goes to the driver's process group, which includes its JVM, and to the group of the committing Python
+worker.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from typing import Any, cast
 from attrs import frozen
 
 from commitlog.outputs import Output
+from commitlog.spark.datasource import CommitlogDataSource, open_output
 from commitlog.spark.options import ReadOptions
-from commitlog.spark.source import CommitlogDataSource, open_output
 from commitlog.stores import ObjectStore
 
 __all__ = ["Death", "MortalSource"]
 
-# Spark's Python workers inherit the environment, and nothing else of ours.
+# Spark's Python workers inherit only the environment of the driver.
 _DEATH = "COMMITLOG_DEMO_DEATH"
 _DRIVER = "COMMITLOG_DEMO_DRIVER"
 
 
 @frozen
 class Death:
-    """When the driver dies: instead of sending a certain request to the store.
+    """The request to the store before which the driver dies.
 
     Attributes:
-        method: of `ObjectStore`, such as ``publish`` or ``put``.
-        path: what the object's path contains.
-        nth: at which such request, from 1.
+        method: method of `ObjectStore`, such as ``publish`` or ``put``.
+        path: text that the object's path must contain.
+        nth: number of the matching request, from 1.
     """
 
     method: str
@@ -41,22 +42,22 @@ class Death:
     nth: int = 1
 
     def arm(self) -> None:
-        """Let it happen to the driver that this process is about to start."""
+        """Arm the crash for the driver that this process starts next."""
         if os.getpgrp() != os.getpid():
-            # Whoever started this process is to live.
+            # Do not kill the parent process.
             os.setpgid(0, 0)
         os.environ[_DEATH] = f"{self.method}:{self.nth}:{self.path}"
         os.environ[_DRIVER] = str(os.getpgrp())
 
     @classmethod
     def armed(cls) -> Death:
-        """Return what was armed in the driver, from a process that descends from it."""
+        """Return the crash that the driver armed; for use in processes that the driver started."""
         method, nth, path = os.environ[_DEATH].split(":", 2)
         return cls(method, path, int(nth))
 
 
 class _MortalStore:
-    """An `ObjectStore` that does what another one does, until it dies."""
+    """An `ObjectStore` that passes requests to another one, until it kills the driver."""
 
     def __init__(self, store: ObjectStore, death: Death) -> None:
         self._store = store
@@ -81,7 +82,7 @@ class _MortalStore:
 
 
 class MortalSource(CommitlogDataSource):
-    """The format ``commitlog``, under the name of ``commitlog-mortal``, with a `Death` armed."""
+    """The format ``commitlog`` under the name ``commitlog-mortal``, with the armed `Death`."""
 
     @classmethod
     def name(cls) -> str:
@@ -90,7 +91,7 @@ class MortalSource(CommitlogDataSource):
 
     @staticmethod
     def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
-        """Open the output over a store that dies. Requests go one by one, so that it is known when."""
+        """Open the output with the crashing store, one request at a time to make it deterministic."""
         output = open_output(options)
         output.store.store = cast(ObjectStore, _MortalStore(output.store.store, Death.armed()))
         return output

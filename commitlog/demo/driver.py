@@ -1,6 +1,6 @@
-"""One Spark driver as a process of its own: ``python -m commitlog.demo.driver``, its task on stdin.
+"""A Spark driver as a separate process: ``python -m commitlog.demo.driver``, with its task on stdin.
 
-Exits with 0 if the job is committed; else with the name and the message of the error on stdout.
+It exits with 0 if the job is committed. Otherwise it exits with 1 and prints the error.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _ERROR = re.compile(r"commitlog\.errors\.(\w+: [^\n]+)")
 
 @frozen(kw_only=True)
 class Task:
-    """What a driver is to commit.
+    """A job for a driver to commit.
 
     Attributes:
-        input: the rows it reads.
-        late: whether it commits the late ones, or all others.
-        url: of the output.
-        options: of the data source; credentials come from the environment.
-        job_id: the job.
-        death: arguments of `commitlog.demo.crash.Death`, or None to live.
+        input: the rows to read.
+        late: commit the late rows (True) or all others (False).
+        url: URL of the output.
+        options: options of the data source; credentials come from the environment.
+        job_id: id of the job.
+        death: arguments of `commitlog.demo.crash.Death`, or None for no crash.
     """
 
     input: Input
@@ -67,9 +67,9 @@ class Task:
 
 
 def run(task: Task, scratch: Path) -> subprocess.CompletedProcess[str]:
-    """Run `task` in a driver of its own and return how that ended.
+    """Run `task` in a separate driver; return its exit status and output.
 
-    Its temporary files, and ``driver.log`` with what Spark says, go to the directory `scratch`.
+    Its temporary files and its log ``driver.log`` go to the directory `scratch`.
     """
     with (scratch / "driver.log").open("ab") as log:
         return subprocess.run(
@@ -80,7 +80,7 @@ def run(task: Task, scratch: Path) -> subprocess.CompletedProcess[str]:
             text=True,
             check=False,
             env={**os.environ, "TMPDIR": str(scratch)},
-            # A group of its own, to be killed with.
+            # A separate process group: the crash kills the whole group.
             start_new_session=True,
         )
 
@@ -91,14 +91,14 @@ def commit(spark: SparkSession, task: Task, source: str = "commitlog") -> None:
     rows = rows.where(task.input.late if task.late else f"({task.input.late}) is not true")
     by = task.input.partition_by
     if by:
-        # So that a directory holds one file for each job.
+        # One file per job in each directory.
         rows = rows.repartition(*by).sortWithinPartitions(*by)
     writer = rows.write.format(source).mode("append").options(**task.options)
     writer.option("jobId", task.job_id).option("partitionBy", ",".join(by)).save(task.url)
 
 
 def main() -> int:
-    """Do the task on stdin; return the exit status."""
+    """Run the task on stdin; return the exit status."""
     task = Task.from_json(sys.stdin.read())
     if task.death is not None:
         Death(*task.death).arm()

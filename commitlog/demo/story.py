@@ -1,4 +1,4 @@
-"""The demo itself: three drivers on one output, one refused and one killed, and the books checked."""
+"""Steps of the demo: three drivers commit to one output, one is refused, one is killed; then checks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from commitlog.demo.inputs import Count, Input
 from commitlog.demo.quiet import quiet_session
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
+from commitlog.spark.datasource import open_output
 from commitlog.spark.options import ReadOptions
-from commitlog.spark.source import open_output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,12 +37,11 @@ class Story:
     """One run of the demo.
 
     Args:
-        source: the rows.
-        url: of the output; there must be none yet.
-        options: of the data source: how to reach the store.
-        scratch: a directory for temporary files, and for ``spark.log`` and ``driver.log`` with what
-            Spark says.
-        echo: takes a line for the reader.
+        source: the input rows.
+        url: URL of the output, which must not exist yet.
+        options: options of the data source, which connect to the store.
+        scratch: a directory for temporary files and for Spark's logs ``spark.log`` and ``driver.log``.
+        echo: prints a line.
     """
 
     def __init__(
@@ -65,14 +64,14 @@ class Story:
         self._second = evolve(self._first, late=True, job_id="late-rows")
 
     def tell(self) -> bool:
-        """Tell all of it; return whether every check held.
+        """Run all steps; return whether every check passed.
 
-        Raises `ConfigurationError` if the output is not new, if there are too few rows to bring some of
-        them late, or if there is no Java.
+        Raises `ConfigurationError` if the output exists already, if there are too few rows for a second
+        job, or if Java is missing.
         """
         with self._output() as output:
             if next(output.records(), None) is not None:
-                raise ConfigurationError(f"{self._url} has a log already: name a new directory")
+                raise ConfigurationError(f"{self._url} has a log already: use a new directory")
         expected = self._count()
         with (self._scratch / "spark.log").open("wb") as log:
             spark = quiet_session(log)
@@ -105,7 +104,7 @@ class Story:
         with self._output() as output:
             record = next(output.log())
         if record.rows == expected.rows:
-            raise ConfigurationError(f"{expected.rows} rows are too few for the demo: give a hundred")
+            raise ConfigurationError(f"{expected.rows} rows are too few for the demo: use at least 100")
         names = [file.path for file in record.files]
         for name in names[:SHOWN]:
             self._say(name)
@@ -138,7 +137,7 @@ class Story:
         with self._output() as output:
             committed = [record.job_id for record in output.log()]
         self._check("jobs in the log", committed, [self._first.job_id, self._second.job_id])
-        # A reader that may write would finish the job itself.
+        # A reader that may write would complete the job itself.
         seen = self._load(spark, rollForward="false").count()
         self._check("rows that a log-aware reader sees meanwhile, as before", seen, before)
         self._check("rows that a plain listing sees meanwhile, as before", self._listed_rows(), before)
@@ -149,7 +148,7 @@ class Story:
             for name, value in self._options.items()
             for word in (f"--{name.replace('_', '-')}", value)
         ]
-        command = ["recover", *flags, "--older-than", "0s", self._url]
+        command = ["output", "recover", *flags, "--older-than", "0s", self._url]
         self._step(f"$ commitlog {shlex.join(command)}")
         ended = subprocess.run(
             [sys.executable, "-m", "commitlog", *command],
@@ -181,13 +180,13 @@ class Story:
             self._check("files that no commit names", sorted(set(self._listed(opened)) - named), [])
             self._check("uploads left behind", len(list(opened.store.store.list_staged())), 0)
 
-    # what readers do
+    # reading the output
 
     def _load(self, spark: SparkSession, **options: str) -> DataFrame:
         return spark.read.format("commitlog").options(**self._options, **options).load(self._url)
 
     def _listed(self, output: Output) -> Iterator[str]:
-        """Yield the data files, as tools find them that know nothing of the log."""
+        """Yield the data files in a plain listing, as tools see them that do not read the log."""
         for info in output.store.list():
             if not any(part.startswith(("_", ".")) for part in info.path.split("/")):
                 yield info.path
@@ -205,7 +204,7 @@ class Story:
         with output.store:
             yield output
 
-    # how it is told
+    # printing
 
     def _step(self, text: str) -> None:
         self._steps += 1
@@ -241,7 +240,7 @@ def _nulls(rows: DataFrame) -> int:
 
 
 def _as_text(rows: DataFrame) -> DataFrame:
-    """Return each row as one text, columns by name, so that any two rows can be compared."""
+    """Return each row as one text with sorted columns, so that any two rows can be compared."""
     from pyspark.sql import functions as f
 
     return rows.select(f.to_json(f.struct(*sorted(rows.columns))).alias("row"))

@@ -1,13 +1,15 @@
-"""Namespaces as a file system of fsspec: ``commitlog://NAMESPACE/PATH`` for pandas, Dask and others.
+"""An fsspec file system for namespaces: ``commitlog://NAMESPACE/PATH`` for pandas, Dask and others.
 
-`CommitlogFileSystem` is what fsspec finds under the protocol ``commitlog``. The modules: `looking` (what
-is there), `reading` and `making` (files, one or many), `filesystem` (names), `bulk` (several files at a
-time), `files` (one open file), `layers` (text and compression around it), `transactions` (files that
-show together), `places` (which namespace a path leads to).
-
-Imports fsspec, `commitlog.mount` and all below it.
+`CommitlogFileSystem` implements the protocol ``commitlog`` of fsspec. The modules: `looking` (listings
+and status), `reading` and `making` (content of one or many files), `filesystem` (names), `bulk` (batches
+of files), `files` (one open file), `layers` (text and compression around an open file), `transactions`
+(several files that appear at once), `places` (the namespace of a path).
 """
 
-from commitlog.filesystem.filesystem import CommitlogFileSystem
+from commitlog.extras import require
+
+require("fsspec", extra="fsspec", user=__name__)
+
+from commitlog.filesystem.filesystem import CommitlogFileSystem  # noqa: E402
 
 __all__ = ["CommitlogFileSystem"]

@@ -1,7 +1,4 @@
-"""Several files at a time: how many, what is told of them meanwhile, and what ends it.
-
-Imports fsspec, `commitlog.crew`, errors and the namespace.
-"""
+"""Batches of files: their concurrency, progress callbacks and errors."""
 
 from __future__ import annotations
 
@@ -16,36 +13,37 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
-from commitlog.crew import work, work_in_groups
+from commitlog._util.concurrency import work, work_in_groups
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import FILES_OF_A_LINK
+from commitlog.namespace import FILES_OF_A_LINK, Mapper
 
 __all__ = ["Batch", "Plan", "Together", "files_at_a_time", "planned"]
 
 S = TypeVar("S")
 M = TypeVar("M")
 
-#: A name that is to be made, and of what.
+#: The name of a new file, and its source.
 Pair: TypeAlias = tuple[Any, S]
 
-#: Makes files of what was stored for them; returns what became of each, which may be an exception.
-Together: TypeAlias = Callable[[Sequence[tuple[Pair[S], M]]], Sequence[object]]
+#: Makes files of stored content, with a mapper that works in parallel. Returns an outcome for each file,
+#: which may be an exception.
+Together: TypeAlias = Callable[[Sequence[tuple[Pair[S], M]], Mapper], Sequence[object]]
 
-#: Files at a time, unless it is said otherwise; and the most that "all" means: fsspec's own number.
+#: The default number of concurrent files, and the number that "all" stands for, which is fsspec's own.
 _USUAL, _MOST = 16, 128
 
-#: Large files at a time. The store sends several parts of each at the same time, all of them in memory.
+#: The number of concurrent large files. The store keeps several parts of each in memory to send them.
 _LARGE = 4
 
 
 class _Broken(Exception):
-    """The rest of this file is not wanted any more."""
+    """The cancellation of a file that is in progress."""
 
 
 class _Told(Callback):
-    """Tells the callback of one file how far it is; breaks it off when it is not wanted any more.
+    """The progress of one file, passed on to its callback. It also cancels the file on request.
 
-    Whoever wrote the callback need not think of threads: they take turns.
+    The callback need not be thread-safe: a lock ensures that one thread calls it at a time.
     """
 
     def __init__(self, callback: Callback, lock: threading.Lock, stopped: threading.Event) -> None:
@@ -66,16 +64,16 @@ class _Told(Callback):
 
 
 class Batch(Generic[S]):
-    """Several files, with each of which the same is done. For one use.
+    """The same operation on several files. An instance can be used once.
 
-    When one fails, no other is begun, and those that are under way are broken off where they can be.
+    When a file fails, no other is started, and files in progress are cancelled where possible.
 
     Args:
-        wanted: what each name is to be made of.
-        what: participle, for the note that an error gets.
-        at_once: most files at a time.
-        callback: of fsspec, told of each file that is done, and asked for one for each.
-        passed_over: tells whether an error of a file is no failure.
+        wanted: the name of each new file, and its source.
+        what: a participle for the note that is added to an error.
+        at_once: the maximum number of concurrent files.
+        callback: an fsspec callback. It is updated for each completed file, and branched for each file.
+        passed_over: returns whether an error of a file is ignored.
     """
 
     def __init__(
@@ -106,13 +104,13 @@ class Batch(Generic[S]):
         together: Together[S, M] | None = None,
         drop: Callable[[Sequence[M]], object] = lambda left: None,
     ) -> None:
-        """Call `call` with each name, what it is made of, and what is told how far that is.
+        """Call `call` with each name, its source, and the callback for its progress.
 
-        With `together`, that comes after it, for some of them at a time; `drop` is given what `call` has
-        made for nothing, if there is an interrupt.
+        With `together`, the results of `call` are then passed to it in groups. After an interrupt,
+        `drop` gets the results that were not used.
 
-        Raises the error that came first. It has a note of how many others there are, and how many files
-        are done, which stay as they are.
+        Raises the first error, with a note of the number of other errors and of completed files.
+        Completed files stay as they are.
         """
 
         def one(pair: Pair[S]) -> M:
@@ -124,7 +122,7 @@ class Batch(Generic[S]):
         if together is None and len(self._wanted) == 1:
             [pair] = self._wanted.items()
             try:
-                one(pair)  # also when the interpreter ends, and there are no more threads
+                one(pair)  # works during interpreter shutdown too, when no thread can start
             except Exception as error:
                 if not self._passed_over(error):
                     raise
@@ -133,6 +131,7 @@ class Batch(Generic[S]):
         with (
             ThreadPoolExecutor(self._at_once, "commitlog-files") as executor,
             ThreadPoolExecutor(1, "commitlog-link") as joiner,
+            ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers,
         ):
             how: dict[str, Any] = {
                 "executor": executor,
@@ -143,7 +142,11 @@ class Batch(Generic[S]):
                 work(self._pairs(), one, self._settled, **how)
             else:
                 how |= {"joiner": joiner, "most": FILES_OF_A_LINK, "drop": drop}
-                work_in_groups(self._pairs(), one, together, self._settled, **how)
+
+                def join(group: Sequence[tuple[Pair[S], M]]) -> Sequence[Any]:
+                    return together(group, readers.map)
+
+                work_in_groups(self._pairs(), one, join, self._settled, **how)
         if self._failures:
             raise self._noted(self._failures[0])
 
@@ -185,7 +188,7 @@ class Batch(Generic[S]):
 
 
 def files_at_a_time(batch_size: int | None) -> int:
-    """Return how many files go at a time, if that is what fsspec's option says.
+    """Return the number of concurrent files for fsspec's option `batch_size`.
 
     >>> [files_at_a_time(number) for number in (None, 4, -1)]
     [16, 4, 128]
@@ -200,9 +203,9 @@ def files_at_a_time(batch_size: int | None) -> int:
 
 
 class _Planner:
-    """Stands in for a file system, and notes what is to be done with each file.
+    """A stand-in for a file system that records the operation on each file.
 
-    What was found with a pattern, or below a directory, is not looked at again one by one.
+    Paths that were found by a pattern, or below a directory, are not looked up again one by one.
     """
 
     def __init__(self, fs: AbstractFileSystem) -> None:
@@ -237,12 +240,12 @@ class _Planner:
 
 @frozen
 class Plan:
-    """What is to be done with files, one after the other.
+    """The operations on files that a call of fsspec consists of.
 
     Attributes:
-        pairs: the paths that are given with each: of one, or from and to.
-        directories: those of the first that are known to be directories.
-        returned: what fsspec returns.
+        pairs: the paths of each operation: one path, or source and target.
+        directories: the source paths that are known to be directories.
+        returned: the result of fsspec's method.
     """
 
     pairs: list[tuple[Any, ...]]
@@ -251,9 +254,9 @@ class Plan:
 
 
 def planned(fs: AbstractFileSystem, method: str, *paths: Any, **how: Any) -> Plan:
-    """Return what fsspec's own `method` would do.
+    """Return the operations that fsspec's own `method` would perform.
 
-    So its rules of what goes where, which are many, stay its own. A path may be a `pathlib.Path`.
+    The many rules for target paths thus remain those of fsspec. A path may be a `pathlib.Path`.
     """
     planner = _Planner(fs)
     returned = getattr(AbstractFileSystem, method)(planner, *map(stringify_path, paths), **how)

@@ -1,13 +1,12 @@
-"""One open file: `ReadFile` keeps to the version that was opened, `WriteFile` shows when it is closed.
-
-Imports fsspec, its siblings and the namespace.
-"""
+"""Open files: `ReadFile` reads the version it opened, `WriteFile` becomes visible when it is closed."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fsspec.spec import AbstractBufferedFile
@@ -21,7 +20,7 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.filesystem.places import Info, Place
-from commitlog.namespace import Data, Namespace, OpenFile
+from commitlog.namespace import FILES_OF_A_LINK, Data, Namespace, OpenFile
 
 if TYPE_CHECKING:
     from commitlog.filesystem.filesystem import CommitlogFileSystem
@@ -30,21 +29,21 @@ __all__ = ["ReadFile", "WriteFile", "blocks_of", "is_copied_by_store", "publish"
 
 _UNSEEN = "Or write them without a transaction, below a directory that nobody reads yet, and rename that"
 
-#: What a store copies in one request at most ("CopyObject", Amazon S3 API reference).
+#: The largest object, in bytes, that a store copies in one request ("CopyObject" of S3).
 _COPIED = 5 * 1024**3
 
 
 class ReadFile(AbstractBufferedFile):
-    """A file that is read, in blocks, as it was when it was opened. Not thread-safe.
+    """An open file for reading, in blocks, of the version that was opened. Not thread-safe.
 
-    Whatever happens to the file, its bytes are those of that version, or reading raises `ObjectChanged`:
-    the content is gone, longer after it was replaced than the namespace keeps it. That holds for one
-    that was pickled, too, which is opened anew by its path where it is read.
+    All bytes are of that version, even if the file changes. After the file was replaced, the namespace
+    keeps the old content for a limited time; later reads raise `ObjectChanged`. The same holds for a
+    pickled file, which is opened again by its path where it is unpickled.
 
     Args:
-        fs, path, block_size, cache_type, cache_options: as fsspec has them.
-        opened: the file.
-        details: what fsspec is told of it.
+        fs, path, block_size, cache_type, cache_options: as in fsspec.
+        opened: the file in its namespace.
+        details: the result of `info` for the file.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class ReadFile(AbstractBufferedFile):
         return self._opened.read(start, end)
 
     def discard(self) -> None:
-        """Close it."""
+        """Close the file."""
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
@@ -98,14 +97,14 @@ def _reopened(
 
 
 class WriteFile(AbstractBufferedFile):
-    """A file that is written, and shows, whole, when it is closed. Not thread-safe.
+    """An open file for writing, which appears complete when it is closed. Not thread-safe.
 
-    In a transaction it shows when that ends. It never shows if it is discarded, if its ``with`` block
-    ends with an exception, or if it is never closed.
+    In a transaction, the file appears when the transaction ends. It never appears if it is discarded, if
+    its ``with`` block ends with an exception, or if it is never closed.
 
     Args:
-        fs, path, mode, autocommit: as fsspec has them.
-        place: the same path, in its namespace.
+        fs, path, mode, autocommit: as in fsspec.
+        place: the same path in its namespace.
     """
 
     closed: bool
@@ -126,13 +125,13 @@ class WriteFile(AbstractBufferedFile):
         try:
             written = self._writer.write(data)
         except CommitError:
-            self.discard()  # a text wrapper would close it all the same, and it would lack this
+            self.discard()  # a text wrapper would still close it, and publish it without this data
             raise
         self.loc += written
         return written
 
     def copy(self, source: OpenFile, namespace: Namespace) -> None:
-        """Write the content of a file of `namespace`; the store copies it, if it has both and can."""
+        """Write the content of a file of `namespace`. If possible, let the store copy it."""
         if namespace is self.place.namespace and is_copied_by_store(source):
             self.loc += self._writer.copy(source)
             return
@@ -140,12 +139,12 @@ class WriteFile(AbstractBufferedFile):
             self.write(block)
 
     def flush(self, force: bool = False) -> None:
-        """Do nothing: what is written shows all at once."""
+        """Do nothing, because the file appears only as a whole."""
 
     def close(self) -> None:
         """Make the file, or leave that to the transaction.
 
-        Errors as of `Namespace.write`; there is no file of it then.
+        Raises the errors of `Namespace.write`; no file was made then.
         """
         if self.closed:
             return
@@ -160,11 +159,11 @@ class WriteFile(AbstractBufferedFile):
             raise
 
     def commit(self) -> None:
-        """Make the file, of one that was opened with ``autocommit=False`` and is closed."""
+        """Make the file after it was opened with ``autocommit=False`` and closed."""
         publish([self])
 
     def discard(self) -> None:
-        """Drop what was written, unless a file was made of it. Idempotent."""
+        """Remove the written content, unless the file was made. Idempotent."""
         if not self.closed:
             self.closed = True
             self._abort()
@@ -174,7 +173,7 @@ class WriteFile(AbstractBufferedFile):
         self.data = None
 
     def _abort(self) -> None:
-        with contextlib.suppress(CommitError):  # what remains is an upload that nobody sees
+        with contextlib.suppress(CommitError):  # only an invisible upload remains
             self._writer.abort()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -193,37 +192,43 @@ class WriteFile(AbstractBufferedFile):
 
 
 def is_copied_by_store(source: OpenFile) -> bool:
-    """Tell whether the store copies the content of a file, within a namespace."""
+    """Return whether the store can copy the content of a file within a namespace."""
     return source.status.size <= _COPIED
 
 
 def blocks_of(source: OpenFile, block: int) -> Iterator[bytes]:
-    """Yield the content of a file, so many bytes at a time."""
+    """Yield the content of a file in blocks of `block` bytes."""
     size = source.status.size
     for start in range(0, size, block):
         yield source.read(start, min(start + block, size))
 
 
 def publish(files: Sequence[WriteFile]) -> None:
-    """Make files of what was written, all in one transaction; drop the content if that does not happen.
+    """Make all written files in one transaction. After an error, remove their content.
 
-    Of several that were written to one path, the last counts.
+    If several files were written to one path, the last one is made.
 
     Raises:
-        ConfigurationError: one of them is not closed.
-        NotSupported: they are in more than one namespace, or some must be new and others need not be.
-        TransactionTooLarge: they are more than one transaction makes.
-        AlreadyExists, IsADirectory, NotADirectory: as `Namespace.write`.
-        OutcomeUnknown: they may have been made, or may still be. Nothing is dropped.
+        ConfigurationError: a file is not closed.
+        NotSupported: the files are in several namespaces, or only some of them have to be new.
+        TransactionTooLarge: there are more files than one transaction can make.
+        AlreadyExists, IsADirectory, NotADirectory: as in `Namespace.write`.
+        OutcomeUnknown: the files may exist, or may still appear. No content is removed.
     """
     try:
         wanted = _wanted(files)
         if wanted:
             first = next(iter(wanted.values()))
-            first.place.namespace.link_all(
+            link = partial(
+                first.place.namespace.link_all,
                 {path: file.data for path, file in wanted.items() if file.data is not None},
                 overwrite=not first.exclusive,
             )
+            if len(wanted) == 1:
+                link()  # works during interpreter shutdown too, when no thread can start
+            else:
+                with ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers:
+                    link(mapper=readers.map)
     except OutcomeUnknown:
         raise
     except CommitError as error:
@@ -233,13 +238,13 @@ def publish(files: Sequence[WriteFile]) -> None:
             raise TransactionTooLarge(f"{error}. {_UNSEEN}") from error
         raise
     for file in wanted.values():
-        file.data = None  # it is the file's now
+        file.data = None  # the file owns it now
     for file in files:
         file.discard()
 
 
 def _wanted(files: Sequence[WriteFile]) -> dict[str, WriteFile]:
-    """Return the files that are to be made, by path."""
+    """Return the files to make, by path."""
     for file in files:
         if not file.closed:
             raise ConfigurationError(

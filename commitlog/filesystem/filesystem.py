@@ -1,7 +1,4 @@
-"""`CommitlogFileSystem`: what fsspec finds under the protocol ``commitlog``.
-
-Imports fsspec, its siblings, `commitlog.mount` and the namespace.
-"""
+"""`CommitlogFileSystem`: the implementation of the fsspec protocol ``commitlog``."""
 
 from __future__ import annotations
 
@@ -31,41 +28,45 @@ from commitlog.urls import parse_table_url
 
 __all__ = ["CommitlogFileSystem"]
 
-#: Options that fsspec passes to every file system, and that mean nothing here.
+#: Options that fsspec passes to every file system, and that have no effect here.
 _OF_FSSPEC = frozenset(
     {"asynchronous", "listings_expiry_time", "loop", "max_paths", "use_listings_cache"}
 )
 
 
 class CommitlogFileSystem(Making):
-    """All namespaces of one table of names, as a file system. Paths are ``NAMESPACE/DIRECTORY/FILE``.
+    """All namespaces of one metadata table as a file system. Paths are ``NAMESPACE/DIRECTORY/FILE``.
 
     Args:
-        names: the table of names: ``dynamodb://table``, ``sqlite:///file``; by default what the
-            environment variable ``COMMITLOG_NAMES`` says, in every process that uses it.
-        store, commit, leases, grace, stable_paths: see `commitlog.mount.mount`; they are for every
+        metadata: the URL of the table: ``dynamodb://table`` or ``sqlite:///file``. The default is the
+            environment variable ``COMMITLOG_METADATA``, which each process reads for itself.
+        store, commit, leases, grace, stable_paths: see `commitlog.namespaces.mount`. They apply to every
             namespace of the table.
-        block_size: bytes that an open file reads at least, unless `open` is told otherwise, and that are
-            copied at a time.
-        batch_size: files that go at a time where a call is about many, unless it is told otherwise; -1:
-            all, up to 128.
-        storage_options: those that fsspec passes to every file system are passed over; others are a
+        block_size: the minimum number of bytes that an open file reads, unless `open` overrides it, and
+            the number of bytes that are copied at a time.
+        batch_size: the number of concurrent files in calls for many files, unless the call overrides it;
+            -1: all, up to 128.
+        storage_options: options that fsspec passes to every file system are ignored; others raise
             `ConfigurationError`.
 
-    What fsspec says of a file system holds, and more: a file shows whole, when it is closed, and not at
-    all if its ``with`` block ends with an exception; an open file is read as it was when it was opened;
-    `mv` and ``rm(recursive=True)`` of a directory are one transaction of the table, however much is in
-    it, and so is ``with fs.transaction`` with all files written in it. Nothing is cached. See
-    docs/filesystem.md.
+    All guarantees of fsspec hold. In addition:
 
-    Instances can be pickled, and used after a fork. What is pickled, or put into JSON, is the arguments
-    as they were given: credentials are in there if they were given in a URL, and are better in the
-    environment or in a profile. fsspec gives each thread an instance of its own; one can all the same
-    be used by many, except in a transaction.
+    - A file appears complete when it is closed, and never if its ``with`` block ends with an exception.
+    - An open file reads the version that was opened.
+    - `mv` and ``rm(recursive=True)`` of a directory are one transaction of the table, whatever its size.
+      So is ``with fs.transaction``, with all files written in it.
+    - Nothing is cached.
 
-    >>> from commitlog.mount import create_namespace
-    >>> lake = create_namespace("lake", store="memory://of-fsspec", names="memory://of-fsspec")
-    >>> fs = CommitlogFileSystem(names="memory://of-fsspec")
+    See docs/filesystem.md.
+
+    Instances can be pickled, and used after a fork. The pickle and the JSON form contain the arguments
+    as they were given, including credentials in a URL; keep credentials in the environment or in a
+    profile instead. fsspec gives each thread its own instance. Several threads can share one, except in
+    a transaction.
+
+    >>> from commitlog.namespaces import create_namespace
+    >>> lake = create_namespace("lake", store="memory://of-fsspec", metadata="memory://of-fsspec")
+    >>> fs = CommitlogFileSystem(metadata="memory://of-fsspec")
     >>> fs.pipe("lake/staging/part-0", b"rows")
     >>> fs.mv("lake/staging", "lake/events")
     >>> fs.find("lake")
@@ -77,7 +78,7 @@ class CommitlogFileSystem(Making):
 
     def __init__(
         self,
-        names: str | None = None,
+        metadata: str | None = None,
         *,
         store: str | None = None,
         commit: str = "auto",
@@ -92,10 +93,10 @@ class CommitlogFileSystem(Making):
         unknown = sorted(set(storage_options) - _OF_FSSPEC)
         if unknown:
             raise ConfigurationError(f"option {unknown[0]!r} is not known to file systems of namespaces")
-        self._names = names
-        self._shown = "" if names is None else repr(str(parse_table_url(names)))
+        self._metadata = metadata
+        self._shown = "" if metadata is None else repr(str(parse_table_url(metadata)))
         self._mounts = Mounts(
-            names=names,
+            metadata=metadata,
             store=store,
             commit=commit,
             leases=leases,
@@ -110,7 +111,7 @@ class CommitlogFileSystem(Making):
         return f"CommitlogFileSystem({self._shown})"
 
     def close(self) -> None:
-        """Close all connections; they are made anew when they are needed. Idempotent."""
+        """Close all connections. Later calls open them again when needed. Idempotent."""
         self._mounts.close()
 
     # content
@@ -127,17 +128,17 @@ class CommitlogFileSystem(Making):
         """Open a file, as fsspec does.
 
         Args:
-            path: which.
-            mode: of ``r``, ``w`` (replaces a file), ``x`` (must be new), with ``b`` for bytes. The
-                directories above are made, with the file. Nothing can be appended: a file is content
-                that was written once.
-            block_size: bytes that are read at least.
-            cache_options: of the cache for reading, which is this file's alone.
+            path: the path of the file.
+            mode: ``r``, ``w`` (replaces a file) or ``x`` (the file must be new), with ``b`` for bytes.
+                Missing parent directories are made together with the file. Files are written once, so
+                there is no mode for appending.
+            block_size: the minimum number of bytes to read.
+            cache_options: options of the read cache, which belongs to this file alone.
             compression: a name that fsspec knows, or "infer".
             kwargs: `cache_type`, and ``encoding``, ``errors``, ``newline`` for text.
 
-        Raises `NotFound`, `IsADirectory`, `NotADirectory`, `AlreadyExists`, `NotSupported` for another
-        mode, and `ConfigurationError`, which is a `ValueError`, for what is no mode.
+        Raises `NotFound`, `IsADirectory`, `NotADirectory`, `AlreadyExists`, `NotSupported` for other
+        modes of Python, and `ConfigurationError`, which is a `ValueError`, for an invalid mode.
         """
         if not _is_mode(mode):
             raise ConfigurationError(
@@ -184,7 +185,7 @@ class CommitlogFileSystem(Making):
     # names
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a directory that must be new: one of those who make it succeeds.
+        """Make a directory that must be new. Only one of several clients that make it succeeds.
 
         Raises `AlreadyExists`, `NotADirectory`, and `NotFound` without `create_parents`.
         """
@@ -192,9 +193,9 @@ class CommitlogFileSystem(Making):
         place.namespace.make_directory(place.path, exist_ok=False, parents=create_parents)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory, and those that are missing above it: up to some thirty in one transaction.
+        """Make a directory and its missing parents, up to about thirty in one transaction.
 
-        Only the directory itself must be new without `exist_ok` (`AlreadyExists`).
+        Without `exist_ok`, the directory itself must be new; else this raises `AlreadyExists`.
         """
         if exist_ok and not self._strip_protocol(path):
             return
@@ -202,13 +203,13 @@ class CommitlogFileSystem(Making):
         make_directories(place.namespace, place.path, exist_ok=exist_ok)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory; raises `NotADirectory`, `DirectoryNotEmpty`."""
+        """Remove an empty directory. Raises `NotADirectory` and `DirectoryNotEmpty`."""
         if self.info(path)["type"] != "directory":
             raise NotADirectory(f"{path!r} is a file, not a directory")
         self._delete(path)
 
     def rm_file(self, path: str) -> None:
-        """Remove a file; raises `IsADirectory`."""
+        """Remove a file. Raises `IsADirectory`."""
         if self.info(path)["type"] == "directory":
             raise IsADirectory(f"{path!r} is a directory, not a file")
         self._delete(path)
@@ -223,14 +224,14 @@ class CommitlogFileSystem(Making):
         *,
         batch_size: int | None = None,
     ) -> None:
-        """Remove files, and directories: empty ones, or with all they have.
+        """Remove files and directories, empty or with their contents.
 
         Args:
-            path: one or more, which can be patterns. Each is removed in one transaction.
-            recursive: whether directories may have something in them.
-            maxdepth: remove only what is that deep; directories with something deeper are
+            path: one or more paths, or patterns. Each match is removed in one transaction.
+            recursive: whether to remove directories that are not empty.
+            maxdepth: remove only up to this depth; a directory with deeper contents raises
                 `DirectoryNotEmpty`.
-            batch_size: how many go at a time; -1: all, up to 128.
+            batch_size: the number of concurrent removals; -1: all, up to 128.
         """
         if not recursive or maxdepth is not None:
             paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
@@ -259,17 +260,17 @@ class CommitlogFileSystem(Making):
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Rename a file, or a directory with all that is in it, in one transaction.
+        """Rename a file, or a directory with its contents, in one transaction.
 
-        What has a pattern or is a list is renamed one by one. A file replaces a file.
+        The matches of a pattern and the paths of a list are renamed one by one. A file replaces a file.
 
         Args:
-            path1: what. A slash at its end means what it has: it may only be moved where no directory
-                is yet, or an empty one.
-            path2: its new path; or, if a directory is there or it ends with a slash, where it goes,
-                under its own name. Directories that are missing above are made first, in a transaction
+            path1: the source. With a slash at its end it stands for the contents of the directory: the
+                target must then be missing or an empty directory.
+            path2: the new path. If it is an existing directory or ends with a slash, the source moves
+                into it and keeps its name. Missing parent directories are made first, in a transaction
                 of their own.
-            recursive, maxdepth: are not looked at: a directory is moved with all that is in it.
+            recursive, maxdepth: ignored; a directory is always moved with its contents.
 
         Raises `NotFound`, `DirectoryNotEmpty`, `IsADirectory`, `NotADirectory`, `InvalidPath`, and
         `NotSupported` from one namespace to another.
@@ -283,7 +284,7 @@ class CommitlogFileSystem(Making):
             _rename(here, there)
 
     def _renames(self, path1: Any, path2: Any) -> Iterator[tuple[str, str]]:
-        """Yield what is to be renamed, and how."""
+        """Yield the renames to perform."""
         if isinstance(path1, list) and isinstance(path2, list):
             yield from zip(self._strip_protocol(path1), self._strip_protocol(path2), strict=True)
             return
@@ -302,7 +303,7 @@ class CommitlogFileSystem(Making):
 
 
 def _rename(source: Place, target: Place) -> None:
-    """Rename; make the directories above the target first, if they are missing."""
+    """Rename a file or directory. Make missing parent directories of the target first."""
     lake = source.namespace
     try:
         lake.rename(source.path, target.path, overwrite=True)
@@ -310,7 +311,7 @@ def _rename(source: Place, target: Place) -> None:
         above = target.path.rpartition("/")[0]
         if not is_absent(error) or not above:
             raise
-        lake.stat(source.path)  # for a source that is missing, nothing is made
+        lake.stat(source.path)  # a missing source must leave no new directories
         make_directories(lake, above)
         lake.rename(source.path, target.path, overwrite=True)
 
@@ -320,7 +321,7 @@ def _depth(path: str) -> int:
 
 
 def _is_mode(mode: str) -> bool:
-    """Tell whether Python knows a mode.
+    """Return whether `mode` is a valid mode of Python.
 
     >>> [mode for mode in ("r", "bw", "a+", "rbt", "rw", "zz", "") if _is_mode(mode)]
     ['r', 'bw', 'a+']

@@ -1,9 +1,7 @@
-"""Compression and text around an open file, which close and discard what is below, as fsspec's do not.
+"""Compression and text layers around an open file, which close and discard the file correctly.
 
-A compressor does not close the file that it writes to, and a text wrapper closes it even when its block
-ends with an exception: the one would leave a file unwritten, and the other would show half of one.
-
-Imports fsspec and errors.
+The standard layers do not. A compressor does not close the file that it writes to, so the file would
+never appear. A text wrapper closes the file even after an exception, so an incomplete file would appear.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ __all__ = ["Compressed", "Text", "layered"]
 
 
 class Compressed:
-    """What a compressor offers, and the file below it goes where it goes."""
+    """A compressor that also closes or discards the file below it."""
 
     def __init__(self, outer: Any, inner: Any) -> None:
         self._outer = outer
@@ -34,18 +32,18 @@ class Compressed:
 
     @property
     def closed(self) -> bool:
-        """Whether the file below is closed: as soon as something could not be written to it, too."""
+        """Whether the file below is closed, which is also the case after a failed write."""
         return bool(self._inner.closed)
 
     def close(self) -> None:
-        """Finish the compressed content, and close the file."""
+        """Finish the compressed content and close the file."""
         if not self.closed:
             self._outer.close()
             self._inner.close()
 
     def discard(self) -> None:
-        """Drop what was written; close the file."""
-        with contextlib.suppress(CommitError):  # it writes what it has left
+        """Remove the written content and close the file."""
+        with contextlib.suppress(CommitError):  # closing the compressor writes its last bytes
             self._outer.close()
         self._inner.discard()
 
@@ -63,9 +61,9 @@ class Compressed:
 
 
 class Text(io.TextIOWrapper):
-    """A text wrapper that discards what is below if its block ends with an exception.
+    """A text wrapper that discards the file below if its ``with`` block ends with an exception.
 
-    One that is never closed leaves that to what is below, where Python's closes it.
+    If the wrapper is never closed, it does not close the file below, unlike Python's own wrapper.
     """
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -75,16 +73,16 @@ class Text(io.TextIOWrapper):
             self.buffer.discard()  # type: ignore[attr-defined]
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # it is closed, or was never open
+        with contextlib.suppress(Exception):  # closed already, or never open
             self.detach()
 
 
 def layered(
     file: Any, path: str, mode: str, compression: str | None, text: dict[str, Any] | None
 ) -> Any:
-    """Return a file, with compression (a name, or "infer") and text around it, if they are wanted.
+    """Return a file with the requested layers: compression (a name, or "infer") and text.
 
-    Text in UTF-16 or UTF-32 that is written begins with a byte order mark.
+    Written text in UTF-16 or UTF-32 begins with a byte order mark.
     """
     method = get_compression(path, compression)
     if method is not None:
@@ -94,6 +92,6 @@ def layered(
     wrapped = Text(file, **text)
     marked = codecs.lookup(wrapped.encoding).name in ("utf-16", "utf-32")
     if marked and mode[0] != "r" and not file.seekable():
-        # Python leaves it out where it cannot seek, and nobody could tell the order of the bytes then.
+        # Without a seekable file Python omits the mark, and readers could not detect the byte order.
         file.write("".encode(wrapped.encoding))
     return wrapped

@@ -1,7 +1,4 @@
-"""What is there: the part of the file system that needs no permission to write.
-
-Imports fsspec, its siblings, `commitlog.mount` and the namespace.
-"""
+"""Listings and status: methods of the file system that need no write permission."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ from fsspec.utils import tokenize
 from commitlog.absence import is_absent
 from commitlog.errors import InvalidPath, NotFound, NotSupported
 from commitlog.filesystem.places import Info, Mounts, Place, directory_info, info_of
-from commitlog.mount import namespaces
+from commitlog.namespaces import list_namespaces
 
 __all__ = ["Looking"]
 
 
 class Looking(AbstractFileSystem):
-    """What `CommitlogFileSystem` offers those who read. Nothing is cached.
+    """The methods of `CommitlogFileSystem` that look up names. Nothing is cached.
 
-    A service that cannot be reached, or that refuses the credentials, is an error everywhere: it never
-    makes a path seem missing, or a listing shorter than it is.
+    A service that cannot be reached, or that refuses the credentials, always raises an error. It never
+    makes a path look missing or a listing incomplete.
     """
 
     root_marker = ""
     _mounts: Mounts
-    _names: str | None
+    _metadata: str | None
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -42,7 +39,7 @@ class Looking(AbstractFileSystem):
     # one path
 
     def info(self, path: str, **kwargs: Any) -> Info:
-        """Return what is at `path`: name, size, type, id, version, etag, created, modified.
+        """Return the details of `path`: name, size, type, id, version, etag, created, modified.
 
         Raises `NotFound`, which is a `FileNotFoundError`.
         """
@@ -63,25 +60,25 @@ class Looking(AbstractFileSystem):
             return None
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Tell whether there is anything at `path`."""
+        """Return whether a file or directory exists at `path`."""
         return self._info_or_none(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Tell whether there is a directory at `path`."""
+        """Return whether `path` is a directory."""
         info = self._info_or_none(path)
         return info is not None and info["type"] == "directory"
 
     def isfile(self, path: str) -> bool:
-        """Tell whether there is a file at `path`."""
+        """Return whether `path` is a file."""
         info = self._info_or_none(path)
         return info is not None and info["type"] == "file"
 
     def created(self, path: str) -> datetime:
-        """Return when it was created, by the clock of who did that. The root of all has no time."""
+        """Return the creation time, by the clock of the creator. The list of namespaces has none."""
         return self._time(path, "created")
 
     def modified(self, path: str) -> datetime:
-        """Return when its content was written. A directory is not modified by what happens in it."""
+        """Return the time of the last write. Changes in a directory do not modify the directory."""
         return self._time(path, "modified")
 
     def _time(self, path: str, which: str) -> datetime:
@@ -92,16 +89,16 @@ class Looking(AbstractFileSystem):
         return time
 
     def checksum(self, path: str) -> int:
-        """Return a number that is another whenever the file was changed in any way, or is another."""
+        """Return a number that differs after any change or replacement of the file."""
         return int(self.ukey(path), 16)
 
     def ukey(self, path: str) -> str:
-        """Return a text that is another whenever the file was changed in any way, or is another."""
+        """Return a string that differs after any change or replacement of the file."""
         info = self.info(path)
         return str(tokenize(info["name"] if "id" not in info else (info["id"], info["version"])))
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Raise `NotSupported`: nobody reads a file without the table of names and credentials."""
+        """Raise `NotSupported`: reading a file takes access to the metadata table, and credentials."""
         raise NotSupported(
             f"there is no URL by which others could read {path!r}: give them credentials to read the"
             " namespace, or a copy"
@@ -110,10 +107,10 @@ class Looking(AbstractFileSystem):
     # many paths
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """Return what a directory has, by name in the order of UTF-8 bytes; for a file, the file itself.
+        """Return the entries of a directory, sorted by the UTF-8 bytes of the name; of a file, itself.
 
-        Above the namespaces, these are listed. What is added, renamed or removed while it goes on may be
-        in it or not. Raises `NotFound`.
+        The root of the file system lists the namespaces. Names that are added, renamed or removed during
+        the call may be included or not. Raises `NotFound`.
         """
         stripped = self._strip_protocol(path)
         if stripped:
@@ -121,7 +118,7 @@ class Looking(AbstractFileSystem):
             name = place.namespace.name
             infos = [info_of(name, status) for status in place.namespace.list(place.path)]
         else:
-            infos = [directory_info(name) for name in namespaces(self._names)]
+            infos = [directory_info(name) for name in list_namespaces(self._metadata)]
         return infos if detail else [info["name"] for info in infos]
 
     def walk(
@@ -132,9 +129,9 @@ class Looking(AbstractFileSystem):
         on_error: str | Callable[[OSError], object] = "omit",
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """Yield directories with what they have, as fsspec does.
+        """Yield directories with their contents, as in fsspec.
 
-        ``on_error="omit"`` passes over what is not there any more, and over nothing else.
+        ``on_error="omit"`` skips directories that no longer exist; all other errors are raised.
         """
         handler = _omit_missing if on_error == "omit" else on_error
         yield from super().walk(path, maxdepth, topdown, handler, **kwargs)
@@ -147,7 +144,7 @@ class Looking(AbstractFileSystem):
         detail: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Return all files below a path, as fsspec does; for a file, the file itself."""
+        """Return all files below a path, as in fsspec; for a file, the file itself."""
         stripped = self._strip_protocol(path)
         if maxdepth is not None or not stripped:
             return super().find(stripped, maxdepth, withdirs, detail, **kwargs)
@@ -158,7 +155,7 @@ class Looking(AbstractFileSystem):
         return {name: found[name] for name in names} if detail else names
 
     def _below(self, path: str) -> Iterator[Info]:
-        """Yield a path, if there is anything, and all that is below it."""
+        """Yield a path, if it exists, and all paths below it."""
         info = self._info_or_none(path)
         if info is None:
             return
@@ -176,7 +173,7 @@ class Looking(AbstractFileSystem):
         withdirs: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Return how many bytes the files at and below a path have, or those of each."""
+        """Return the total size of the files at and below a path, in bytes, or the size of each file."""
         found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
         sizes = {name: info["size"] for name, info in found.items()}
         return sum(sizes.values()) if total else sizes

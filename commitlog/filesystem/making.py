@@ -1,7 +1,4 @@
-"""Files made of bytes, of local files and of other files, one or many: what needs no open file.
-
-Imports fsspec, its siblings and the namespace.
-"""
+"""Creation of files from bytes, local files or other files, without an open file."""
 
 from __future__ import annotations
 
@@ -22,32 +19,33 @@ from commitlog.filesystem.bulk import Batch, planned
 from commitlog.filesystem.files import blocks_of, is_copied_by_store
 from commitlog.filesystem.places import Place
 from commitlog.filesystem.reading import Reading
-from commitlog.namespace import Data, Namespace, link_each
+from commitlog.namespace import Data, Mapper, Namespace, link_each
 
 __all__ = ["Making"]
 
 S = TypeVar("S")
 
-#: Of directories in each other, every so many is made by itself: with a file come no more than some
-#: thirty that are missing above it.
+#: The number of nested directories after which one is made separately, because a file can be made
+#: together with at most about thirty missing parent directories.
 _LEVELS = 15
 
-#: Content, and the path that it is for.
+#: The path of a new file, and its stored content.
 _Stored: TypeAlias = tuple[Place, Data]
 
 
 class Making(Reading):
-    """What `CommitlogFileSystem` offers those who make files without opening them.
+    """The methods of `CommitlogFileSystem` that make files without opening them.
 
-    Of many files, several go at a time, `batch_size` or those of the file system. Each shows whole, when
-    it is complete; that all show at once takes a transaction. When one fails, no other is begun, those
-    under way are broken off if they can be, and the error, which has a note of that, is raised.
+    Calls for many files make several concurrently: `batch_size` of the call or of the file system. Each
+    file appears when it is complete; use a transaction to make all of them appear at once. When a file
+    fails, no other is started, files in progress are cancelled where possible, and the error is raised
+    with a note of the state.
     """
 
     # one file
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        """Make a file of bytes; with mode "create" it must be new (`AlreadyExists`)."""
+        """Make a file from bytes. With mode "create" it must be new (else `AlreadyExists`)."""
         _check_bytes(path, value)
         if self._intrans:
             with self.open(path, "xb" if mode == "create" else "wb") as file:
@@ -64,7 +62,7 @@ class Making(Reading):
         mode: str = "overwrite",
         **kwargs: Any,
     ) -> None:
-        """Make a file of a local one, or a directory where that is one."""
+        """Upload a local file, or make a directory if `lpath` is one."""
         if os.path.isdir(lpath):
             self.makedirs(rpath, exist_ok=True)
             return
@@ -74,7 +72,7 @@ class Making(Reading):
                 callback.relative_update(file.write(block))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Make a file with the content of another, which the store copies; or a directory."""
+        """Copy a file, inside the store if possible; or make a directory if `path1` is one."""
         opened = self._opened_unless_directory(path1)
         if opened is None:
             self.makedirs(path2, exist_ok=True)
@@ -83,7 +81,7 @@ class Making(Reading):
             file.copy(opened, self._place(path1).namespace)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Make an empty file; without `truncate`, say that one that is there was modified now."""
+        """Make an empty file. Without `truncate`, set only the modification time of an existing file."""
         if truncate:
             self.pipe_file(path, b"")
             return
@@ -93,7 +91,7 @@ class Making(Reading):
         except NotFound as error:
             if not is_absent(error):
                 raise
-            with contextlib.suppress(AlreadyExists):  # somebody else has made it, just now
+            with contextlib.suppress(AlreadyExists):  # another client has just made it
                 self.pipe_file(path, b"", mode="create")
 
     # many files
@@ -107,7 +105,7 @@ class Making(Reading):
         mode: str = "overwrite",
         **kwargs: Any,
     ) -> None:
-        """Make a file of bytes; or several, if `path` is a dictionary of paths and the bytes of each."""
+        """Make a file from bytes, or several files if `path` is a dictionary of paths and bytes."""
         values: dict[Any, Any] = path if isinstance(path, dict) else {path: value}
         for name, each in values.items():
             _check_bytes(name, each)
@@ -138,16 +136,16 @@ class Making(Reading):
         mode: str = "overwrite",
         **kwargs: Any,
     ) -> None:
-        """Make files of local ones, by fsspec's rules of what goes where.
+        """Upload local files, with fsspec's rules for target paths.
 
         Args:
             lpath, rpath, recursive, maxdepth: see fsspec.
-            callback: is told of each file that is made, and asked for another that is told of its bytes;
-                by one thread at a time.
-            batch_size: files that go at a time; -1: all, up to 128.
+            callback: updated for each new file, and branched to count its bytes. Only one thread calls
+                it at a time.
+            batch_size: the number of concurrent files; -1: all, up to 128.
             mode: "create": all files must be new.
 
-        A file of less than `blocksize` is read whole; of larger ones, four go at a time.
+        A file smaller than `blocksize` is read whole. At most four larger files are sent concurrently.
         """
         plan = planned(self, "put", lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         wanted = {self._strip_protocol(remote): local for local, remote in plan.pairs}
@@ -180,13 +178,13 @@ class Making(Reading):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make files with the content of others, by fsspec's rules of what goes where.
+        """Copy files, with fsspec's rules for target paths.
 
         Args:
             path1, path2, recursive, maxdepth: see fsspec.
-            on_error: "ignore" passes over what is not there any more, as is usual with `recursive`;
-                "raise" does not.
-            batch_size: files that go at a time; -1: all, up to 128.
+            on_error: "ignore" skips files that no longer exist, and is the default with `recursive`;
+                "raise" raises their errors.
+            batch_size: the number of concurrent files; -1: all, up to 128.
         """
         plan = planned(self, "copy", path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
         wanted = {self._strip_protocol(target): source for source, target in plan.pairs}
@@ -221,7 +219,7 @@ class Making(Reading):
     def _sent(
         self, blocks: Iterable[bytes], place: Place, batch: Batch[Any], *, exclusive: bool = False
     ) -> Data:
-        """Store the content of a new file. Of what comes in several blocks, the first is a whole one."""
+        """Store the content of a new file. If there are several blocks, the first is a full block."""
         left = iter(blocks)
         first = next(left, b"")
         small = len(first) < self.blocksize
@@ -249,16 +247,16 @@ class Making(Reading):
         callback: Callback = DEFAULT_CALLBACK,
         passed_over: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
-        """Make what is wanted.
+        """Make all wanted files and directories.
 
         Args:
-            wanted: what each path is to be made of.
+            wanted: the path of each new file or directory, and its source.
             what: see `Batch`.
-            directories: paths that are to be directories. What has something in it comes with that, and
-                others are made several at a time.
-            one: makes one of them, or gives it to the transaction that is under way.
-            store: stores what one of them is to be made of; None if it has made a directory.
-            overwrite: as of `Namespace.write`.
+            directories: the paths that become directories. A directory with contents is made together
+                with them; empty directories are made several at a time.
+            one: makes one file or directory, or adds it to the active transaction.
+            store: stores the content of one file; returns None if it made a directory instead.
+            overwrite: as in `Namespace.write`.
             batch_size, callback, passed_over: see `Batch`.
         """
         batch = Batch(
@@ -295,17 +293,19 @@ class Making(Reading):
             batch.run(stored, partial(_linked, overwrite=overwrite), _drop)
 
 
-def _linked(group: Sequence[tuple[object, _Stored | None]], *, overwrite: bool) -> list[object]:
-    """Make files of what was stored; return what became of each."""
+def _linked(
+    group: Sequence[tuple[object, _Stored | None]], mapper: Mapper, *, overwrite: bool
+) -> list[object]:
+    """Make files of stored content; return the outcome of each."""
     made = {
-        namespace: link_each(namespace, files, overwrite=overwrite)
+        namespace: link_each(namespace, files, overwrite=overwrite, mapper=mapper)
         for namespace, files in _by_namespace(stored for _, stored in group).items()
     }
     return [stored and made[stored[0].namespace][stored[0].path] for _, stored in group]
 
 
 def _drop(left: Sequence[_Stored | None]) -> None:
-    """Remove what was stored, and what no file is going to have."""
+    """Remove stored content that no file will use."""
     for namespace, files in _by_namespace(left).items():
         with contextlib.suppress(CommitError):
             namespace.store.delete_many([data.path for data in files.values()])

@@ -1,7 +1,4 @@
-"""Which namespace a path of the file system leads to, and what fsspec is told of what is there.
-
-Imports `commitlog.mount` and the namespace.
-"""
+"""The namespace of a path of the file system, and file details in the form of fsspec."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from commitlog.errors import ConfigurationError, InvalidPath
-from commitlog.mount import mount
 from commitlog.namespace import Namespace, Status
-from commitlog.namespace.keys import Keys
+from commitlog.namespace.model.keys import Keys
+from commitlog.namespaces import open_namespace
 from commitlog.paths import join
 
 __all__ = ["Info", "Mounts", "Place", "directory_info", "info_of"]
 
-#: What fsspec calls the details of a path.
+#: The details of a path in the form of fsspec.
 Info: TypeAlias = dict[str, Any]
 
 
@@ -27,8 +24,8 @@ class Place:
     """A path in a namespace.
 
     Attributes:
-        namespace: which.
-        path: in it; "" for its root.
+        namespace: the namespace.
+        path: the path in the namespace; "" for its root.
     """
 
     namespace: Namespace
@@ -36,10 +33,10 @@ class Place:
 
 
 class Mounts:
-    """The namespaces of one table of names, each opened when it is first asked for. Thread-safe.
+    """The namespaces of one metadata table, each opened at its first use. Thread-safe.
 
     Args:
-        options: those of `commitlog.mount.mount`, for each of them.
+        options: the options of `commitlog.namespaces.mount`, for each namespace.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -47,9 +44,9 @@ class Mounts:
         self._opened: dict[str, Namespace] = {}
 
     def place(self, path: str) -> Place:
-        """Return where ``NAMESPACE/PATH`` is.
+        """Return the namespace and path of ``NAMESPACE/PATH``.
 
-        Raises `InvalidPath` if it begins with what no namespace can be called, and errors of `mount`.
+        Raises `InvalidPath` if the first part is not a valid namespace name, and the errors of `mount`.
         """
         name, _, rest = path.partition("/")
         found = self._opened.get(name)
@@ -58,21 +55,21 @@ class Mounts:
                 Keys(name)
             except ConfigurationError as error:
                 raise InvalidPath(f"path {path!r} begins with no namespace: {error}") from None
-            # Not under a lock, which a fork could leave locked: of two, one is used.
-            mounted = mount(name, **self._options)
+            # No lock, because a fork could leave it locked. Of two results, one is used.
+            mounted = open_namespace(name, **self._options)
             found = self._opened.setdefault(name, mounted)
             if found is not mounted:
                 mounted.close()
         return Place(found, rest)
 
     def close(self) -> None:
-        """Close the namespaces; they are opened again when they are asked for."""
+        """Close the namespaces. The next use opens them again."""
         while self._opened:
             self._opened.popitem()[1].close()
 
 
 def info_of(namespace: str, status: Status) -> Info:
-    """Return what fsspec is told of a file or directory."""
+    """Return the details of a file or directory in the form of fsspec."""
     return {
         "name": join(namespace, status.path) if status.path else namespace,
         "size": status.size,
@@ -82,12 +79,12 @@ def info_of(namespace: str, status: Status) -> Info:
         "etag": status.etag,
         "created": _time(status.created),
         "modified": _time(status.modified),
-        "mtime": status.modified / 1000,  # pyarrow looks for this name
+        "mtime": status.modified / 1000,  # the name that pyarrow reads
     }
 
 
 def directory_info(name: str) -> Info:
-    """Return what is known of a directory without asking for it."""
+    """Return the details of a directory that need no request."""
     return {"name": name, "size": 0, "type": "directory"}
 
 

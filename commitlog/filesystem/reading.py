@@ -1,7 +1,4 @@
-"""The content of files, one or many: the part of the file system that needs no permission to write.
-
-Imports fsspec, its siblings and the namespace.
-"""
+"""Reading of one or many files: methods of the file system that need no write permission."""
 
 from __future__ import annotations
 
@@ -28,14 +25,14 @@ R = TypeVar("R")
 
 
 class Reading(Looking):
-    """What `CommitlogFileSystem` offers those who read files without opening them."""
+    """The methods of `CommitlogFileSystem` that read files without opening them."""
 
     batch_size: int
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
-        """Return the bytes of a file, or a slice of them: negative numbers count from its end.
+        """Return the bytes of a file, or a slice of them. Negative numbers count from the end.
 
         Raises `NotFound`, `IsADirectory`, `ObjectChanged`.
         """
@@ -49,15 +46,15 @@ class Reading(Looking):
         outfile: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Make a local file of one, or a directory where that is one; a file that fails is not left.
+        """Download a file, or make a local directory if `rpath` is one.
 
         Args:
-            rpath: which.
-            lpath: of the new one, which may be an open file.
-            callback: is told how much there is, and how far it is.
-            outfile: an open file to write to, instead.
+            rpath: the file or directory.
+            lpath: the local path, or an open file.
+            callback: gets the size and the progress in bytes.
+            outfile: an open file to write to, instead of `lpath`.
 
-        The directories above it are made.
+        Missing parent directories are made. If the download fails, no partial file remains.
         """
         if outfile is None and isfilelike(lpath):
             outfile = lpath
@@ -84,16 +81,16 @@ class Reading(Looking):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make local files of those that are here, by fsspec's rules of what goes where.
+        """Download files, with fsspec's rules for target paths.
 
         Args:
             rpath, lpath, recursive, maxdepth: see fsspec.
-            callback: is told of each file that has come, and asked for another that is told of its
-                bytes; by one thread at a time.
-            batch_size: files that come at a time; -1: all, up to 128.
+            callback: updated for each downloaded file, and branched to count its bytes. Only one thread
+                calls it at a time.
+            batch_size: the number of concurrent files; -1: all, up to 128.
 
-        When one fails, no other is begun, those under way are broken off, and the error, which has a
-        note of that, is raised. What has come stays.
+        When a file fails, no other is started, files in progress are cancelled, and the error is raised
+        with a note of the state. Downloaded files stay.
         """
         plan = planned(self, "get", rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         batch = Batch(
@@ -120,14 +117,14 @@ class Reading(Looking):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the bytes of a file; of several, a pattern or a directory, those of each by its path.
+        """Return the bytes of a file; for a list, pattern or directory, a dictionary by path.
 
         Args:
             path, recursive: see fsspec.
-            on_error: "raise" raises the first error; "return" returns errors in the place of bytes,
-                "omit" nothing.
-            batch_size: files that are read at a time; -1: all, up to 128.
-            kwargs: ``start`` and ``end``, as of `cat_file`.
+            on_error: "raise" raises the first error; "return" returns errors in place of bytes; "omit"
+                leaves these files out.
+            batch_size: the number of files that are read concurrently; -1: all, up to 128.
+            kwargs: ``start`` and ``end``, as in `cat_file`.
         """
         plan = planned(self, "cat", path, recursive=recursive, **kwargs)
         if plan.returned is None:
@@ -152,14 +149,14 @@ class Reading(Looking):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> list[Any]:
-        """Return slices of files, read at the same time; all of one file are of the same version.
+        """Return slices of files, read concurrently. All slices of a file are of the same version.
 
         Args:
-            paths: of the files, one for each slice.
-            starts, ends: as of `cat_file`; one for all, or one for each.
-            max_gap: is not looked at: no two slices are read with one request.
-            on_error: "return" returns errors in the place of slices; else the first is raised.
-            batch_size: slices that are read at a time; -1: all, up to 128.
+            paths: the path of the file of each slice.
+            starts, ends: as in `cat_file`; one number for all slices, or a list with one for each.
+            max_gap: ignored, because each slice is read with its own request.
+            on_error: "return" returns errors in place of slices; otherwise the first error is raised.
+            batch_size: the number of slices that are read concurrently; -1: all, up to 128.
         """
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -217,7 +214,7 @@ def _raise_first(outcomes: Iterable[object]) -> None:
 
 @contextmanager
 def _local(path: str) -> Iterator[BinaryIO]:
-    """Give a local file to write to, which is removed if that fails: half of one is no use."""
+    """Open a local file for writing. Remove the incomplete file after an error."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "wb") as target:
         try:
@@ -229,7 +226,7 @@ def _local(path: str) -> Iterator[BinaryIO]:
 
 
 def _at_once(call: Callable[[A], R], arguments: Sequence[A], threads: int) -> list[R | Exception]:
-    """Return what a call returns, or raises, for each argument."""
+    """Call `call` for each argument; return each result or exception."""
 
     def attempt(argument: A) -> R | Exception:
         try:

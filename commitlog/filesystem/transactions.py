@@ -1,7 +1,4 @@
-"""Several files that appear at once: what fsspec calls a transaction is one of the table here.
-
-Imports fsspec and its siblings.
-"""
+"""Transactions of fsspec, each of which is one transaction of the metadata table."""
 
 from __future__ import annotations
 
@@ -17,22 +14,22 @@ __all__ = ["NamespaceTransaction"]
 
 
 class NamespaceTransaction(Transaction):
-    """Makes the files that were opened in it, and closed, all in one transaction of the table.
+    """A transaction that makes all files opened and closed in it at once.
 
-    Not thread-safe: it is that of one `CommitlogFileSystem`, of which fsspec gives each thread its own.
+    Not thread-safe: it belongs to one `CommitlogFileSystem`, and fsspec gives each thread its own.
     """
 
     fs: Any
     files: deque[WriteFile]
 
     def start(self) -> None:
-        """Begin; raises `ConfigurationError` within another one."""
+        """Start the transaction. Raises `ConfigurationError` inside another transaction."""
         if self.fs._intrans:
             raise ConfigurationError("a transaction is under way already, and they do not nest")
         super().start()
 
     def complete(self, commit: bool = True) -> None:
-        """Make all files, or none; errors as of `commitlog.filesystem.files.publish`."""
+        """Make all files or none. Raises the errors of `commitlog.filesystem.files.publish`."""
         files = list(self.files)
         self.files = deque()
         try:

@@ -1,41 +1,45 @@
-"""Every object of a bucket, each version exactly once: what is listed, and what is read of it.
+"""Exactly-once ingest: read every version of every object in a bucket exactly once.
 
-`Ingest` is what a driver works with, `Fetch` what an executor does, `Operator` what people do.
-The modules: `settings` and `names` (what is wanted), `files` (what is handed out), `offset` (where a
-query is), `floors`, `head`, `rows`, `problems`, `about` and `state` (what is stored), `window` (what is
-remembered), `cargo` and `planning` (what an epoch is made of), `counters`, `source`, `ahead`, `fetch`
-and `operator`.
+A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`.
+
+* `settings`, `path_filter`: the configuration of a source.
+* `files`, `offset`: the data that goes from the driver to the query and its executors.
+* `watermarks`, `source_state`, `rows`, `quarantine`, `source_metadata`, `state`: the stored state.
+* `seen_files`, `epoch_builder`, `planning`: the planning of an epoch.
+* `source`, `counters`: the driver's side.
+* `prefetch`, `fetch`: the executor's side.
+* `admin`: the operator's side.
 """
 
-from commitlog.ingest.about import About
+from commitlog.ingest.admin import Backlog, IngestAdmin, Status, sources
 from commitlog.ingest.counters import Counters
 from commitlog.ingest.fetch import Fetch, Pinned
 from commitlog.ingest.files import File, Partition, Slice
-from commitlog.ingest.head import INGEST_SCHEMA
-from commitlog.ingest.names import Names
-from commitlog.ingest.operator import Backlog, Operator, Status, sources
-from commitlog.ingest.problems import Problem, Problems
+from commitlog.ingest.path_filter import PathFilter
+from commitlog.ingest.quarantine import Problem, Quarantine
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source import Ingest
-from commitlog.ingest.state import State
+from commitlog.ingest.source_metadata import SourceMetadata
+from commitlog.ingest.source_state import INGEST_SCHEMA
+from commitlog.ingest.state import StateTable
 
 __all__ = [
     "INGEST_SCHEMA",
-    "About",
     "Backlog",
     "Counters",
     "Fetch",
     "File",
     "Ingest",
+    "IngestAdmin",
     "IngestSettings",
-    "Names",
-    "Operator",
     "Partition",
+    "PathFilter",
     "Pinned",
     "Problem",
-    "Problems",
+    "Quarantine",
     "Slice",
-    "State",
+    "SourceMetadata",
+    "StateTable",
     "Status",
     "sources",
 ]

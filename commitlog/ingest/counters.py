@@ -1,7 +1,4 @@
-"""What a source has done, as a driver knows it without asking anybody: for progress and metrics.
-
-Imports its siblings.
-"""
+"""Counters of a source for progress and metrics, kept by the driver without extra requests."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import Any
 from attrs import asdict, evolve, fields_dict, frozen
 
 from commitlog.ingest.files import Slice
-from commitlog.ingest.head import Head
 from commitlog.ingest.planning import Plan
+from commitlog.ingest.source_state import SourceState
 
 __all__ = ["Counters"]
 
@@ -21,24 +18,24 @@ _KEY = "counters"
 
 @frozen(kw_only=True)
 class Counters:
-    """Counters of one source, as of the last call of `Ingest.latest_offset` that came to an end.
+    """Counters of one source, after the last call of `Ingest.latest_offset` that returned.
 
     Attributes:
         source: its id.
-        revision: how often its list row was written.
-        epoch: number of the last epoch that was planned.
-        files: files that were handed out, ever; one that was cut counts in each epoch that has some.
-        bytes: bytes that were handed out, ever.
-        epoch_files: files of the epoch that the call told of; 0 if there was none.
-        epoch_bytes: its bytes.
-        epoch_slices: its slices.
+        revision: number of writes of the source's state row.
+        epoch: number of the last planned epoch.
+        files: total number of files handed out. A cut file counts once in each epoch that reads it.
+        bytes: total number of bytes handed out.
+        epoch_files: files of the epoch that the call returned; 0 if it returned none.
+        epoch_bytes: bytes of that epoch.
+        epoch_slices: slices of that epoch.
         listed: objects that the call listed.
-        seconds: how long that took, with all that goes with it.
-        caught_up: whether the call came to the end of a listing, and all that it found is handed out.
-        rest: bytes that are left of the last file.
-        passed_over: objects that were too old when they were listed, ever.
-        problems: slices that could not be read, and were not handed out again: as of at most a minute
-            ago, and the first thousand at most.
+        seconds: time that planning took, listing included.
+        caught_up: whether the call reached the end of the listing and handed out all that it found.
+        rest: bytes of the last file that are not handed out yet.
+        passed_over: total number of objects that were skipped because they were too old when listed.
+        problems: slices that could not be read and were not handed out again. The number is at most a
+            minute old, and at most 1,000.
     """
 
     source: str
@@ -56,8 +53,8 @@ class Counters:
     passed_over: int = 0
     problems: int = 0
 
-    def at(self, head: Head, slices: Iterable[Slice] = ()) -> Counters:
-        """Return the counters of a source with that list row, of which `slices` are handed out."""
+    def at(self, head: SourceState, slices: Iterable[Slice] = ()) -> Counters:
+        """Return the counters for the state `head`, when `slices` are handed out."""
         handed_out = list(slices)
         return Counters(
             source=head.source,
@@ -74,7 +71,7 @@ class Counters:
         )
 
     def with_plan(self, plan: Plan, seconds: float) -> Counters:
-        """Return the counters once `plan` was made in so many seconds, and is carried out."""
+        """Return the counters after `plan`, which took `seconds` to make, is carried out."""
         slices = (each for row in plan.rows for entry in row.entries for each in entry.to_slices())
         head = evolve(plan.head, revision=plan.head.revision + plan.needed)
         return evolve(
@@ -92,9 +89,9 @@ class Counters:
     def from_json(cls, value: object) -> Counters | None:
         """Return the counters that `to_json` has put into `value`; None if there are none.
 
-        Those that a newer release has added are left out.
+        Ignore counters that only a newer release knows.
         """
-        told = value.get(_KEY) if isinstance(value, dict) else None
-        if not isinstance(told, dict) or not isinstance(told.get("source"), str):
+        fields = value.get(_KEY) if isinstance(value, dict) else None
+        if not isinstance(fields, dict) or not isinstance(fields.get("source"), str):
             return None
-        return cls(**{name: told[name] for name in fields_dict(cls) if name in told})
+        return cls(**{name: fields[name] for name in fields_dict(cls) if name in fields})

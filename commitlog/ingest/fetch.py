@@ -1,7 +1,4 @@
-"""Reading slices: what an executor does, pinned to the versions that were listed.
-
-Imports its siblings and the `ObjectStore` port.
-"""
+"""Reading of slices on executors, pinned to the versions that were listed."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from commitlog.errors import (
     InvalidPath,
     NotFound,
 )
-from commitlog.ingest.ahead import Executor, Fetched, ahead
 from commitlog.ingest.files import File, Partition, Slice
-from commitlog.ingest.problems import Problems
+from commitlog.ingest.prefetch import Executor, Fetched, prefetch
+from commitlog.ingest.quarantine import Quarantine
 from commitlog.ingest.settings import IngestSettings
 from commitlog.stores.api import ObjectData, ObjectStore, same_etag
 
@@ -33,12 +30,12 @@ T = TypeVar("T")
 
 @frozen
 class Pinned:
-    """One version of one object, to read from. Thread-safe, as the store is.
+    """Readable handle of one version of one object. Thread-safe, like the store.
 
     Attributes:
-        store: where it is.
-        file: which version.
-        fetched: all of it, if that was asked for already.
+        store: the store with the object.
+        file: the version to read.
+        fetched: the prefetched content, if it was requested already.
     """
 
     store: ObjectStore
@@ -46,12 +43,12 @@ class Pinned:
     fetched: Fetched | None = None
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-        """Return bytes ``[start, end)`` of the version; `path` is that of the file.
+        """Return bytes ``[start, end)`` of the version; `path` must be the path of the file.
 
         Raises:
-            InputChanged: there is another version by now. The etag comes with the bytes, so they are
-                never those of two versions.
-            InputMissing: there is no object any more.
+            InputChanged: the object now has another version. The etag comes with the bytes, so they
+                never mix two versions.
+            InputMissing: the object does not exist any more.
         """
         try:
             if self.fetched is None:
@@ -62,7 +59,7 @@ class Pinned:
         except BucketNotFound:
             raise
         except NotFound:
-            raise InputMissing(f"{path!r} was listed, and is gone") from None
+            raise InputMissing(f"{path!r} was listed, but does not exist any more") from None
         if not same_etag(data.etag, self.file.etag) or data.size != self.file.size:
             raise InputChanged(
                 f"{path!r} had etag {self.file.etag} and {self.file.size} bytes when it was listed,"
@@ -72,22 +69,22 @@ class Pinned:
 
 
 class Fetch:
-    """Reads the partitions of one source, and does about what cannot be read what the settings say.
+    """Reads the partitions of one source. The settings decide what happens to unreadable slices.
 
     Args:
-        store: where the objects are.
-        problems: where problems are kept.
-        settings: of the source.
-        executor: fetches small files ahead, such as a `ThreadPoolExecutor`; not shut down. None: each
-            file is fetched when its turn has come.
+        store: the store with the objects.
+        problems: the store of problems.
+        settings: the settings of the source.
+        executor: prefetches small files, such as a `ThreadPoolExecutor`. The caller shuts it down. None:
+            no prefetch.
 
-    Thread-safe, as far as the executor is.
+    Thread-safe if the executor is.
     """
 
     def __init__(
         self,
         store: ObjectStore,
-        problems: Problems,
+        problems: Quarantine,
         settings: IngestSettings,
         *,
         executor: Executor | None = None,
@@ -108,26 +105,27 @@ class Fetch:
         """Yield the records of a partition, in batches.
 
         Args:
-            partition: what to read.
-            decode: yields the records of a slice in batches, the same ones whenever it is called, and
-                reads the object through what it is given. Raises `InputUnreadable` or `CorruptRecord`
-                for content that is not what it should be, once it has yielded what comes before.
-            count: number of records in a batch.
-            drop: a batch without so many of its first records.
+            partition: the partition to read.
+            decode: yields the records of a slice in batches, the same ones in each call. It must read
+                the object through the `Pinned` that it gets. For bad content it raises
+                `InputUnreadable` or `CorruptRecord`, after it has yielded all records before that place.
+            count: returns the number of records in a batch.
+            drop: returns a batch without its first n records.
 
         Raises:
-            InputChanged, InputMissing, CorruptRecord: as the policies are; and the first two if some of
-                the slice was yielded: the next attempt finds out at its start, and yields nothing.
-            InvalidPath: as `CorruptRecord`, for a key that no path of the store can have, such as
-                ``a//b``: it can be listed, and not read.
-            Unavailable, OutcomeUnknown: it is not certain that a problem was kept.
+            InputChanged, InputMissing, CorruptRecord: if the policy is ``fail``. The first two also if
+                some of the slice was yielded already: the next attempt sees the change at the start of
+                the slice and yields nothing of it.
+            InvalidPath: like `CorruptRecord`, for a key that is not a path of the store, such as
+                ``a//b``. Such a key can be listed but not read.
+            Unavailable, OutcomeUnknown: the problem may not have been stored.
         """
         if self._executor is None:
             for each in partition.slices:
                 pinned = Pinned(self._store, each.file)
                 yield from self._read(partition.epoch, each, pinned, decode, count, drop)
             return
-        with closing(ahead(self._store, partition.slices, self._executor)) as slices:
+        with closing(prefetch(self._store, partition.slices, self._executor)) as slices:
             for each, fetched in slices:
                 pinned = Pinned(self._store, each.file, fetched)
                 yield from self._read(partition.epoch, each, pinned, decode, count, drop)
@@ -162,6 +160,6 @@ class Fetch:
             if settings.unreadable == "fail":
                 raise
             offset = error.offset if isinstance(error, InputUnreadable) else None
-            # Records that were to be skipped may lie behind the place.
+            # Records to skip may come after the place of the error.
             delivered = max(records, slice.skip)
             report(epoch, slice, "unreadable", str(error), records=delivered, offset=offset)

@@ -1,7 +1,4 @@
-"""What a source hands out: versions of objects, slices of them, and partitions of these.
-
-Plain data that travels between driver and executors. Imports the ground floor and the port's records.
-"""
+"""Files, slices and partitions: plain data that goes from the driver to executors."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen, validators
 
-from commitlog.oplog.fields import count, items, moment, text
+from commitlog.oplog.validate import count, items, moment, text
 from commitlog.stores.api import ObjectInfo
 
 __all__ = ["File", "Partition", "Slice"]
@@ -17,13 +14,13 @@ __all__ = ["File", "Partition", "Slice"]
 
 @frozen
 class File:
-    """One version of one object, as it was listed.
+    """One version of one object, from a listing.
 
     Attributes:
-        path: its path in the store.
-        etag: its entity tag as the store gives it.
-        size: bytes.
-        modified: epoch seconds by the store's clock.
+        path: path in the store.
+        etag: entity tag as the store returns it.
+        size: size in bytes.
+        modified: modification time in epoch seconds, by the store's clock.
     """
 
     path: str
@@ -33,7 +30,7 @@ class File:
 
     @classmethod
     def of(cls, info: ObjectInfo) -> File:
-        """Return the file that a listing tells of."""
+        """Return the file for an object in a listing."""
         return cls(info.path, info.etag, info.size, float(info.last_modified))
 
     def to_json(self) -> list[Any]:
@@ -42,9 +39,9 @@ class File:
 
     @classmethod
     def from_json(cls, value: object) -> File:
-        """Return the file that `value` describes; for use in `commitlog.oplog.fields.build`."""
+        """Return the file that `value` describes; for use in `commitlog.oplog.validate.build`."""
         name, etag, size, modified = items(value)
-        # Not only what `check_path` allows: other tools make keys such as "a//b".
+        # Do not apply `check_path`: other tools write keys such as "a//b".
         return cls(text(name), text(etag), count(size), moment(modified))
 
 
@@ -52,13 +49,13 @@ class File:
 class Slice:
     """A range of bytes of a file.
 
-    Who reads text takes the records that *begin* in the range, the first byte of a record being the one
-    behind a line's end; who reads a format with parts, such as row groups, those parts that begin there.
+    A reader of text reads the records that *begin* in the range. A record begins at the first byte after
+    a line end. A reader of a format with parts, such as row groups, reads the parts that begin there.
 
     Attributes:
-        file: of which file.
-        start, end: from which byte, and up to which one.
-        skip: how many of its records were delivered before.
+        file: the file.
+        start, end: the first byte, and the byte after the last one.
+        skip: number of records of the slice that were delivered before.
     """
 
     file: File
@@ -73,7 +70,7 @@ class Slice:
 
     @property
     def whole(self) -> bool:
-        """True if it is all of its file."""
+        """True if the slice covers its whole file."""
         return self.start == 0 and self.end == self.file.size
 
     def to_json(self) -> list[Any]:
@@ -82,18 +79,18 @@ class Slice:
 
     @classmethod
     def from_json(cls, value: object) -> Slice:
-        """Return the slice that `value` describes; for use in `commitlog.oplog.fields.build`."""
+        """Return the slice that `value` describes; for use in `commitlog.oplog.validate.build`."""
         file, start, end, skip = items(value)
         return cls(File.from_json(file), count(start), count(end), count(skip))
 
 
 @frozen
 class Partition:
-    """What one task reads.
+    """The slices that one task reads.
 
     Attributes:
-        epoch: the epoch that it is a part of.
-        slices: in the order in which they are read.
+        epoch: the epoch that the partition belongs to.
+        slices: the slices in reading order.
     """
 
     epoch: int

@@ -1,7 +1,4 @@
-"""Where a query is in a source: what Spark keeps in its checkpoint.
-
-Imports the ground floor.
-"""
+"""Offset of a query in a source, which Spark keeps in its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from commitlog.errors import FormatTooNew, StateMismatch
 
 __all__ = ["OFFSET_FORMAT", "Offset"]
 
-#: Format of the offsets that this library writes; it reads this one and all before it.
+#: Format of the offsets that this library writes. It reads this format and all earlier ones.
 OFFSET_FORMAT = 1
 
 
@@ -25,8 +22,8 @@ class Offset:
     Attributes:
         source: the source's id.
         epoch: number of the epoch; 0 is the beginning.
-        born: the word of the creation of the source's state; "" in offsets of epoch 0.
-        claim: the word by which the source knows the query, from its first epoch on; "" before.
+        born: the id under which the source's state was created; "" in offsets of epoch 0.
+        claim: the id of the query that owns the source, from its first epoch on; "" before.
     """
 
     source: str
@@ -50,7 +47,7 @@ class Offset:
 
         Raises:
             FormatTooNew: a newer library wrote it.
-            StateMismatch: it is another source's, or no offset of this library's.
+            StateMismatch: the offset belongs to another source, or this library did not write it.
         """
         format, epoch = value.get("format"), value.get("epoch")
         born, claim = value.get("born"), value.get("claim")
@@ -62,12 +59,12 @@ class Offset:
             or not (isinstance(born, str) and isinstance(claim, str))
         ):
             raise StateMismatch(
-                f"the checkpoint's offset is none of source {source!r}: start the query with a"
+                f"the checkpoint's offset does not belong to source {source!r}: start the query with a"
                 " checkpoint directory of its own"
             )
         if value.get("source") != source:
             raise StateMismatch(
-                f"the checkpoint is one of source {value.get('source')!r}, and the query reads"
-                f" {source!r}: name the source as before, or give a new checkpoint directory"
+                f"the checkpoint belongs to source {value.get('source')!r}, but the query reads"
+                f" {source!r}: use the earlier source id, or a new checkpoint directory"
             )
         return cls(source=source, epoch=epoch, born=born, claim=claim)

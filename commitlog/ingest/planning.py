@@ -1,30 +1,31 @@
-"""Planning: one step of a source, from its list row and what it remembers to the next list row.
+"""Planning of a step of a source: from its state row and remembered files to the next state row.
 
-The rule of the listing. A *sweep* goes through a stretch of the listing once, in the store's order, in
-as many steps as it takes. When it has come to the end, every object that was there when it *began* has
-been dealt with. An object of that stretch that bears a time of more than the grace window before that
-moment was there, so from then on it is known by its time alone (it lies below the *floor*), and need
-not be remembered. An object above the floor is known if it is remembered by path and etag. So a sweep
-remembers what it hands out from its own floor-to-be on, and a row is forgotten once floors have passed
-over it.
+A *sweep* goes through a part of the listing once, in the store's order, in as many steps as it takes.
+When it is complete, every object that existed when the sweep *began* has been processed. Objects are
+then known in one of two ways:
 
-Where keys grow, the listing is cut in two at a *mark*: the tail behind it is swept by each call, the
-body before it by many, a bounded number of objects in each. The mark moves up, at the end of a sweep of
-the tail, over keys that are all older than the grace window; where it goes is a matter of speed alone.
+* An object whose time is more than the grace window before the begin of the sweep existed when the sweep
+  began. So after the sweep its time alone says that it is known: it is below the *floor* (the
+  watermark). It need not be remembered.
+* An object above the floor is known if its path and etag are remembered.
 
-* All that the mark passes over lies below the floor of the sweep that has just ended, or is
-  remembered. So that floor is kept as a step of its own, for just the keys that were passed over:
-  later floors of the tail say nothing about what turns up among them. A complete sweep of the body
-  lifts all steps.
-* The body is swept only when no sweep of the tail is under way, and up to where the mark is then. So
-  whoever wants all that is there at a moment waits for one sweep of each that began after it: what the
-  one of the tail does not see lies below the mark from which it began, and the one of the body,
-  whether it ended before or after, came as far as that mark at least.
-* Floors rise with the keys: a sweep of the body lifts none above that of the tail at its begin.
+So a sweep remembers the objects that it hands out above its future floor. A row is forgotten once the
+floors have passed over it.
 
-Without an order of keys the mark stays at the beginning, and all is tail.
+If keys grow, a *mark* cuts the listing in two. Each call sweeps the tail after the mark. The body before
+it is swept over many calls, a limited number of objects in each. At the end of a sweep of the tail, the
+mark moves up over keys that are all older than the grace window. Its position affects only speed.
 
-Imports its siblings, and the `ObjectStore` and `Clock` ports.
+* Everything that the mark passes is below the floor of the sweep that has just ended, or is remembered.
+  So that floor is stored as a step of its own for exactly these keys: later floors of the tail say
+  nothing about new objects among them. A complete sweep of the body raises all steps.
+* The body is swept only between two sweeps of the tail, and up to the mark of that moment. So a caller
+  who wants everything that exists at a moment waits for one sweep of each that began after it. What the
+  sweep of the tail does not see is below the mark where it began. The sweep of the body goes at least
+  up to that mark, whether it ends before or after.
+* Floors rise with the keys: a sweep of the body raises no floor above that of the tail at its begin.
+
+If keys have no order, the mark stays at the beginning, and the whole listing is the tail.
 """
 
 from __future__ import annotations
@@ -37,37 +38,37 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import InputChanged
-from commitlog.ingest.cargo import Cargo, Limits
+from commitlog.ingest.epoch_builder import EpochBuilder, Limits
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.head import Head, Sweep
 from commitlog.ingest.rows import Row, encoded
+from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
+from commitlog.ingest.source_state import ListingPass, SourceState
 from commitlog.ingest.state import MAX_WRITES
-from commitlog.ingest.window import Seen, Window
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, ObjectStore
 
-__all__ = ["MAX_WANTED", "Plan", "Planner", "Verdict"]
+__all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner"]
 
-#: Most slices that are read again in one epoch.
+#: Most slices that are retried in one epoch.
 MAX_WANTED = 20
 
 
-#: The mark is moved as often as this in a grace window, and not within so many seconds.
+#: Most moves of the mark in a grace window, and the least number of seconds between two moves.
 _STRIDES = 8
 _MIN_STRIDE = 1.0
 
 
-class Verdict(enum.Enum):
-    """What is to be done about an object that was listed."""
+class FileDecision(enum.Enum):
+    """Decision about a listed object."""
 
-    #: It is handed out.
+    #: Hand it out.
     READ = "read"
-    #: It was handed out before, and is remembered for longer from now on.
+    #: Remember it for longer; it was handed out before.
     REMEMBER = "remember"
-    #: It is older than files may be.
+    #: Skip and count it; it is older than `max_file_age`.
     TOO_OLD = "too old"
-    #: Its name or time is not wanted, or it is known.
+    #: Skip it; its name or time does not match, or it is known.
     PASS = "pass"
 
 
@@ -76,15 +77,15 @@ class Plan:
     """A step.
 
     Attributes:
-        head: the list row after it; revision and word are those of the row before.
-        rows: rows of files that come with it.
-        remove: range keys of items that go with it.
-        needed: whether it has to be written; if not, the step can be made again at any time.
-        listed: how many objects were listed for it.
-        caught_up: whether that came to an end, and all that was found is handed out.
+        head: the state row after the step, with the revision and id of the row before it.
+        rows: rows of files to add.
+        remove: range keys of items to remove.
+        needed: whether the step must be written; if not, it can be planned again at any time.
+        listed: number of objects that were listed for the step.
+        caught_up: whether the listing reached its end and all files that it found are handed out.
     """
 
-    head: Head
+    head: SourceState
     rows: Sequence[Row]
     remove: Sequence[str]
     needed: bool
@@ -96,10 +97,10 @@ class Planner:
     """Plans the steps of one source. Thread-safe, stateless.
 
     Args:
-        store: where the objects are.
-        settings: which of them are wanted.
-        splits: tells of a path whether its file can be read by ranges of bytes.
-        clock: tells the time where the store does not.
+        store: the store with the objects.
+        settings: the settings of the source.
+        splits: returns whether the file at a path can be read by ranges of bytes.
+        clock: gives the time if the store does not.
     """
 
     def __init__(
@@ -118,13 +119,13 @@ class Planner:
     def now(self) -> float:
         """Return the time by the store's clock, rounded down."""
         prefix = self._settings.listed_prefix.rpartition("/")[0]
-        told = self._store.begin_head(join(prefix, "now"))().store_time
-        return float(int(self._clock.epoch()) if told is None else told)
+        store_time = self._store.begin_head(join(prefix, "now"))().store_time
+        return float(int(self._clock.epoch()) if store_time is None else store_time)
 
     def plan(
         self,
-        head: Head,
-        window: Window,
+        head: SourceState,
+        window: SeenFiles,
         limits: Limits,
         *,
         wanted: Sequence[tuple[str, Slice]] = (),
@@ -133,17 +134,17 @@ class Planner:
         """Return the next step.
 
         Args:
-            head: the list row.
-            window: what it remembers.
-            limits: how much may be handed out.
-            wanted: slices to be handed out first, with the range keys of their rows.
-            finite: pass over what was modified since the sweep began, so that sweeps end while objects
-                keep coming, and list on until something is found.
+            head: the state row.
+            window: the remembered files.
+            limits: limits of the epoch.
+            wanted: slices to hand out first, with the range keys of their rows.
+            finite: skip objects modified since the sweep began, so that sweeps end while new objects
+                arrive, and continue listing until something is found.
 
-        Raises `InputChanged` if that is the policy, and what the store raises. Nothing is written.
+        Raises `InputChanged` if the policy is ``fail``, and the errors of the store. Writes nothing.
         """
         settings = self._settings
-        cargo = Cargo(limits, slice_bytes=settings.slice_bytes, splits=self._splits)
+        cargo = EpochBuilder(limits, slice_bytes=settings.slice_bytes, splits=self._splits)
         removed: list[str] = []
         for range, each in wanted:
             if cargo.full or cargo.add(each, cut=False) is not None:
@@ -160,7 +161,7 @@ class Planner:
         rows = encoded(epoch, head.revision + 1, cargo.entries)
         room = MAX_WRITES - 1 - len(rows) - len(removed)
         removed += window.removable(epoch - settings.keep_epochs, head.floors, room)
-        # That a floor rose is no reason to write: it rises again.
+        # A higher floor alone is no reason to write: the next step raises it again.
         moved = _place(before) != _place(head)
         return Plan(
             head=head,
@@ -171,40 +172,42 @@ class Planner:
             caught_up=caught_up,
         )
 
-    def judge(self, head: Head, sweep: Sweep, window: Window, info: ObjectInfo) -> Verdict:
-        """Tell what is to be done about an object that was listed. Raises `InputChanged`."""
+    def judge(
+        self, head: SourceState, sweep: ListingPass, window: SeenFiles, info: ObjectInfo
+    ) -> FileDecision:
+        """Return the decision about a listed object. Raises `InputChanged`."""
         settings = self._settings
         modified = info.last_modified
-        # Most of what is listed is old, and nothing else need be looked at.
+        # Most listed objects are old: check that first.
         if modified < head.floors.of(info.path):
-            return Verdict.PASS
+            return FileDecision.PASS
         if head.since is not None and modified < head.since:
-            return Verdict.PASS
+            return FileDecision.PASS
         if not settings.names.wants(info.path[len(settings.prefix) :]):
-            return Verdict.PASS
+            return FileDecision.PASS
         seen = window.look(File.of(info))
         if seen is Seen.YES:
-            return Verdict.PASS
+            return FileDecision.PASS
         if seen is Seen.AGAIN:
-            return Verdict.REMEMBER if settings.remember == "window" else Verdict.PASS
+            return FileDecision.REMEMBER if settings.remember == "window" else FileDecision.PASS
         if seen is Seen.OTHER and settings.changed == "ignore":
-            return Verdict.PASS
+            return FileDecision.PASS
         if seen is Seen.OTHER and settings.changed == "fail":
             raise InputChanged(
-                f"{info.path!r} was read before, and has another content now: have it read once more"
-                " with changed='again', or pass over such objects with changed='ignore'"
+                f"{info.path!r} has changed since it was read: set changed='again' to read such objects"
+                " again, or changed='ignore' to skip them"
             )
         oldest = settings.max_file_age
         if oldest is not None and modified < sweep.began - oldest:
-            return Verdict.TOO_OLD
-        return Verdict.READ
+            return FileDecision.TOO_OLD
+        return FileDecision.READ
 
     def waiting(
-        self, head: Head, window: Window, *, listed: Callable[[], object]
+        self, head: SourceState, window: SeenFiles, *, listed: Callable[[], object]
     ) -> Iterator[ObjectInfo]:
-        """Yield what would be read if there were no limits, in the order of the listing.
+        """Yield all objects that wait to be read, ignoring limits, in the order of the listing.
 
-        `listed` is called for each object that is listed. Raises `InputChanged`.
+        Call `listed` for each listed object. Raises `InputChanged`.
         """
         fresh = self._begin("")
         tail = head if head.tail is None else self._tail_swept(head, head.tail)
@@ -215,9 +218,9 @@ class Planner:
             sweep = head.tail if behind else head.body
             known = head
             if sweep is not None and info.path <= sweep.cursor:
-                # What a sweep has dealt with is known as if it were complete.
+                # Judge objects that the sweep has processed as if the sweep were complete.
                 known = tail if behind else body
-            if self.judge(known, sweep or fresh, window, info) is Verdict.READ:
+            if self.judge(known, sweep or fresh, window, info) is FileDecision.READ:
                 yield info
 
     # inside
@@ -225,32 +228,34 @@ class Planner:
     def _listed(self, after: str) -> Iterator[ObjectInfo]:
         return self._store.list(self._settings.listed_prefix, start_after=after)
 
-    def _begin(self, cursor: str, *, most: float = math.inf) -> Sweep:
-        """Return a new sweep from `cursor` on, after which no more than `most` is known by its time."""
+    def _begin(self, cursor: str, *, most: float = math.inf) -> ListingPass:
+        """Return a new sweep from `cursor` on, with a floor of at most `most`."""
         began, settings = self.now(), self._settings
         floor = -math.inf if settings.remember == "everything" else began - settings.grace
-        return Sweep(began=began, floor=min(floor, most), cursor=cursor, settled=cursor)
+        return ListingPass(began=began, floor=min(floor, most), cursor=cursor, settled=cursor)
 
-    def _tail_swept(self, head: Head, sweep: Sweep) -> Head:
-        """Return the list row once a sweep of the tail is complete."""
+    def _tail_swept(self, head: SourceState, sweep: ListingPass) -> SourceState:
+        """Return the state row after a complete sweep of the tail."""
         settings, floors = self._settings, head.floors.raised(sweep.floor)
         if settings.ordered:
             stride = max(settings.grace / _STRIDES, _MIN_STRIDE) if sweep.floor > -math.inf else 0.0
             floors = floors.settled(sweep.settled, stride=stride)
         return evolve(head, floors=floors, tail=None, tails=head.tails + 1)
 
-    def _body_swept(self, head: Head, sweep: Sweep) -> Head:
-        """Return the list row once a sweep of the body is complete."""
+    def _body_swept(self, head: SourceState, sweep: ListingPass) -> SourceState:
+        """Return the state row after a complete sweep of the body."""
         return evolve(head, floors=head.floors.swept(sweep.floor), body=None, bodies=head.bodies + 1)
 
-    def _list(self, head: Head, window: Window, cargo: Cargo, *, finite: bool) -> tuple[Head, int]:
-        """Go on with the sweep of the tail, and once that is complete with the one of the body.
+    def _list(
+        self, head: SourceState, window: SeenFiles, cargo: EpochBuilder, *, finite: bool
+    ) -> tuple[SourceState, int]:
+        """Continue the sweep of the tail, and after it the sweep of the body.
 
-        Returns the list row, and how many objects were listed.
+        Returns the state row and the number of listed objects.
         """
         most = self._settings.tail_limit
         begun, listed = False, 0
-        # If a sweep ends with nothing found, another one may find what came behind its back.
+        # A sweep that finds nothing may have missed new objects at paths it had passed: start another.
         while head.tail is not None or not (begun or cargo.files):
             begun = begun or head.tail is None
             sweep = head.tail or self._begin(head.floors.mark)
@@ -261,12 +266,12 @@ class Planner:
                 return evolve(head, tail=sweep), listed
             head = self._tail_swept(head, sweep)
             if most is not None and head.floors.mark:
-                break  # or a tail that is longer than the limit would never let the body have its turn
+                break  # else a tail longer than the limit would starve the body
         mark = head.floors.mark
         if not mark or head.rest is not None or cargo.full:
             return head, listed
         body = head.body or self._begin("", most=head.floors.tail)
-        # The mark may have moved over what this very step hands out.
+        # The mark may have moved over files that this step hands out.
         taken = {(entry.file.path, entry.file.etag) for entry, _ in cargo.entries}
         limit = self._settings.body_limit
         head, body, count, ended = self._sweep(
@@ -277,19 +282,19 @@ class Planner:
 
     def _sweep(
         self,
-        head: Head,
-        sweep: Sweep,
-        window: Window,
-        cargo: Cargo,
+        head: SourceState,
+        sweep: ListingPass,
+        window: SeenFiles,
+        cargo: EpochBuilder,
         most: int | None,
         *,
         upto: str | None = None,
         taken: Collection[tuple[str, str]] = (),
         finite: bool,
-    ) -> tuple[Head, Sweep, int, bool]:
-        """Go on with a sweep until it ends, or until there is enough.
+    ) -> tuple[SourceState, ListingPass, int, bool]:
+        """Continue a sweep until it ends or the epoch is full.
 
-        Returns the list row and the sweep, how many objects were listed, and whether it ended.
+        Returns the state row, the sweep, the number of listed objects, and whether the sweep ended.
         """
         settled_before = sweep.began - self._settings.grace
         cursor, settled, quiet = sweep.cursor, sweep.settled, sweep.settled == sweep.cursor
@@ -300,22 +305,22 @@ class Planner:
             if rest is not None or cargo.full:
                 ended = False
                 break
-            # Stores tell whole seconds of their clocks: what bears this one may have been there.
+            # Stores give whole seconds: an object with the same second may have existed before.
             late = finite and info.last_modified >= sweep.began + 1
             known = late or (info.path, info.etag) in taken
-            verdict = Verdict.PASS if known else self.judge(head, sweep, window, info)
+            verdict = FileDecision.PASS if known else self.judge(head, sweep, window, info)
             recent = info.last_modified >= sweep.floor
-            if verdict is Verdict.READ:
+            if verdict is FileDecision.READ:
                 whole = Slice(File.of(info), 0, info.size)
                 rest = cargo.add(whole, recent=recent)
                 if rest == whole:
                     rest, ended = None, False
                     break
-            elif verdict is not Verdict.PASS:
+            elif verdict is not FileDecision.PASS:
                 if recent and not cargo.remember(File.of(info)):
                     ended = False
                     break
-                passed_over += verdict is Verdict.TOO_OLD
+                passed_over += verdict is FileDecision.TOO_OLD
             count += 1
             cursor = info.path
             quiet = quiet and info.last_modified < settled_before
@@ -327,5 +332,5 @@ class Planner:
         return head, evolve(sweep, cursor=cursor, settled=settled), count, ended
 
 
-def _place(head: Head) -> tuple[object, ...]:
+def _place(head: SourceState) -> tuple[object, ...]:
     return head.tail, head.body, head.floors.mark, head.passed_over

@@ -1,9 +1,9 @@
-"""Rows of files: what the epochs of a source consist of, and what it remembers.
+"""Rows of files in the state table: the contents of epochs, and the files that a source remembers.
 
-A row holds up to some thousand entries, compressed, under ``epoch/<epoch>/<revision>/<number>``. All
-rows of one revision are written in one transaction with the list row of that revision, so a row that is
-there counts. Entries with slices make up the epoch; every entry of a row that is *recent* is remembered
-until the grace window has passed over it. Imports its siblings, the codec and the `Table` port.
+A row holds up to some thousand entries, compressed, under ``epoch/<epoch>/<revision>/<number>``. One
+transaction writes all rows of a revision and the state row of that revision, so every row that exists is
+valid. Entries with slices make up the epoch. Every entry of a *recent* row is remembered until the grace
+window has passed over it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from attrs import frozen
 
 from commitlog.errors import CorruptRecord
 from commitlog.ingest.files import File, Slice
-from commitlog.ingest.head import place_of
+from commitlog.ingest.source_state import place_of
 from commitlog.oplog.codec import Document, decode, encode
-from commitlog.oplog.fields import build, count, items
+from commitlog.oplog.validate import build, count, items
 from commitlog.tables.api import Item
 
 __all__ = ["MAX_LIST_BYTES", "ROWS", "Entry", "Row", "encoded", "epoch_prefix"]
 
-#: Most bytes of JSON in one row, and in all rows of one transaction: DynamoDB takes 400 KiB an item and
-#: 4 MiB a transaction, and compression cannot be relied on.
+#: Most bytes of JSON in one row, and in all rows of one transaction, before compression. DynamoDB allows
+#: 400 KiB for an item and 4 MiB for a transaction.
 _ROW_BYTES = 256 * 1024
 MAX_LIST_BYTES = 3 * 1024 * 1024
 
-#: What the range keys of all rows begin with.
+#: Prefix of the range keys of all rows.
 ROWS = "epoch/"
 
 _KIND = "ingest-files"
@@ -37,11 +37,11 @@ _KIND = "ingest-files"
 
 @frozen
 class Entry:
-    """A file, and what of it an epoch hands out.
+    """A file and its slices in an epoch.
 
     Attributes:
         file: the file.
-        slices: start, end and skip of each slice; empty if it is only remembered.
+        slices: start, end and skip of each slice; empty if the file is only remembered.
     """
 
     file: File
@@ -58,13 +58,13 @@ class Entry:
 
     @classmethod
     def from_json(cls, value: object) -> Entry:
-        """Return the entry that `value` describes; for use in `commitlog.oplog.fields.build`."""
+        """Return the entry that `value` describes; for use in `commitlog.oplog.validate.build`."""
         *file, slices = items(value)
         return cls(File.from_json(file), tuple(_three(each) for each in items(slices)))
 
     @property
     def list_bytes(self) -> int:
-        """Bytes that it takes up in a row, before compression, or a few more."""
+        """Upper bound of its bytes in a row, before compression."""
         return len(json.dumps(self.to_json(), ensure_ascii=False).encode()) + 1
 
 
@@ -74,7 +74,7 @@ def _three(value: object) -> tuple[int, int, int]:
 
 
 def epoch_prefix(epoch: int) -> str:
-    """Return what the range keys of all rows of an epoch begin with."""
+    """Return the prefix of the range keys of all rows of an epoch."""
     return f"{ROWS}{epoch:020d}/"
 
 
@@ -84,9 +84,9 @@ class Row:
 
     Attributes:
         range: its range key.
-        epoch: the epoch under which it was written.
-        revision: the revision of the list row that it was written with.
-        of: how many rows were written with that revision.
+        epoch: the epoch in its range key.
+        revision: the revision of the state row that was written with it.
+        of: number of rows that were written with that revision.
         recent: whether its entries are remembered.
         entries: its entries.
     """
@@ -116,12 +116,12 @@ class Row:
         range, recent, of, body = (item.get(name) for name in ("item", "recent", "of", "body"))
         place = place_of(item)
         if not isinstance(recent, bool) or type(of) is not int or not isinstance(body, bytes):
-            raise CorruptRecord(f"{place!r} is no row of files")
+            raise CorruptRecord(f"{place!r} is not a row of files")
         try:
             data = zlib.decompress(body)
             epoch, revision, _ = map(int, str(range).removeprefix(ROWS).split("/"))
         except (zlib.error, ValueError):
-            raise CorruptRecord(f"{place!r} is no row of files") from None
+            raise CorruptRecord(f"{place!r} is not a row of files") from None
         document = decode(data, {_KIND}, path=place)
         entries = build(
             document, lambda: tuple(Entry.from_json(each) for each in items(document.body["entries"]))
@@ -130,10 +130,10 @@ class Row:
 
 
 def encoded(epoch: int, revision: int, entries: Iterable[tuple[Entry, bool]]) -> list[Row]:
-    """Return rows of all entries, each with whether it is recent.
+    """Return rows for `entries`, which are pairs of an entry and whether it is recent.
 
-    No row has entries of both kinds, and those of a row that is remembered are in the order of their
-    paths, as what lies close together in a listing can be forgotten together.
+    A row is either recent or not. The entries of a recent row are sorted by path: neighbours in the
+    listing can be forgotten together.
     """
     chunks: list[tuple[bool, tuple[Entry, ...]]] = []
     gathered: dict[bool, list[Entry]] = {False: [], True: []}

@@ -1,7 +1,4 @@
-"""What a source reads, how much at a time, and what it does about objects that it cannot read.
-
-Imports the ground floor.
-"""
+"""Settings of a source: which objects it reads, the limits of an epoch, the policies for problems."""
 
 from __future__ import annotations
 
@@ -11,47 +8,47 @@ from typing import Any, Literal, TypeAlias, get_args
 from attrs import Attribute, field, frozen, validators
 
 from commitlog.errors import ConfigurationError
-from commitlog.ingest.names import Names
+from commitlog.ingest.path_filter import PathFilter
 from commitlog.paths import check_prefix
 
 __all__ = ["Changed", "IngestSettings", "Missing", "Remember", "Starting", "Unreadable"]
 
-#: What to do about an object that was read before, or listed, and has another content now.
+#: Policy for an object whose content has changed since it was read or listed.
 Changed: TypeAlias = Literal["again", "ignore", "fail"]
-#: What to do about an object that was deleted between listing and reading.
+#: Policy for an object that was deleted between listing and reading.
 Missing: TypeAlias = Literal["fail", "skip"]
-#: What to do about content that cannot be read.
+#: Policy for content that cannot be read.
 Unreadable: TypeAlias = Literal["quarantine", "fail"]
-#: Which objects that were handed out are remembered: those inside the grace window, or all for ever.
+#: Which objects are remembered after they were handed out: those in the grace window, or all for ever.
 Remember: TypeAlias = Literal["window", "everything"]
-#: Which objects are wanted: all, those from the first start on, or those from an epoch second on.
+#: Which objects are read: all, those modified since the first start, or since a time in epoch seconds.
 Starting: TypeAlias = Literal["all", "latest"] | float
 
 MAX_SOURCE_BYTES = 512
 
-#: What `IngestSettings.list_limit` is for keys that grow: a page of S3's.
+#: Default of `IngestSettings.list_limit` for growing keys: one page of S3's listing.
 ORDERED_LIST_LIMIT = 1000
 
-#: Most files in one epoch. Its list, with the state, must be one transaction; see `rows`.
+#: Most files in one epoch. The list of its files and the state must fit in one transaction; see `rows`.
 MAX_FILES = 100_000
 
 
 def _check_source(_self: object, _attribute: Attribute[str], value: str) -> None:
     if not isinstance(value, str) or not value.strip() or value.startswith("../"):
-        raise ConfigurationError(f"a source id is a text that is not blank, not {value!r}")
+        raise ConfigurationError(f"a source id must be a text that is not blank, not {value!r}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ConfigurationError(f"source id {value!r} is not valid Unicode") from None
     if size > MAX_SOURCE_BYTES:
-        raise ConfigurationError(f"a source id has at most {MAX_SOURCE_BYTES} bytes, not {size}")
+        raise ConfigurationError(f"a source id must have at most {MAX_SOURCE_BYTES} bytes, not {size}")
 
 
-def _one_of(words: Any) -> Any:
+def _one_of(choices: Any) -> Any:
     def check(_self: object, attribute: Attribute[str], value: object) -> None:
-        if value not in get_args(words):
+        if value not in get_args(choices):
             raise ConfigurationError(
-                f"{attribute.name} {value!r} is none of {', '.join(get_args(words))}"
+                f"{attribute.name} must be one of {', '.join(get_args(choices))}, not {value!r}"
             )
 
     return check
@@ -64,7 +61,7 @@ def _at_least(least: float) -> Any:
             or not isinstance(value, (int, float))
             or not least <= value < math.inf
         ):
-            raise ConfigurationError(f"{attribute.name} is a number from {least} on, not {value!r}")
+            raise ConfigurationError(f"{attribute.name} must be a number from {least} on, not {value!r}")
 
     return check
 
@@ -74,48 +71,50 @@ def _check_starting(_self: object, _attribute: Attribute[Starting], value: objec
         return
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return
-    raise ConfigurationError(f"starting_from is 'all', 'latest' or an epoch second, not {value!r}")
+    raise ConfigurationError(
+        f"starting_from must be 'all', 'latest' or a time in epoch seconds, not {value!r}"
+    )
 
 
 def _check_files(_self: object, _attribute: Attribute[int], value: int) -> None:
     if not 1 <= value <= MAX_FILES:
-        raise ConfigurationError(f"max_files is 1 to {MAX_FILES:,}, not {value!r}")
+        raise ConfigurationError(f"max_files must be 1 to {MAX_FILES:,}, not {value!r}")
 
 
 @frozen(kw_only=True)
 class IngestSettings:
     """Settings of one source. All but `source` can be changed between two starts of a query.
 
-    What a changed `prefix`, `names` or `starting_from` newly lets in is read only as far as it was
-    modified inside the grace window; the rest counts as known.
+    If a changed `prefix`, `names` or `starting_from` newly includes objects, only those modified inside
+    the grace window are read. Older ones count as read.
 
     Attributes:
-        source: names the source in the state table; outlives restarts, and is nobody else's.
-        prefix: what paths in the store start with.
-        names: which of these are wanted; see `commitlog.ingest.names.Names`.
-        max_files: most files that an epoch begins with.
-        max_bytes: most bytes of an epoch, or None. One slice is always read, however large.
-        starting_from: decided at the first start, and kept.
-        max_file_age: objects that are older than this when they are listed are passed over and counted,
-            in seconds; None for no limit.
-        grace: how long after its own timestamp an object may turn up in a listing, in seconds. A
-            multipart upload bears the time at which it *began*; clocks of the store's machines differ.
+        source: id of the source in the state table. It survives restarts and must be unique.
+        prefix: prefix of the paths in the store.
+        names: filter of these paths; see `commitlog.ingest.path_filter.PathFilter`.
+        max_files: most files in an epoch.
+        max_bytes: most bytes in an epoch, or None. One slice is always read, whatever its size.
+        starting_from: which objects to read. Decided at the first start, then kept.
+        max_file_age: in seconds; objects that are older when they are listed are skipped and counted.
+            None for no limit.
+        grace: in seconds; how long after its own timestamp an object may first appear in a listing. A
+            multipart upload has the time at which it *began*; the clocks of a store's machines differ.
         remember: ``everything`` needs no grace window, and grows with the history: about 200 bytes of
             the driver's memory, and 50 of the table, for each object.
-        ordered: keys grow, more or less: each call lists the tail of the listing, where keys younger
-            than the grace window are, and goes on with a sweep of all that is before it.
-        list_limit: most objects that one call lists, or None for all. The next call goes on there. With
-            `ordered`, the tail does not count, and None is 1,000.
-        slice_bytes: files of a format that can be split are cut into slices of this size.
-        keep_epochs: how many of the last epochs can be handed out again, at least.
-        changed: see `Changed`; what is not ``again`` needs ``everything`` remembered.
+        ordered: keys grow, more or less. Each call lists the tail of the listing, with the keys younger
+            than the grace window, and continues a sweep of everything before it.
+        list_limit: most objects that one call lists, or None for all. The next call continues there.
+            With `ordered`, the tail does not count, and None means 1,000.
+        slice_bytes: size of the slices into which files are cut, if their format can be split.
+        keep_epochs: number of last epochs that can be handed out again, at least.
+        changed: see `Changed`; values other than ``again`` require ``remember="everything"``.
         missing: see `Missing`.
         unreadable: see `Unreadable`.
     """
 
     source: str = field(validator=_check_source)
     prefix: str = field(default="", converter=check_prefix)
-    names: Names = field(factory=Names)
+    names: PathFilter = field(factory=PathFilter)
     max_files: int = field(default=1000, validator=_check_files)
     max_bytes: int | None = field(default=None, validator=validators.optional(_at_least(1)))
     starting_from: Starting = field(default="all", validator=_check_starting)
@@ -133,7 +132,7 @@ class IngestSettings:
     def __attrs_post_init__(self) -> None:
         if self.changed != "again" and self.remember != "everything":
             raise ConfigurationError(
-                f"changed={self.changed!r} has to know every object that was ever read: set"
+                f"changed={self.changed!r} requires a record of every object that was ever read: set"
                 " remember='everything', or changed='again'"
             )
 
@@ -144,10 +143,10 @@ class IngestSettings:
 
     @property
     def body_limit(self) -> int | None:
-        """Most objects that one call lists of what is before the tail."""
+        """Most objects that one call lists before the tail."""
         return ORDERED_LIST_LIMIT if self.ordered and self.list_limit is None else self.list_limit
 
     @property
     def listed_prefix(self) -> str:
-        """What the names of all wanted objects start with."""
+        """The prefix that all matching objects share."""
         return self.prefix + self.names.literal

@@ -1,8 +1,8 @@
-"""A source: every object of a bucket, each version that is listed exactly once.
+"""Source of a streaming query: every listed version of every object in a bucket, exactly once.
 
-What a streaming engine calls on its driver. An *epoch* is a list of slices that is decided once, by the
-transaction that stores it, before anybody is told of it. So whoever asks what comes after an offset gets
-the same answer, whatever crashed, and however many ask. Imports its siblings, and the three ports.
+A streaming engine calls it on its driver. An *epoch* is a list of slices. One transaction decides and
+stores it before any caller sees it. So every caller that asks for the epoch after an offset gets the
+same answer, after any crash and from any process.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any
 
 from attrs import evolve
 
-from commitlog.backoff import Backoff
+from commitlog._util.bin_packing import packed
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import CommitError, OutcomeUnknown, StateMismatch
-from commitlog.ingest.cargo import Limits
 from commitlog.ingest.counters import Counters
+from commitlog.ingest.epoch_builder import Limits
 from commitlog.ingest.files import Partition
-from commitlog.ingest.head import Head
 from commitlog.ingest.offset import Offset
 from commitlog.ingest.planning import MAX_WANTED, Planner
 from commitlog.ingest.rows import ROWS
+from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.settings import IngestSettings
-from commitlog.ingest.state import State
-from commitlog.ingest.window import Window
-from commitlog.packing import packed
+from commitlog.ingest.source_state import SourceState
+from commitlog.ingest.state import StateTable
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
-from commitlog.words import random_word
 
 __all__ = ["Ingest"]
 
-#: Partitions are filled up to the first size, each slice counting as the second at least.
+#: Size up to which partitions are filled, and the least size that a slice counts as.
 PARTITION_BYTES = 32 * 1024 * 1024
 SLICE_COST = 1024 * 1024
 
-#: Problems are counted again after so many seconds, and up to so many.
+#: Seconds between two counts of the problems, and the most problems that are counted.
 PROBLEMS_SECONDS = 60.0
 MAX_PROBLEMS = 1000
 
@@ -47,19 +47,21 @@ def _never(path: str) -> bool:
 
 
 class Ingest:
-    """A source, as its driver sees it. Not thread-safe, as a driver calls one method after the other;
-    any number of processes may have one of their own.
+    """The driver's side of a source.
+
+    Not thread-safe: a driver calls one method after the other. Any number of processes may each have an
+    instance for the same source.
 
     Args:
-        store: where the objects are.
-        table: where the state is kept; its keys are `INGEST_SCHEMA`.
-        settings: of the source.
-        splits: tells of a path whether its file can be read by ranges of bytes.
-        clock: waited on between attempts; tells the time where the store does not.
-        backoff: how a step is tried again whose outcome is unknown, or that another driver forestalled.
-        words: makes a new word with each call.
+        store: the store with the objects.
+        table: the table for the state; its keys are `INGEST_SCHEMA`.
+        settings: the settings of the source.
+        splits: returns whether the file at a path can be read by ranges of bytes.
+        clock: waits between attempts; gives the time if the store does not.
+        backoff: retry policy for a step with an unknown outcome, or that another driver did first.
+        new_id: returns a new id for each call.
 
-    Methods raise what the ports raise; nothing follows from that, and every call can be repeated.
+    Methods raise the errors of the store and the table. Every call can be repeated after an error.
     """
 
     def __init__(
@@ -71,22 +73,22 @@ class Ingest:
         splits: Callable[[str], bool] = _never,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
-        words: Callable[[], str] = random_word,
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self.settings = settings
-        self.state = State(table, settings.source, words=words)
+        self.state = StateTable(table, settings.source, new_id=new_id)
         self._clock = SystemClock() if clock is None else clock
         self._planner = Planner(store, settings, splits=splits, clock=self._clock)
         self._backoff = Backoff() if backoff is None else backoff
-        self._claim = words()
-        self._window: Window | None = None
+        self._claim = new_id()
+        self._window: SeenFiles | None = None
         self._finite = False
         self._sweeps: tuple[int, int] | None = None  # how many must be completed, and then it ends
         self._counters = Counters(source=settings.source)
         self._problems_counted: float | None = None
 
     def initial_offset(self) -> dict[str, Any]:
-        """Return the offset before the first epoch. The state is made, if there is none."""
+        """Return the offset before the first epoch. Create the source's state if there is none."""
         if self.state.head() is None:
             starting = self.settings.starting_from
             since = starting if isinstance(starting, (int, float)) else None
@@ -94,26 +96,28 @@ class Ingest:
         return Offset(source=self.settings.source, epoch=0).to_json()
 
     def finish(self) -> None:
-        """Let `latest_offset` come to an end: hand out what is there when it is called first, and not
-        what comes later. It may be called before `initial_offset`, and sends nothing.
+        """Make the source finite: hand out the objects that exist at the next `latest_offset`, then end.
+
+        Objects that appear later are not handed out. It may be called before `initial_offset`, and sends
+        no request.
         """
         self._finite = True
 
     def latest_offset(
         self, start: Mapping[str, Any], *, max_files: int | None = None, max_bytes: int | None = None
     ) -> dict[str, Any]:
-        """Return the offset of the epoch after `start`: one that was planned, or else a new one.
+        """Return the offset of the epoch after `start`; plan the epoch if it is not planned yet.
 
         Args:
-            start: an offset up to which everything is done with.
-            max_files: most files of a new epoch; the settings hold as well.
-            max_bytes: most bytes of a new epoch; likewise.
+            start: an offset up to which everything is processed.
+            max_files: most files of a new epoch; the limit of the settings applies too.
+            max_bytes: most bytes of a new epoch; the limit of the settings applies too.
 
         Returns:
             The offset, or `start` if nothing new was found.
 
         Raises:
-            StateMismatch: checkpoint and state tell of different pasts. Nothing was changed.
+            StateMismatch: checkpoint and state have different histories. Nothing was changed.
             InputChanged: an object was overwritten, and `settings.changed` is ``fail``.
         """
         begin = Offset.from_json(start, source=self.settings.source)
@@ -123,7 +127,7 @@ class Ingest:
             self._check(head, begin)
             self._counters = self._counters.at(head)
             if head.epoch > begin.epoch:
-                slices = self.state.slices(begin.epoch + 1)  # before anybody relies on its being there
+                slices = self.state.slices(begin.epoch + 1)  # fail now if the epoch is gone
                 self._counters = self._counters.at(head, slices)
                 return self._offered(head, begin)
             if self._finite and self._sweeps is None:
@@ -134,7 +138,7 @@ class Ingest:
             if stepped is not None:
                 return self._offered(stepped, begin) if stepped.epoch > begin.epoch else dict(start)
         raise OutcomeUnknown(
-            f"source {begin.source!r}: it stays open which epoch comes after {begin.epoch}; ask again"
+            f"source {begin.source!r}: it is unknown which epoch comes after {begin.epoch}; try again"
         )
 
     def partitions(
@@ -145,17 +149,18 @@ class Ingest:
         partition_bytes: int = PARTITION_BYTES,
         slice_cost: int = SLICE_COST,
     ) -> list[Partition]:
-        """Return what is to be read between two offsets: the same each time, in any process.
+        """Return the partitions between two offsets: the same for each call, in any process.
 
-        The query that comes first with the end of the first epoch is the one whose source it is.
+        The first query that asks for the end of the first epoch becomes the owner of the source.
 
         Args:
             start, end: offsets that this source has returned.
-            partition_bytes: how much a task should read.
-            slice_cost: bytes that could be read in the time that it takes to open a file.
+            partition_bytes: number of bytes that a task should read.
+            slice_cost: cost of opening a file, as the bytes that could be read in the same time.
 
         Raises:
-            StateMismatch: these epochs are not there, not any more, or another query reads the source.
+            StateMismatch: these epochs do not exist, are not kept any more, or another query reads the
+                source.
         """
         source = self.settings.source
         begin = Offset.from_json(start, source=source)
@@ -173,39 +178,39 @@ class Ingest:
         return found
 
     def counters(self) -> Counters:
-        """Return what the last call of `latest_offset` did. Asks for problems once a minute.
+        """Return the counters after the last call of `latest_offset`. Count problems once a minute.
 
-        Where these cannot be counted, the number is the one from before. Raises nothing.
+        If the problems cannot be counted, their last number stays. Raises nothing.
         """
         now = self._clock.monotonic()
         if self._problems_counted is None or now >= self._problems_counted + PROBLEMS_SECONDS:
             self._problems_counted = now
-            with suppress(CommitError):  # no query should stop for want of a number
+            with suppress(CommitError):  # a missing number must not stop the query
                 self._counters = evolve(self._counters, problems=self.state.problems(MAX_PROBLEMS))
         return self._counters
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Do nothing: that an epoch is over is known when somebody asks for what comes after it."""
+        """Do nothing: a request for the epoch after `end` implies that `end` is done."""
 
     # inside
 
-    def _head(self) -> Head:
+    def _head(self) -> SourceState:
         head = self.state.head()
         if head is None:
             raise StateMismatch(
                 f"source {self.settings.source!r} has no state in this table, though its query has a"
-                " checkpoint: give the table that it had before; or begin anew with a new checkpoint"
-                " directory, which reads everything again"
+                " checkpoint: use the earlier table, or restart with a new checkpoint directory, which"
+                " reads everything again"
             )
         return head
 
-    def _check(self, head: Head, start: Offset) -> None:
+    def _check(self, head: SourceState, start: Offset) -> None:
         same = not start.epoch or start.born == head.born
         if start.epoch > head.epoch or not same:
             raise StateMismatch(
                 f"the checkpoint of source {start.source!r} is at epoch {start.epoch}, and its state"
-                f" {'at ' + str(head.epoch) if same else 'was made anew'}: give the table that it had"
-                " before, or begin anew with `commitlog ingest reset` and a new checkpoint directory,"
+                f" {'is at epoch ' + str(head.epoch) if same else 'was created again'}: use the earlier"
+                " table, or run `commitlog ingest reset` and restart with a new checkpoint directory,"
                 " which reads everything again"
             )
         if start.claim == head.claim or not head.claim:
@@ -213,16 +218,16 @@ class Ingest:
         if start.epoch == 0:
             raise StateMismatch(
                 f"source {start.source!r} was read up to epoch {head.epoch} by a query with another"
-                " checkpoint: restore that one; or give another source id; or begin anew with"
-                " `commitlog ingest reset`, which reads everything again"
+                " checkpoint: restore that checkpoint, use another source id, or run"
+                " `commitlog ingest reset` to read everything again"
             )
         raise StateMismatch(
-            f"source {start.source!r} is read by a query with another checkpoint: give each query a"
-            " source id of its own"
+            f"source {start.source!r} is read by a query with another checkpoint: use a separate source"
+            " id for each query"
         )
 
     def _take(self, until: Offset) -> None:
-        """See to it that the query whose offset this is has the source."""
+        """Make the query with this offset the owner of the source."""
         for _ in self._backoff.attempts(self._clock):
             head = self._head()
             self._check(head, until)
@@ -231,9 +236,9 @@ class Ingest:
             taken = self.state.advance(head, evolve(head, claim=until.claim))
             if taken is not None:
                 return
-        raise OutcomeUnknown(f"source {until.source!r}: it stays open which query reads it; ask again")
+        raise OutcomeUnknown(f"source {until.source!r}: it is unknown which query reads it; try again")
 
-    def _offered(self, head: Head, start: Offset) -> dict[str, Any]:
+    def _offered(self, head: SourceState, start: Offset) -> dict[str, Any]:
         claim = start.claim or self._claim
         return evolve(start, epoch=start.epoch + 1, born=head.born, claim=claim).to_json()
 
@@ -244,11 +249,11 @@ class Ingest:
         return Limits(files=max(1, files), bytes=max(1, min(sizes)) if sizes else None)
 
     @staticmethod
-    def _done(head: Head, sweeps: tuple[int, int]) -> bool:
+    def _done(head: SourceState, sweeps: tuple[int, int]) -> bool:
         return head.tails >= sweeps[0] and head.bodies >= sweeps[1] and head.rest is None
 
-    def _steps(self, head: Head, limits: Limits) -> Head | None:
-        """Make a step; to come to an end, as many as it takes to find something or be done."""
+    def _steps(self, head: SourceState, limits: Limits) -> SourceState | None:
+        """Make a step. If the source is finite, make steps until one finds something or all is done."""
         while True:
             stepped = self._step(head, limits)
             if (
@@ -261,8 +266,8 @@ class Ingest:
                 return stepped
             head = stepped
 
-    def _step(self, head: Head, limits: Limits) -> Head | None:
-        """Make a step; return the list row after it, or None if another look is needed."""
+    def _step(self, head: SourceState, limits: Limits) -> SourceState | None:
+        """Make a step; return the state row after it, or None if the state must be read again."""
         window = self._window = self.state.update(self._window, head)
         wanted = self.state.wanted(MAX_WANTED)
         begun = self._clock.monotonic()

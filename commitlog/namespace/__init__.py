@@ -1,94 +1,85 @@
-"""A tree over an object store: paths that are not names of objects, and renames in one step.
+"""A namespace: a tree of files and directories over an object store, with renames in one step.
 
-`Namespace` is what callers work with. Its methods stand in layers, each upon the one before: `opened`
-(table, store and format), `looking` (reading), `upkeep` (running it), `bound` (directories that others
-write to), `writing` (files), `namespace` (names). They delegate to the other modules::
+`Namespace` is the class that callers use. Its attribute `maintenance` has the work of operators, and
+`bindings` the directories that other programs write to. Modules and packages::
 
-    keys  items  records  data  leftovers  marker     what is stored in the table, and where
-    tree                                              reading it: paths, and what directories have
-    parts  linking  moving  planning  cycles          what operations write, and on which conditions
-    change  batches  singly  deep                     one transaction; many; for files singly; deep paths
-    content  files  staged                            bytes: objects, open files, uploads of the dead
-    sweeping  collecting  removals                    emptying the trash, and removing garbage
-    adopt                                             making files of objects that were there before
-    binding  outside  mark  joint  levels             what a bound directory has, beside its rows
-    joining  views  differing  pruning                … brought into the table, shown, compared, removed
-    attempts  filling  jobs  publishing               the output of a job, published by one rename
-    logged  base  compaction                          what the log says of changes, and keeping it short
-    epoch                                             which table the log belongs to
-    recovery                                          what became of pending changes: found out
-    restore  inference  claims  known                 … inferred, when the table is lost, …
-    merging  takeover  refill                         … made one tree, and its records written again
-    relog                                             the log written again, from the table
-    problems  readers  snapshot  survey               what can be wrong, and what a check reads
-    check  shape  against  named  confirming          looking for it
-    repair  fixes  fixing                             repairing it
-    recording  counting  requests                     how much all that asks for
-    status                                            what callers are told
+    namespace, maintenance, bindings    the public methods
+    bulk_operations                     many files, or deep paths, in few transactions
+    context, creation, metadata         an open namespace, its creation, and its metadata record
+    store_identity                      the object that identifies the namespace's store
+    status, stats                       results for callers, and request counts
+    model                               the records, and how a table stores them
+    read                                path lookup and listings
+    write                               plans, transactions, and the content of files
+    log                                 the operation log: recovery, compaction, restore
+    gc                                  emptying the trash, and garbage collection
+    external                            bound directories: sync, prune, diff; and import
+    fsck                                checks and repairs
+    jobs                                job output, published by one rename
 """
 
-from commitlog.namespace.adopt import Adopted
-from commitlog.namespace.attempts import Attempt, sweep_staging
-from commitlog.namespace.binding import Binding
-from commitlog.namespace.bound import Synced
-from commitlog.namespace.check import Checked
-from commitlog.namespace.collecting import Collected
-from commitlog.namespace.compaction import Compacted
-from commitlog.namespace.data import Data
-from commitlog.namespace.deep import make_directories
-from commitlog.namespace.files import FileWriter, OpenFile
-from commitlog.namespace.fixing import LOST_AND_FOUND
-from commitlog.namespace.keys import NAMESPACE_SCHEMA
-from commitlog.namespace.marker import Marker
+from commitlog.namespace.bindings import SyncReport
+from commitlog.namespace.bulk_operations import FILES_OF_A_LINK, link_each, make_directories
+from commitlog.namespace.external.importer import ImportReport
+from commitlog.namespace.external.prune import PruneReport
+from commitlog.namespace.fsck.checker import FsckReport
+from commitlog.namespace.fsck.fixes import LOST_AND_FOUND
+from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem, Severity
+from commitlog.namespace.fsck.repair import Outcome, RepairReport
+from commitlog.namespace.gc.objects import GcReport
+from commitlog.namespace.gc.trash import TrashReport
+from commitlog.namespace.jobs.attempts import Attempt, abort_uploads, sweep_staging
+from commitlog.namespace.jobs.committer import DirectoryCommitter
+from commitlog.namespace.log.compaction import CompactionReport
+from commitlog.namespace.log.restore import Restorer, RestoreReport
+from commitlog.namespace.log.restore_writer import LostFile
+from commitlog.namespace.log.rewrite import LogRewriteReport
+from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.model.binding import Binding
+from commitlog.namespace.model.data import Data
+from commitlog.namespace.model.keys import NAMESPACE_SCHEMA
 from commitlog.namespace.namespace import Namespace
-from commitlog.namespace.problems import PROBLEMS, Finding, Problem, Severity
-from commitlog.namespace.pruning import Pruned
-from commitlog.namespace.publishing import Publication
-from commitlog.namespace.refill import Lost
-from commitlog.namespace.relog import Relogged
-from commitlog.namespace.repair import Outcome, Repaired
-from commitlog.namespace.requests import Counts, Requests
-from commitlog.namespace.restore import Restored, Restorer
-from commitlog.namespace.singly import FILES_OF_A_LINK, link_each
-from commitlog.namespace.staged import abort_uploads
+from commitlog.namespace.read.tree import Mapper
+from commitlog.namespace.stats import RequestCounts, RequestStats
 from commitlog.namespace.status import Difference, ListPage, Status, Summary
-from commitlog.namespace.sweeping import Swept
+from commitlog.namespace.write.file_io import FileWriter, OpenFile
 
 __all__ = [
     "FILES_OF_A_LINK",
     "LOST_AND_FOUND",
     "NAMESPACE_SCHEMA",
     "PROBLEMS",
-    "Adopted",
     "Attempt",
     "Binding",
-    "Checked",
-    "Collected",
-    "Compacted",
-    "Counts",
+    "CompactionReport",
     "Data",
     "Difference",
+    "DirectoryCommitter",
     "FileWriter",
     "Finding",
+    "FsckReport",
+    "GcReport",
+    "ImportReport",
     "ListPage",
-    "Lost",
-    "Marker",
+    "LogRewriteReport",
+    "LostFile",
+    "Mapper",
     "Namespace",
+    "NamespaceMetadata",
     "OpenFile",
     "Outcome",
     "Problem",
-    "Pruned",
-    "Publication",
-    "Relogged",
-    "Repaired",
-    "Requests",
-    "Restored",
+    "PruneReport",
+    "RepairReport",
+    "RequestCounts",
+    "RequestStats",
+    "RestoreReport",
     "Restorer",
     "Severity",
     "Status",
     "Summary",
-    "Swept",
-    "Synced",
+    "SyncReport",
+    "TrashReport",
     "abort_uploads",
     "link_each",
     "make_directories",

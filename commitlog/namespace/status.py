@@ -1,4 +1,4 @@
-"""What callers are told of files and directories. Imports its siblings."""
+"""Results for callers: the status of files and directories, listings, summaries and differences."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from commitlog.namespace.binding import Binding
-from commitlog.namespace.data import Data
-from commitlog.namespace.records import Entry
+from commitlog.namespace.model.binding import Binding
+from commitlog.namespace.model.data import Data
+from commitlog.namespace.model.records import Entry
 
 __all__ = ["Difference", "Kind", "ListPage", "Status", "Summary"]
 
-#: How the store differs from the table: the object of a file is gone; it is not the one that the file
-#: was given; an object is no file; an object, or all under a prefix, is hidden by a tombstone.
+#: How the store differs from the table. missing: the object of a file is gone. changed: the object is
+#: not the file's version. unknown: an object is no file. hidden: a tombstone hides an object or prefix.
 Kind: TypeAlias = Literal["missing", "changed", "unknown", "hidden"]
 
 
 @frozen(kw_only=True)
 class Status:
-    """A file or directory, as it was when it was looked at.
+    """The status of a file or directory at the time of the call.
 
     Attributes:
         path: relative to the root; "" for the root itself.
-        entry: all that is stored of it.
+        entry: its record.
     """
 
     path: str
@@ -42,25 +42,25 @@ class Status:
 
     @property
     def id(self) -> str:
-        """What names it for good, whatever its path becomes; "" if its version is 0."""
+        """The permanent id, which stays the same after a rename; "" if the version is 0."""
         return self.entry.id
 
     @property
     def version(self) -> int:
-        """How often it was written, renames and changes of attributes included.
+        """The number of times it was written, including renames and changes of attributes.
 
-        0 for what is in the store alone, in a directory that others write to: see `Namespace.bind`.
+        0 for an object that is only in the store, in a bound directory: see `Bindings.bind`.
         """
         return self.entry.version
 
     @property
     def size(self) -> int:
-        """Bytes; 0 for a directory."""
+        """The size in bytes; 0 for a directory."""
         return 0 if self.entry.data is None else self.entry.data.size
 
     @property
     def data(self) -> Data | None:
-        """Where the content is, and which content; None for a directory."""
+        """The reference to the content; None for a directory."""
         return self.entry.data
 
     @property
@@ -70,17 +70,17 @@ class Status:
 
     @property
     def binding(self) -> Binding | None:
-        """To which prefix of the store a directory is bound; None for most, and for files."""
+        """The prefix of the store to which a directory is bound; None for most, and for files."""
         return self.entry.binding
 
     @property
     def created(self) -> int:
-        """Epoch millisecond by the clock of who created it."""
+        """Epoch millisecond of creation, by the clock of the client that created it."""
         return self.entry.created
 
     @property
     def modified(self) -> int:
-        """Epoch millisecond of its last content, or what `Namespace.set_attributes` was told."""
+        """Epoch millisecond of its last content, or the time that `Namespace.set_attributes` has set."""
         return self.entry.modified
 
     @property
@@ -90,7 +90,7 @@ class Status:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """What users keep with it."""
+        """The attributes that users keep with it."""
         return self.entry.attributes
 
 
@@ -104,12 +104,12 @@ class ListPage:
 
 @frozen(kw_only=True)
 class Summary:
-    """What is at and below a path.
+    """The number and size of the files at and below a path.
 
     Attributes:
         files: number of files.
-        directories: number of directories, the one asked for included.
-        bytes: size of all files.
+        directories: number of directories, including the given one.
+        bytes: total size of the files.
     """
 
     files: int = 0
@@ -119,10 +119,11 @@ class Summary:
 
 @frozen(kw_only=True)
 class Difference:
-    """Something in which the store is not what the table says.
+    """A difference between the store and the table.
 
     Attributes:
-        status: the file; for what is no file, with the version 0, what it would be.
+        status: the status of the file. An object that is no file has the version 0, and the status that
+            the file would have.
         kind: see `Kind`.
     """
 

@@ -1,6 +1,7 @@
-"""One operation, pending until it is decided: `OperationLog`, and what its records share with outputs.
+"""Operation logs: `OperationLog`, and the record format that it shares with outputs.
 
-`codec` is the envelope of stored records, `entries` a directory of them, `log` the operation log.
+`codec` is the envelope of stored records, `record_directory` a directory of them, `log` the operation
+log.
 """
 
 from commitlog.oplog.log import Decision, Operation, OperationLog

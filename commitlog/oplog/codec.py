@@ -1,7 +1,7 @@
 """Stored records: one JSON object with a kind, a format version and a checksum.
 
-Operation logs and outputs keep different records in the same envelope, so that every reader refuses
-what is damaged or newer than itself in the same way. Imports errors alone.
+Operation logs and outputs store different records in the same envelope. So every reader refuses records
+that are damaged, or newer than itself, in the same way.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 
 __all__ = ["ADVICE", "FORMAT", "Document", "decode", "encode"]
 
-#: Format of the records that this library writes; it reads this one and all before it. Within a format,
-#: fields may be added that a reader who does not know them may ignore.
+#: Format of the records that this library writes; it reads this and all earlier formats. Within a
+#: format,
+#: fields may be added if a reader that does not know them may ignore them.
 FORMAT = 1
 
-#: Deepest nesting of a record. What one caller can just write, another must be able to read, however
-#: much of Python's stack it has used up.
+#: Maximum nesting depth of a record. A record that one caller can just write must be readable for
+#: another,
+#: however much of Python's stack it has used.
 MAX_DEPTH = 100
 
-#: What to do about a record that is corrupt.
+#: Advice for error messages about corrupt records.
 ADVICE = "It was left as it is; restore it from a backup or an older version of the object"
 
 _CHECKSUM = "checksum"
 _ENVELOPE = frozenset({"format", "kind", _CHECKSUM})
 
-#: Made once: `json.dumps` would make an encoder for each call that wants other than its defaults.
+#: Made once: `json.dumps` makes an encoder for each call with non-default arguments.
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 @frozen
 class Document:
-    """A record as it is stored.
+    """A stored record.
 
     Attributes:
-        kind: what kind of record it is.
+        kind: the kind of the record.
         body: its fields as JSON values.
-        path: where it was read, for messages.
+        path: where it was read, for error messages.
     """
 
     kind: str
@@ -53,8 +55,8 @@ class Document:
 def encode(document: Document) -> bytes:
     """Return `document` as canonical JSON: keys sorted, no blanks, UTF-8.
 
-    Raises `TypeError` or `ValueError` if a field is no JSON value; NaN and infinity are none, and so is
-    what is nested more than a hundred deep.
+    Raises `TypeError` or `ValueError` if a field is not a JSON value, is NaN or infinite, or is nested
+    more than a hundred deep.
 
     >>> encode(Document("note", {"text": "ü"})).decode()
     '{"checksum":"...","format":1,"kind":"note","text":"ü"}'
@@ -62,7 +64,7 @@ def encode(document: Document) -> bytes:
     if taken := _ENVELOPE & document.body.keys():
         raise ValueError(f"{sorted(taken)[0]!r} belongs to the envelope: name the field otherwise")
     fields = {**document.body, "format": FORMAT, "kind": document.kind}
-    # Sorted by name, what comes before the checksum and what comes after it can be encoded apart.
+    # The keys are sorted, so the parts before and after the checksum can be encoded separately.
     before = _canonical({name: value for name, value in fields.items() if name < _CHECKSUM})
     after = _canonical({name: value for name, value in fields.items() if name > _CHECKSUM})
     comma = b"," if len(before) > 2 else b""
@@ -74,8 +76,8 @@ def decode(data: bytes, kinds: Collection[str], *, path: str) -> Document:
     """Return the record in `data`, which must be one of `kinds`; `path` is named in errors.
 
     Raises:
-        FormatTooNew: a newer library wrote it. Nothing else of it was looked at.
-        CorruptRecord: it is cut short, altered, or of another kind.
+        FormatTooNew: a newer library wrote it. Its other fields were not checked.
+        CorruptRecord: it is truncated, altered, or of another kind.
 
     >>> decode(encode(Document("note", {"text": "ü"})), {"note"}, path="n.json").body["text"]
     'ü'
@@ -133,7 +135,7 @@ def _checksum(digest: str) -> bytes:
 
 
 def _is_as_written(data: bytes, checksum: object) -> bool:
-    """Tell whether these are the very bytes that the checksum was made of, which saves encoding them."""
+    """Return whether `data` has the bytes of which the checksum was made, which saves encoding them."""
     if not isinstance(checksum, str) or not checksum.isascii():
         return False
     return checksum == _digest(data.replace(_checksum(checksum), b"", 1))
@@ -142,5 +144,5 @@ def _is_as_written(data: bytes, checksum: object) -> bool:
 def _fits(checksum: object, fields: Mapping[str, Any]) -> bool:
     try:
         return checksum == _digest(_canonical(fields))
-    except ValueError:  # only data that we did not write: NaN, lone surrogates, endless nesting
+    except ValueError:  # only data of other writers: NaN, lone surrogates, excessive nesting
         return False

@@ -1,16 +1,13 @@
-"""An operation log: for every operation, what was to be done, and whether it was.
+"""An operation log: records each operation before it is performed, and its outcome.
 
 ::
 
     <prefix>/pending/<id>.json     written before anything is done
-    <prefix>/decided/<id>.json     the same and its decision, written put-if-absent: decided once
+    <prefix>/decided/<id>.json     the same with the decision, written put-if-absent: decided once
 
-A listing of ``pending/`` alone tells what is not decided, however long the log is: the winner of the
-decision removes the pending entry. (After a crash between these two steps a decided operation is still
-listed; deciding it again then just tells what was decided, and `compact` removes it.)
-
-Imports the ground floor and the entries; knows the ports `ConditionalStore` and `Clock`, and of threads
-only that it may be given some.
+A listing of ``pending/`` shows the undecided operations, however long the log is, because the winner of
+the decision removes the pending entry. After a crash between these two steps a decided operation is
+still listed; deciding it again returns the existing decision, and `compact` removes the entry.
 """
 
 from __future__ import annotations
@@ -24,10 +21,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from commitlog._util.concurrency import Threads, in_order
+from commitlog._util.ids import random_id
 from commitlog.absence import is_absent
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
-from commitlog.crew import Threads, in_order
 from commitlog.errors import (
     AlreadyExists,
     BucketNotFound,
@@ -40,10 +38,9 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog.codec import Document
-from commitlog.oplog.entries import Entries, Listed
-from commitlog.oplog.fields import build, mapping, moment
+from commitlog.oplog.record_directory import ListedRecord, RecordDirectory
+from commitlog.oplog.validate import build, mapping, moment
 from commitlog.paths import join
-from commitlog.words import random_word
 
 __all__ = ["Decision", "Operation", "OperationLog"]
 
@@ -51,16 +48,16 @@ _log = logging.getLogger(__name__)
 
 _PENDING, _DECIDED = "pending", "decided"
 
-#: What `compact` notes in a decision before it removes the pending entry.
+#: The field that `compact` adds to a decision before it removes the pending entry.
 _DATED_ANEW = "dated_anew"
 
-#: Most entries that are read, or were, and that nobody has taken yet. One has some kilobytes mostly, and
-#: four megabytes at most.
+#: Maximum number of entries that are being read, or were read and not yet consumed. An entry usually has
+#: some kilobytes, and four megabytes at most.
 _AHEAD = 32
 
 
 class Decision(enum.Enum):
-    """What became of an operation."""
+    """The outcome of an operation."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled-back"
@@ -72,9 +69,9 @@ class Operation:
 
     Attributes:
         id: its name in the log; ids sort by the time at which their clocks began them.
-        body: what is to be done, as a JSON object of the caller's.
-        time: epoch seconds at which it was begun, by the clock of who began it.
-        decision: None as long as none is known.
+        body: the description of the operation, a JSON object of the caller.
+        time: epoch seconds at which it began, by the clock of its process.
+        decision: None if no decision is known.
     """
 
     id: str
@@ -87,23 +84,24 @@ class OperationLog:
     """A log of operations in an object store. Thread-safe.
 
     Args:
-        store: where.
-        prefix: path below which the log is.
-        clock: names and dates operations, and measures how long they took.
-        settle: seconds for which a decision is kept at least; the same for all users of one log.
-        ids: makes the part of an operation's id that nobody else ever makes.
-        threads: opens what entries are read on, several at a time, where many are; None: they are read
-            one after the other.
+        store: the store of the log.
+        prefix: path of the log.
+        clock: gives operations their ids and times, and measures how long they took.
+        retention: minimum number of seconds for which a decision is kept; the same for all users of a
+            log.
+        new_id: makes the unique part of an operation's id.
+        threads: opens an executor to read several entries at a time; None: entries are read one after
+            the other.
 
     Attributes:
-        prefix, settle: as given.
+        prefix, retention: as given.
 
-    Guarantees: an operation is decided at most once, and every later attempt learns that decision or
-    that it is forgotten; `run` leaves no operation performed that was not logged before.
+    Guarantees: an operation is decided at most once, and every later attempt gets that decision, or the
+    error that it is forgotten. `run` performs no operation that was not logged before.
 
-    Non-guarantees: the log does not know whether an operation that stayed pending was performed; ask
-    what it was to change (`recover`). It is no lock: a recoverer that rolls an operation back has to
-    make sure first, with the means of what it changes, that it will not be performed later.
+    Non-guarantees: the log does not know whether an operation that stayed pending was performed; only
+    the changed data shows it (`recover`). The log is not a lock: before a recovery rolls an operation
+    back, it must make sure that the operation will not be performed later.
     """
 
     def __init__(
@@ -112,20 +110,20 @@ class OperationLog:
         prefix: str,
         *,
         clock: Clock | None = None,
-        settle: float = 86_400.0,
-        ids: Callable[[], str] = random_word,
+        retention: float = 86_400.0,
+        new_id: Callable[[], str] = random_id,
         threads: Threads | None = None,
     ) -> None:
-        if settle <= 0:
-            raise ConfigurationError(f"settle is {settle} seconds; it must be more than 0")
+        if retention <= 0:
+            raise ConfigurationError(f"retention is {retention} seconds; it must be more than 0")
         self.prefix = prefix
-        self.settle = settle
+        self.retention = retention
         self._store = store
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._ids = ids
+        self._new_id = new_id
         self._threads = threads
-        self._pending = Entries(store, join(prefix, _PENDING), frozenset({"operation"}))
-        self._decided = Entries(store, join(prefix, _DECIDED), frozenset({"decision"}))
+        self._pending = RecordDirectory(store, join(prefix, _PENDING), frozenset({"operation"}))
+        self._decided = RecordDirectory(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
 
     def close(self) -> None:
@@ -134,28 +132,29 @@ class OperationLog:
 
     @property
     def drift(self) -> int:
-        """How many operations this instance left pending because it could not write their decision."""
+        """Number of operations that this instance left pending because it could not log a decision."""
         return len(self._drifted)
 
     # one operation
 
     @contextlib.contextmanager
     def run(self, body: Mapping[str, Any]) -> Iterator[Operation]:
-        """Log an operation, let the block perform it, and log what became of it.
+        """Log an operation, let the block perform it, and log its outcome.
 
-        * If it cannot be logged, the block is not entered: `Unavailable` or what the store raises.
+        * If the operation cannot be logged, the block is not entered: `Unavailable`, or the store's
+          error.
         * If the block raises an `Exception`, the operation is rolled back in the log, and the exception
-          goes on. The block must have undone what it did, or raise `OutcomeUnknown`.
-        * If it raises `OutcomeUnknown`, or is broken off by another `BaseException`, the operation
+          propagates. The block must have undone its changes, or raise `OutcomeUnknown`.
+        * If it raises `OutcomeUnknown`, or is interrupted by another `BaseException`, the operation
           stays pending.
         * If it returns, the operation has succeeded, even if that cannot be logged: then `drift` counts
-          it, and `recover` repairs it.
+          it, and `recover` repairs the log.
 
         Args:
-            body: what is to be done, as a JSON object.
+            body: the description of the operation, a JSON object.
 
-        Raises `OutcomeUnknown` after a block that returned if a recovery had rolled the operation back
-        meanwhile, or decided it so long ago that it is forgotten how. What was changed tells.
+        Raises `OutcomeUnknown` after a block that returned, if a recovery had rolled the operation back
+        in the meantime, or if its decision is already forgotten. The changed data shows the outcome.
         """
         began = self._clock.monotonic()
         operation = self.begin(body)
@@ -173,28 +172,28 @@ class OperationLog:
             )
 
     def begin(self, body: Mapping[str, Any]) -> Operation:
-        """Log an operation as pending. Nothing of it may be done before this returns.
+        """Log an operation as pending. It must not be performed before this returns.
 
-        Raises `Unavailable` if it is not known whether the entry was stored; it does no harm if it was.
+        Raises `Unavailable` if the entry may or may not be stored; a stored entry does no harm.
         """
         now = self._clock.epoch()
-        operation = Operation(id=f"{int(now * 1000):013d}-{self._ids()}", body=dict(body), time=now)
+        operation = Operation(id=f"{int(now * 1000):013d}-{self._new_id()}", body=dict(body), time=now)
         document = Document("operation", {"time": now, "operation": operation.body})
         try:
             self._pending.add(operation.id, document)
         except (AlreadyExists, OutcomeUnknown) as error:
-            # Nobody else has this id: what exists already is a request that was repeated on its way.
+            # This id is unique: an existing entry comes from a repeated request.
             raise Unavailable(
                 f"the operation was not begun: it could not be logged ({error})"
             ) from error
         return operation
 
     def decide(self, operation: Operation, decision: Decision) -> Decision:
-        """Decide an operation, and return the decision that stands: this one, or an earlier one.
+        """Decide an operation, and return the valid decision: this one or an earlier one.
 
         Raises:
-            NotFound: it was decided and has been compacted away since; how, is forgotten.
-            OutcomeUnknown: this decision or another one stands, or will; call it again to learn which.
+            NotFound: it was decided and compacted away; the decision is forgotten.
+            OutcomeUnknown: this or another decision is valid, or will be; call it again to get it.
         """
         seen = self._clock.monotonic()
         if not self._pending.exists(operation.id):
@@ -202,7 +201,7 @@ class OperationLog:
         return self._decide(operation, decision, seen)
 
     def decision(self, id: str) -> Decision | None:
-        """Return how operation `id` was decided; None if it was not, or is forgotten, or never began."""
+        """Return the decision of operation `id`; None if it is undecided, forgotten or never began."""
         try:
             return self._read_decided(id).decision
         except BucketNotFound:
@@ -219,15 +218,15 @@ class OperationLog:
         known: Container[str] = (),
         unreadable: Callable[[CommitError], object] | None = None,
     ) -> Iterator[Operation]:
-        """Yield the operations that are not decided, the oldest first.
+        """Yield the undecided operations, the oldest first.
 
-        What changes meanwhile may be seen as it was or as it is.
+        A concurrent change may or may not be visible.
 
         Args:
-            older_than: only operations begun so many seconds ago, by the store's clock.
-            known: ids of those that are left out, and not read.
-            unreadable: told the error of each entry that cannot be read (`CorruptRecord`,
-                `FormatTooNew`), which is passed over; by default it is raised.
+            older_than: only operations that began at least so many seconds ago, by the store's clock.
+            known: ids of operations to leave out; they are not read.
+            unreadable: is called with the error of each entry that cannot be read (`CorruptRecord`,
+                `FormatTooNew`), which is then skipped; by default the error is raised.
         """
         deadline = self._now() - older_than if older_than > -math.inf else math.inf
         entries = (
@@ -240,22 +239,22 @@ class OperationLog:
     def history(
         self, *, unreadable: Callable[[CommitError], object] | None = None
     ) -> Iterator[Operation]:
-        """Yield the operations that are decided and not compacted away, the oldest first.
+        """Yield the decided operations that are not compacted away, the oldest first.
 
         Args:
-            unreadable: as of `pending`.
+            unreadable: as in `pending`.
         """
         return self._listed(self._decided.list(), self._read_decided, unreadable)
 
     def names(self) -> Iterator[str]:
-        """Yield the ids of all operations, those that are pending first, without reading them."""
+        """Yield the ids of all operations, the pending ones first, without reading them."""
         for entries in (self._pending, self._decided):
             yield from (entry.name for entry in entries.list())
 
     def youngest(self) -> float:
-        """Return the age in seconds, by the store's clock, of the operation that is pending last.
+        """Return the age in seconds, by the store's clock, of the newest pending operation.
 
-        It is infinite if none is.
+        It is infinite if no operation is pending.
         """
         written = max((entry.written for entry in self._pending.list()), default=-math.inf)
         return self._now() - written
@@ -263,13 +262,13 @@ class OperationLog:
     def recover(
         self, judge: Callable[[Operation], Decision | None], *, older_than: float
     ) -> tuple[Operation, ...]:
-        """Decide what was left pending, and return it with the decisions that stand. Idempotent.
+        """Decide operations that were left pending; return them with their decisions. Idempotent.
 
         Args:
-            judge: tells what became of an operation, from what it was to change; None: leave it
-                pending. Before it says "rolled back" it must see to it that the operation cannot be
+            judge: finds the outcome of an operation from the data that it was to change; None: leave it
+                pending. Before it returns "rolled back", it must make sure that the operation cannot be
                 performed any more.
-            older_than: only operations begun so many seconds ago, by the store's clock.
+            older_than: only operations that began at least so many seconds ago, by the store's clock.
 
         Raises `CorruptRecord` or `FormatTooNew` if an entry cannot be read, after all others were
         recovered.
@@ -293,19 +292,19 @@ class OperationLog:
             raise unreadable[0]
         return tuple(decided)
 
-    def beside(self, name: str, kinds: frozenset[str]) -> Entries:
-        """Return other records that are kept with this log, in ``<prefix>/<name>/``.
+    def sibling(self, name: str, kinds: frozenset[str]) -> RecordDirectory:
+        """Return a directory of other records of this log, at ``<prefix>/<name>/``.
 
         Args:
-            name: any but ``pending`` and ``decided``.
-            kinds: the kinds of record that belong there.
+            name: any name except ``pending`` and ``decided``.
+            kinds: the kinds of records in it.
         """
         if name in (_PENDING, _DECIDED):
             raise ConfigurationError(f"{name!r} has the operations of the log: give another name")
-        return Entries(self._store, join(self.prefix, name), kinds)
+        return RecordDirectory(self._store, join(self.prefix, name), kinds)
 
     def below(self, name: str) -> OperationLog:
-        """Return another log, of the same store and settings, that is kept in ``<prefix>/<name>/``.
+        """Return another log with the same store and settings, at ``<prefix>/<name>/``.
 
         Args:
             name: a path that does not begin with ``pending`` or ``decided``.
@@ -314,8 +313,8 @@ class OperationLog:
             self._store,
             join(self.prefix, name),
             clock=self._clock,
-            settle=self.settle,
-            ids=self._ids,
+            retention=self.retention,
+            new_id=self._new_id,
             threads=self._threads,
         )
 
@@ -328,38 +327,43 @@ class OperationLog:
     ) -> int:
         """Forget decisions; return how many.
 
-        No operation becomes decidable again by that: a decision is kept for at least half of `settle`
-        after the pending entry is gone. Its winner removes that at once, or leaves it to this method,
-        which notes so in the decision first, and dates it anew by that, to forget it `settle` later. So
-        who finds an operation pending, and decides it within a quarter of `settle`, cannot miss an
-        earlier decision. Who took longer looks whether it is still pending. If it is not, and the
-        decision that was written bears no such note, there was another one before, and it is taken back.
+        No operation becomes decidable again. A decision is kept for at least half of `retention` after
+        its pending entry is gone. The winner of the decision removes the pending entry at once. If not,
+        this method removes it, but first adds a mark to the decision, which also renews its date, and
+        forgets the decision `retention` later. So a process that finds an operation pending, and decides
+        it within a quarter of `retention`, cannot miss an earlier decision. A process that took longer
+        checks whether the operation is still pending. If it is not, and the written decision has no such
+        mark, there was an earlier decision, and the new one is taken back.
 
-        What this rests on: clocks go at about the same rate; a request arrives within a quarter of
-        `settle` of the last look at the clock, or never; and who took longer than that does not die, or
-        lose contact with the store, before it could look. Until then others can read what it wrote.
+        Assumptions: clocks run at about the same rate. A request arrives within a quarter of `retention`
+            of
+        the last reading of the clock, or never. A process that took longer than that does not die, or
+        lose contact with the store, before that check. Until the check others can read its decision.
 
         Args:
-            older_than: age of a decision in seconds by the store's clock; at least, and by default,
-                `settle`.
-            save: for who needs decided operations to rebuild something from. It is given those that are
-                about to be forgotten, and the epoch second at which the oldest was begun of all that are
-                listed, by the clocks of who began them. What it does not take of them is not forgotten;
-                if it raises, none is. With it, only
-                what was decided a quarter of `settle` before anything was begun that is pending: who
-                decides that can still look at all that came after.
-            most: at most so many; some others that are old enough stay then.
+            older_than: minimum age of a decision in seconds by the store's clock; at least `retention`,
+                which is the default.
+            save: keeps decided operations from which something is to be rebuilt. It is called with the
+                operations that are about to be forgotten, and with the epoch second at which the oldest
+                listed operation began, by the clocks of their processes. Operations that it does not
+                take are not forgotten; if it raises, none is. With `save`, only operations are forgotten
+                that were decided a quarter of `retention` before any pending operation began: so the
+                process that decides a pending one can still see all that came after.
+            most: maximum number to forget; other operations that are old enough may stay.
         """
-        age = self.settle if older_than is None else older_than
-        if age < self.settle:
-            raise ConfigurationError(f"older_than is {age} seconds; this log settles in {self.settle}")
+        age = self.retention if older_than is None else older_than
+        if age < self.retention:
+            raise ConfigurationError(
+                f"older_than is {age} seconds; this log settles in {self.retention}"
+            )
         deadline = self._now() - age
-        # In this order: whose pending entry another compaction has just removed is dated anew by now.
+        # In this order: if another compaction has just removed the pending entry, the decision has a new
+        # date.
         undecided = {entry.name: entry.written for entry in self._pending.list()}
         listed = frozenset(undecided)
         oldest = min(map(_began, listed), default=math.inf)
         left: list[str] = []
-        old: list[Listed] = []
+        old: list[ListedRecord] = []
         for entry in self._decided.list():
             oldest = min(oldest, _began(entry.name))
             undecided.pop(entry.name, None)
@@ -373,10 +377,10 @@ class OperationLog:
             self._decided.note(name, _DATED_ANEW)
         self._pending.remove_all(left)
         if save is not None:
-            bound = min(undecided.values(), default=math.inf) - self.settle / 4
+            bound = min(undecided.values(), default=math.inf) - self.retention / 4
             old = [entry for entry in old if entry.written < bound]
             if old:
-                taken: list[Listed] = []
+                taken: list[ListedRecord] = []
                 save(self._taken(old, taken), oldest)
                 old = taken
         self._decided.remove_all(entry.name for entry in old)
@@ -386,11 +390,11 @@ class OperationLog:
 
     def _listed(
         self,
-        entries: Iterable[Listed],
+        entries: Iterable[ListedRecord],
         read: Callable[[str], Operation],
         unreadable: Callable[[CommitError], object] | None,
     ) -> Iterator[Operation]:
-        """Yield what is listed, but what was decided, or compacted away, since."""
+        """Yield the listed operations, except those decided or compacted away since the listing."""
         for _, outcome in self._read(entries, read):
             match outcome:
                 case Operation():
@@ -402,8 +406,8 @@ class OperationLog:
                 case _:
                     raise outcome
 
-    def _taken(self, entries: Iterable[Listed], taken: list[Listed]) -> Iterator[Operation]:
-        """Yield decided operations; add to `taken` those that are."""
+    def _taken(self, entries: Iterable[ListedRecord], taken: list[ListedRecord]) -> Iterator[Operation]:
+        """Yield decided operations; add the entry of each one to `taken`."""
         for entry, outcome in self._read(entries, self._read_decided):
             if isinstance(outcome, Exception):
                 raise outcome
@@ -411,19 +415,19 @@ class OperationLog:
             yield outcome
 
     def _read(
-        self, entries: Iterable[Listed], read: Callable[[str], Operation]
-    ) -> Iterator[tuple[Listed, Operation | Exception]]:
+        self, entries: Iterable[ListedRecord], read: Callable[[str], Operation]
+    ) -> Iterator[tuple[ListedRecord, Operation | Exception]]:
         return in_order(entries, lambda entry: read(entry.name), threads=self._threads, ahead=_AHEAD)
 
     def _recover(self, id: str, judge: Callable[[Operation], Decision | None]) -> Operation | None:
-        """Decide an operation if it is pending, and `judge` knows how; return it if it is decided."""
+        """Decide an operation if it is pending and `judge` finds its outcome; return it if decided."""
         seen = self._clock.monotonic()
         try:
             operation = self._read_pending(id)
         except NotFound as error:
             if not is_absent(error):
                 raise
-            return None  # decided by another meanwhile
+            return None  # another process has decided it
         stands = self.decision(id)
         if stands is None:
             decision = judge(operation)
@@ -438,14 +442,14 @@ class OperationLog:
         return evolve(operation, decision=stands)
 
     def _conclude(self, operation: Operation, decision: Decision, began: float) -> bool:
-        """Decide an operation of this process; False if somebody else has decided it otherwise."""
+        """Decide an operation of this process; return False if another process decided otherwise."""
         try:
             if self._took_long(began):
                 return self.decide(operation, decision) is decision
             return self._decide(operation, decision, began) is decision
         except CommitError as error:
             if type(error) is NotFound:
-                return False  # decided so long ago that it is forgotten how
+                return False  # decided so long ago that the decision is forgotten
             self._drifted.append(operation.id)
             _log.warning(
                 "operation %s is %s, but logged as pending: %s", operation.id, decision.value, error
@@ -453,7 +457,7 @@ class OperationLog:
             return True
 
     def _decide(self, operation: Operation, decision: Decision, seen: float) -> Decision:
-        """Decide an operation that was pending at `seen` on the own clock, or later; see `compact`."""
+        """Decide an operation that was pending at `seen` on this clock, or later; see `compact`."""
         body = {"time": operation.time, "operation": operation.body, "decision": decision.value}
         sent = self._clock.monotonic()
         try:
@@ -461,7 +465,7 @@ class OperationLog:
         except AlreadyExists:
             return self._standing(operation)
         except OutcomeUnknown:
-            # A decision that can be read is the one that stands, whoever wrote it.
+            # A decision that can be read is the valid one, whichever process wrote it.
             standing = None
             with contextlib.suppress(CommitError):
                 standing = self.decision(operation.id)
@@ -484,10 +488,10 @@ class OperationLog:
         return decision
 
     def _took_long(self, since: float) -> bool:
-        return self._clock.monotonic() - since > self.settle / 4
+        return self._clock.monotonic() - since > self.retention / 4
 
     def _take_back(self, operation: Operation) -> bool:
-        """Remove the decision that was just written, if there was an earlier one; tell whether so."""
+        """Remove the decision just written if there was an earlier one; return whether there was."""
         if self._pending.exists(operation.id) or self._decided.get(operation.id).body.get(_DATED_ANEW):
             return False
         self._decided.remove(operation.id)
@@ -522,7 +526,7 @@ def _operation(id: str, document: Document) -> Operation:
 
 
 def _began(id: str) -> float:
-    """Return the epoch second that an id tells; the first of all for one that is none of ours."""
+    """Return the epoch second in an id; the earliest of all for a foreign id."""
     told = id.partition("-")[0]
     return int(told) / 1000 if told.isascii() and told.isdigit() else 0.0
 

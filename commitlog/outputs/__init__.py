@@ -1,9 +1,9 @@
-"""Many objects, all or nothing: jobs that are committed to a directory, each at most once.
+"""Atomic commits of many objects: jobs that are committed to a directory, each at most once.
 
-`Output` is the way in. The modules: `job` (what travels to workers), `records`, `manifest` and `pending`
-(what is stored), `state` and `checkpoints` (what it adds up to), `log` (who is committed), `publishing`
-(what follows from it), `recovery`, `reports` (what readers and operators are told), `tail` (what
-is new since), `compaction` (which files to merge), and `output`, which joins them.
+Start with `Output`. The modules: `job` (sent to workers), `records`, `manifest` and `pending` (stored
+records), `state` and `checkpoints` (the state of the log), `log` (the commit log), `publishing` (work
+after the commit point), `recovery`, `reports` (results for readers and operators), `tail` (new files),
+`compaction` (files to merge), and `output`, which joins them.
 """
 
 from commitlog.outputs.job import Batch, Job, Mode, StagedFile, Stats, Visibility

@@ -1,9 +1,7 @@
-"""Checkpoints: the state of an output at some versions, so that nobody reads its log from the start.
+"""Checkpoints: the state of an output at some versions, so that readers need not read the whole log.
 
-A checkpoint is derived from the log, and whatever becomes of it, nothing is lost: one that cannot be
-read is passed over. They are gzipped JSON lines, a file of the output each, behind a line with the rest.
-
-Imports the ground floor, the operation log's fields, the records and the state.
+A checkpoint is derived from the log, so losing one loses no data: a checkpoint that cannot be read is
+skipped. It consists of gzipped JSON lines: a line with the totals, then one line for each file.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import zlib
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, BucketNotFound, CorruptRecord, NotFound
 from commitlog.oplog.codec import Document
-from commitlog.oplog.fields import build, count, flag, items, mapping, maybe_text, text
+from commitlog.oplog.validate import build, count, flag, items, mapping, maybe_text, text
 from commitlog.outputs.job import Visibility
 from commitlog.outputs.records import DataFile, one_of
 from commitlog.outputs.state import State

@@ -1,7 +1,4 @@
-"""Which small files of an output to merge into larger ones: a plan, and nothing is read or written.
-
-Imports the records.
-"""
+"""Which small files of an output to merge into larger ones: a plan, and nothing is read or written."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ __all__ = ["TARGET_BYTES", "Group", "plan"]
 #: Size that files are merged up to by default.
 TARGET_BYTES = 128 * 1024 * 1024
 
-#: Files are small below this share of the target: what was merged once, up to about the target, is left
-#: alone from then on.
+#: Files are small below this share of the target size. A merged file, of about the target size, is not
+#: merged again.
 SMALL = 0.75
 
 
@@ -53,11 +50,11 @@ def plan(
     """Return the groups of `files` that are worth merging; the same files give the same groups.
 
     Small files, those of less than three quarters of `target_bytes`, are taken in their order, and a
-    group ends where the next one would make it larger than that; so its rows keep their order. What is
-    merged is large then, or meets other small files in a later plan: there are fewer each time.
+    group ends before the file that would make it larger than that; so its rows keep their order. The
+    merged file is large then, or meets other small files in a later plan: there are fewer each time.
 
     Args:
-        files: in order of commit, as `State.files` has them.
+        files: in order of commit, as `StateTable.files` has them.
         kind: what the files of a group have in common, besides their partition: format and compression;
             None for files that are to be left alone.
         target_bytes: most bytes of a group, from 1 on.

@@ -1,14 +1,12 @@
 """Foreign files: those in an output's directory that no job of the output wrote.
 
-Readers that list the directory read them beside the output's own files; readers of the log do not. So a
-job that replaces everything, or whole partitions, has to replace them too: its commit record names them,
-and they are removed after the commit point, by the driver or by whoever finishes the job. They are
-named with their etags, since others may write the same name again later, and that stays.
+Readers that list the directory read them with the output's own files; readers of the log do not. So a
+job that replaces everything, or whole partitions, must replace them too: its commit record names them,
+and they are removed after the commit point, by the driver or by the process that completes the job. They
+are named with their etags, because another program may write the same name again, and that file stays.
 
-What counts as a file is what Spark counts: names that begin with ``_`` or ``.`` are left out, except
-directories such as ``_day=1``. A directory with a log of its own is another output, and left alone.
-
-Imports the fields of stored records and the records of the `ObjectStore` port.
+As in Spark, names that begin with ``_`` or ``.`` do not count as files, except directories such as
+``_day=1``. A directory with its own log is another output, and is not touched.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
-from commitlog.oplog.fields import count, mapping, path, text
+from commitlog.oplog.validate import count, mapping, path, text
 from commitlog.stores.api import ObjectInfo, same_etag
 
 __all__ = ["NULL", "ForeignFile", "data_files", "lies_in", "parents_of", "partition_in", "roots_of"]
@@ -60,11 +58,11 @@ class ForeignFile:
 
 
 def data_files(infos: Iterable[ObjectInfo], top: str) -> list[ForeignFile]:
-    """Return what readers would read of a listing of an output, the output's own files included.
+    """Return the files that readers read in a listing of an output, including its own files.
 
     Args:
         infos: the listing.
-        top: the path of the output with a slash at its end, or ""; what is returned is relative to it.
+        top: the path of the output with a slash at its end, or ""; the result is relative to it.
     """
     found, others = [], set()
     for info in infos:
@@ -89,9 +87,15 @@ def partition_in(path: str) -> dict[str, str | None]:
 
 
 def lies_in(path: str, partitions: Collection[Mapping[str, str | None]]) -> bool:
-    """Tell whether the directories of `path` lead into one of `partitions`."""
+    """Tell whether the directories of `path` lead into one of `partitions`.
+
+    A partition without values has the files that are in no partition.
+
+    >>> lies_in("p=1/q=2/f", [{"p": "1"}]), lies_in("p=1/f", [{}]), lies_in("day/f", [{}])
+    (True, False, True)
+    """
     there = partition_in(path).items()
-    return any(partition.items() <= there for partition in partitions)
+    return any(partition.items() <= there if partition else not there for partition in partitions)
 
 
 def roots_of(directories: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""A job and the files that it stages: plain data that travels between driver and workers.
-
-Imports the ground floor and the records of the `ObjectStore` port.
-"""
+"""A job and the files that it stages: plain data that travels between driver and workers."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ Mode: TypeAlias = Literal[
     "append", "error", "overwrite", "overwrite-partitions", "overwrite-files", "rewrite"
 ]
 
-#: The modes of jobs that name what they replace.
+#: The modes of jobs that name the files to replace.
 NAMING: frozenset[Mode] = frozenset({"overwrite-files", "rewrite"})
 
 #: Who sees an output: every reader that can list a directory, or only those that read its log.
@@ -141,16 +138,16 @@ class Job:
     """One attempt to commit one job to one output; made by `Output.begin`. May be pickled.
 
     Attributes:
-        job_id: what is committed at most once, ever; that of `batch`, if there is one.
-        attempt: 32 hexadecimal digits; tells this attempt from every other one of the same job, and its
-            files from all others.
+        job_id: the id that is committed at most once, ever; that of `batch`, if there is one.
+        attempt: 32 hexadecimal digits; distinguishes this attempt, and its files, from all others.
         mode: see `Output.begin`.
-        base: version of the log when the job was begun; all that is decided about it comes later.
-        schema: schema of the files as a JSON text, or None; kept in the commit record as it is.
-        visibility: who sees the files once the job is committed.
+        base: version of the log when the job began; every decision about the job comes later.
+        schema: schema of the files as a JSON text, or None; kept unchanged in the commit record.
+        visibility: the readers that see the files once the job is committed.
         batch: the batch of a stream that the job is, or None.
-        replaces: paths of the files that it is to replace, if its mode names them. Only `Output.commit`
-            needs to know: workers may be sent the job without them.
+        replaces: paths of the files to replace, if its mode names them. Only `Output.commit` needs them:
+            workers may get the job without them.
+        last_commit: version of the last commit when the job began; 0 if there was none.
     """
 
     job_id: str = field(validator=_check_job_id)
@@ -161,6 +158,7 @@ class Job:
     visibility: Visibility = "listed"
     batch: Batch | None = field(default=None)
     replaces: tuple[str, ...] = field(default=(), repr=lambda paths: f"<{len(paths)} files>")
+    last_commit: int = field(default=0, validator=validators.ge(0))
 
     @batch.validator
     def _check_batch(self, _: object, batch: Batch | None) -> None:
@@ -206,14 +204,14 @@ class Job:
 
 @frozen(kw_only=True)
 class StagedFile:
-    """A staged upload, and what readers want to know of the file. May be pickled.
+    """A staged upload, with the statistics of the file. May be pickled.
 
     Attributes:
         staged: the complete upload, as `StageWriter.finish` returned it.
         rows: number of rows, if known.
         partition: values of the partition columns, as in a Hive path; None for null.
-        stats: for some columns, smallest and largest value as JSON and number of nulls; what cannot be
-            told is None.
+        stats: for some columns, the smallest and largest value as JSON, and the number of nulls; unknown
+            ones are None.
     """
 
     staged: Staged

@@ -1,11 +1,9 @@
-"""The numbered records of an output: its commit log, and the one place where jobs are decided.
+"""The commit log of an output: numbered records, the only place where jobs are decided.
 
 Records are numbered from 1 without a gap, because number N is claimed, put-if-absent, only after N - 1
-was read; so the log is read by asking for the next number, without a listing. A record is never
-changed and never removed: whoever has read up to N - 1 knows that a claim of N which succeeds was
-preceded by exactly what was read, and that a delayed claim of a number that is taken fails for good.
-
-Imports the operation log's entries and the records.
+was read. So the log is read by asking for the next number, without a listing. A record is never changed
+and never removed. So a process that has read up to N - 1 and claims N knows that the log before N is
+exactly as it was read, and a delayed claim of a taken number fails permanently.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.backoff import Backoff
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -30,7 +28,7 @@ from commitlog.errors import (
     OutcomeUnknown,
 )
 from commitlog.oplog.codec import Document, encode
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import Checkpoints
 from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import NAMING, Batch, Job, Visibility
@@ -50,11 +48,11 @@ from commitlog.outputs.records import (
 from commitlog.outputs.state import State
 from commitlog.paths import join
 
-__all__ = ["CommitLog", "Verdicts", "already_committed", "other_visibility"]
+__all__ = ["AttemptOutcomes", "CommitLog", "already_committed", "other_visibility"]
 
 
 @define(kw_only=True)
-class Verdicts:
+class AttemptOutcomes:
     """What a stretch of the log says of some attempts.
 
     Attributes:
@@ -112,7 +110,7 @@ class CommitLog:
         self, store: ConditionalStore, directory: str, *, clock: Clock, backoff: Backoff
     ) -> None:
         self.directory = directory
-        self._entries = Entries(store, directory, KINDS)
+        self._entries = RecordDirectory(store, directory, KINDS)
         self.manifests = Manifests(store, join(directory, "manifests"))
         self.checkpoints = Checkpoints(store, join(directory, "checkpoints"))
         self._clock = clock
@@ -156,7 +154,7 @@ class CommitLog:
             yield from self.manifests.foreign(manifest)
 
     def apply(self, record: Record, state: State) -> list[DataFile]:
-        """Take `state` to `record`, the next one; see `State.apply`."""
+        """Take `state` to `record`, the next one; see `StateTable.apply`."""
         return state.apply(record, self.files(record), self.replaced(record))
 
     def state(self, until: int | None = None) -> State:
@@ -175,7 +173,7 @@ class CommitLog:
     def _check_end(self, version: int) -> None:
         """Raise `CorruptRecord` unless there is a record `version`, of which there is a checkpoint.
 
-        What is committed behind a gap in the numbers is never read.
+        A commit after a gap in the numbers is never read.
         """
         try:
             self.get(version)
@@ -188,24 +186,24 @@ class CommitLog:
             ) from None
 
     def look(self, job: Job) -> tuple[CommitRecord | None, int]:
-        """Return the record that commits `job`, if there is one, and the number of the last record.
+        """Return the record that commits `job`, or None, and the number of the last record.
 
         Raises `JobAlreadyCommitted` if another attempt was committed, `JobAborted` if this one was
-        aborted, `AlreadyExists` if the job's mode is "error" and the output has data by now, and
-        `Conflict` or `ConfigurationError` if what was committed since the job began does not go with it.
+        aborted, `AlreadyExists` if the job's mode is "error" and the output has data now, and `Conflict`
+        or `ConfigurationError` if a commit since the job began is incompatible with it.
         """
         return self._look(job, job.base)
 
     def to_replace(self, job: Job, pending: PendingJob, *, at: int) -> ToReplace | None:
-        """Return what the commit record of `job` is to name, having stored the list if it is long.
+        """Return what the commit record of `job` must name as replaced; a long list is stored first.
 
         Args:
-            job: the job; None is returned if its mode names nothing.
-            pending: what it adds.
-            at: number of the last record that was looked at.
+            job: the job; the result is None if its mode names no files.
+            pending: the files that it adds.
+            at: number of the last record that was read.
 
-        Raises `Conflict` if a file that it names is no part of the output, `ConfigurationError` if it is
-        to rewrite rows and adds more or less of them, and what `Manifests.write` raises.
+        Raises `Conflict` if a named file is not part of the output, `ConfigurationError` if a rewrite
+        adds more or fewer rows than it replaces, and the errors of `Manifests.write`.
         """
         if job.mode not in NAMING:
             return None
@@ -240,17 +238,17 @@ class CommitLog:
         to_replace: ToReplace | None = None,
         foreign: NamedForeign | None = None,
     ) -> CommitRecord:
-        """Append the commit record of `job`, or return the one that this very attempt has already.
+        """Append the commit record of `job`, or return the record that this attempt already has.
 
         Args:
             job: the job, which is not decided up to record `after`.
-            pending: what it adds.
-            after: number of the last record that was looked at.
-            to_replace: what it names to be replaced, looked up at that record.
-            foreign: what it names of files that no job wrote.
+            pending: the files that it adds.
+            after: number of the last record that was read.
+            to_replace: the files to name as replaced, determined at that record.
+            foreign: the foreign files to name as replaced.
 
-        Raises what `look` raises, `Conflict` if a file that it names is no part of the output any more,
-        and `OutcomeUnknown`.
+        Raises the errors of `look`, `Conflict` if a named file is no longer part of the output, and
+        `OutcomeUnknown`.
         """
         state = None if to_replace is None else to_replace.state
         foreign = foreign or NamedForeign()
@@ -283,9 +281,9 @@ class CommitLog:
                 _check_there(job, state)
         return evolve(record, version=after + 1)
 
-    def verdicts(self, attempts: Iterable[str], *, after: int = 0) -> Verdicts:
+    def outcomes(self, attempts: Iterable[str], *, after: int = 0) -> AttemptOutcomes:
         """Return what the records after number `after` say of `attempts`."""
-        found = Verdicts(open=set(attempts), end=after)
+        found = AttemptOutcomes(open=set(attempts), end=after)
         for record in self.read(after):
             found.end = record.version
             if isinstance(record, AbortRecord):
@@ -297,17 +295,17 @@ class CommitLog:
                 found.open.remove(record.attempt)
         return found
 
-    def fence(self, suspects: Mapping[str, str | None], *, after: int) -> Verdicts:
-        """Make sure that each of the attempts `suspects` is decided, and return how: none stays open.
+    def abort_undecided(self, suspects: Mapping[str, str | None], *, after: int) -> AttemptOutcomes:
+        """Make sure that each attempt in `suspects` is decided, and return the outcomes.
 
-        Whatever is not committed by now is aborted, and cannot be committed any more, not even by a
-        request that is still on its way: that would need a number that is taken by now.
+        An attempt that is not committed is aborted, and can no longer be committed, not even by a
+        request in flight: that would need a number that is already taken.
 
         Args:
-            suspects: attempts with their job ids, or None where that is not known.
+            suspects: attempts with their job ids, or None if the id is not known.
             after: number of a record up to which none of them is decided.
         """
-        found = self.verdicts(suspects, after=after)
+        found = self.outcomes(suspects, after=after)
         while found.open:
             fence = AbortRecord(
                 version=found.end + 1,
@@ -317,8 +315,8 @@ class CommitLog:
             self._claim(fence.version, fence.to_document())
             # Read it back rather than trust in it: the number may have been taken, even by our own
             # claim, whose answer was lost.
-            later = self.verdicts(found.open, after=found.end)
-            found = Verdicts(
+            later = self.outcomes(found.open, after=found.end)
+            found = AttemptOutcomes(
                 open=later.open,
                 end=later.end,
                 aborted=found.aborted | later.aborted,
@@ -375,8 +373,9 @@ class CommitLog:
         except AlreadyExists:
             return False
         except OutcomeUnknown as unknown:
-            # What can be read under the number now is there for good, and settles the matter. It may be
-            # this one, and must not have to be read again: an error would be taken for "nothing added".
+            # The record that can be read at this number is final. It may be this one, and must not need
+            # another
+            # read: an error of that read would be taken for "nothing added".
             try:
                 found = self._entries.get(_name(version))
             except CommitError:

@@ -3,8 +3,6 @@
 A job of many files writes its list once, as one or more gzipped objects of JSON lines. Its pending entry
 and its commit record name them with their checksums. So a record stays small however many files a job
 has, or names for it to replace, and a list is read line by line.
-
-Imports the ground floor, the operation log's fields, and the records of the ports.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Any, TypeVar
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import AlreadyExists, CorruptRecord, FormatTooNew
 from commitlog.oplog.codec import ADVICE, Document
-from commitlog.oplog.fields import build, items, mapping, text
+from commitlog.oplog.validate import build, items, mapping, text
 from commitlog.outputs.foreign import ForeignFile
 from commitlog.outputs.job import StagedFile
 from commitlog.outputs.records import DataFile, Manifest, total_rows
@@ -96,7 +94,7 @@ class Manifests:
         return self._read(manifest, staged_from_json)
 
     def files(self, manifest: Manifest) -> Iterator[DataFile]:
-        """Yield the same as what becomes of them, or the files of a list of replaced ones."""
+        """Yield the files as committed ones, or the files of a list of replaced ones."""
         return self._read(manifest, DataFile.from_json)
 
     def foreign(self, manifest: Manifest) -> Iterator[ForeignFile]:
@@ -156,7 +154,7 @@ class Manifests:
 
 
 def staged_to_json(file: StagedFile) -> dict[str, Any]:
-    """Return what is stored of a staged file."""
+    """Return the JSON form of a staged file."""
     uploaded = {"upload": file.staged.upload_id, "parts": list(file.staged.parts)}
     return {**DataFile.of(file).to_json(), **uploaded}
 

@@ -1,4 +1,4 @@
-"""An output: a directory to which whole jobs are added, all or nothing, each at most once.
+"""Outputs: directories to which jobs are added, all or nothing, each at most once.
 
 ::
 
@@ -7,13 +7,11 @@
     out/_commitlog/00000000000000000007.json      record 7: THE commit point
     out/_commitlog/pending/<attempt>.json         everything that the attempt staged
 
-A job is *begun*; its workers *stage* files that nobody sees; *commit* writes a pending entry that names
-them all, claims the next record of the log, and publishes them; *abort* or *recover* claim a record
-that rules the attempt out for good, and drop its uploads. The pending entry is an entry of an operation
-log (`commitlog.oplog`) whose decision is a numbered record instead of a record of its own: the numbers
-are what orders jobs against one another.
-
-Knows the ports `ConditionalStore`, `Clock` and `Executor`, and nothing of S3, Spark or threads.
+A job is *begun*. Its workers *stage* invisible files. *Commit* writes a pending entry that names all of
+them, claims the next record of the log, and publishes the files. *Abort* or *recover* claim a record
+that excludes the attempt permanently, and drop its uploads. The pending entry is an entry of an
+operation log (`commitlog.oplog`), but its decision is a numbered record instead of a record of its own,
+because the numbers order the jobs.
 """
 
 from __future__ import annotations
@@ -26,7 +24,8 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from commitlog.backoff import Backoff
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -38,7 +37,7 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.checkpoints import INTERVAL
 from commitlog.outputs.foreign import ForeignFile, lies_in
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
@@ -53,7 +52,6 @@ from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
 from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
-from commitlog.words import random_word
 
 __all__ = ["Output"]
 
@@ -66,21 +64,21 @@ class Output:
     """A directory of committed files. Thread-safe, as far as the executor is.
 
     Args:
-        store: where. Its conditional writes carry all guarantees.
+        store: the store of the output. Its conditional writes carry all guarantees.
         path: the directory, relative to the store's root; "" for the root itself.
-        clock: dates the records, and what to wait on between retries. The system clock by default.
-        executor: publishes and drops uploads side by side, such as a `ThreadPoolExecutor`; not shut
+        clock: dates the records, and measures the waits between retries. The system clock by default.
+        executor: publishes and drops uploads in parallel, such as a `ThreadPoolExecutor`; not shut
             down here. None: one by one.
         backoff: how often publishing is retried before it is left to others, and how long a commit waits
             after it has lost a number of the log to another job; it tries until it has one.
-        ids: makes attempts; each call must return a new word of at least 24 hexadecimal digits.
+        ids: makes attempts; each call must return a new text of at least 24 hexadecimal digits.
 
-    Guarantees: a job id is committed at most once, ever, whatever drivers, retries and recoveries do;
-    of a job all files are visible to log-aware readers or none; no file of a job that is not committed
-    is ever visible to anybody; concurrent commits are serialised by the log.
+    Guarantees: a job id is committed at most once, ever, with any drivers, retries and recoveries.
+    Log-aware readers see all files of a job or none. No file of an uncommitted job is ever visible.
+    The log serialises concurrent commits.
 
-    Non-guarantees: between the commit point and the end of publishing a plain listing sees some files of
-    the job and not others. The files and records of an output must not be changed by other means.
+    Non-guarantees: between the commit point and the end of publishing, a plain listing shows some files
+    of the job and not others. Files and records of an output must not be changed by other means.
     """
 
     def __init__(
@@ -91,19 +89,20 @@ class Output:
         clock: Clock | None = None,
         executor: Executor | None = None,
         backoff: Backoff | None = None,
-        ids: Callable[[], str] = random_word,
+        ids: Callable[[], str] = random_id,
     ) -> None:
         self.store = store
         self.path = check_prefix(path).rstrip("/")
         self._clock: Clock = SystemClock() if clock is None else clock
         self._ids = ids
         directory = join(self.path, "_commitlog")
-        # Attempts of different outputs differ in these digits, so that nested outputs, whose uploads
-        # a listing does not tell apart, leave each other's alone.
+        # Attempts of different outputs differ in these digits. So nested outputs, whose uploads appear
+        # in one
+        # listing, do not touch each other's uploads.
         self._tag = hashlib.sha256(store.store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
         self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
-        self._pending = Entries(store, join(directory, "pending"), frozenset({"pending"}))
+        self._pending = RecordDirectory(store, join(directory, "pending"), frozenset({"pending"}))
         self._publisher = Publisher(
             store,
             self.path,
@@ -139,31 +138,32 @@ class Output:
 
         Args:
             job_id: any text of at most 512 bytes of UTF-8, such as ``"daily-2026-11-21"``; None: a new
-                one, or that of `batch`, ``stream/number``. A job under the id of a batch is that batch:
+                one, or that of `batch`, ``stream/number``. A job with the id of a batch is that batch:
                 it is refused once the batch, or a later one of the stream, was committed.
-            mode: ``append`` adds to what is there; ``error`` refuses an output with data, now and again
-                at the commit point; ``overwrite`` replaces all that is there at the commit point,
-                ``overwrite-partitions`` what is there then in the partitions of the job's files,
-                ``overwrite-files`` the files that `replaces` names; and so does ``rewrite``, the job's
-                own files holding the same rows in the same partitions. Foreign files, see `foreign`, are
-                data that ``error`` refuses and the first two overwriting modes replace; ``append``
-                leaves them where they are.
-            schema: schema of the files as a JSON text, kept in the commit record as it is; or what makes
-                it of the state of the output that the job is begun with, and raises if they do not fit.
-            visibility: ``listed``: readers that list the directory see the files, once the job is
+            mode: ``append`` adds to the present data. ``error`` refuses an output with data, now and
+                again at the commit point. ``overwrite`` replaces all data present at the commit point,
+                ``overwrite-partitions`` the data then present in the partitions of the job's files,
+                ``overwrite-files`` the files that `replaces` names. ``rewrite`` does so too, but the
+                job's own files hold the same rows in the same partitions. Foreign files, see `foreign`,
+                are data that ``error`` refuses and the first two overwriting modes replace; ``append``
+                leaves them.
+            schema: schema of the files as a JSON text, kept unchanged in the commit record; or a
+                function that makes it from the state of the output at the beginning of the job, and
+                raises if they do not fit.
+            visibility: ``listed``: readers that list the directory see the files once the job is
                 committed. ``logged``: only readers of the log see them; the commit takes the same time
-                for any number of files, and what later jobs replace stays readable until `gc`. All jobs
-                of an output have the same; None: that of the ones before, or ``listed``.
-            batch: the batch of a stream that this is, in place of `job_id`: none is committed twice, nor
-                after a later one.
-            attempt: name of the attempt, as `new_attempt` made it; None: a new one.
-            base: number of a record up to which that attempt was not decided, if it is an older one.
-            replaces: paths of the files to replace, as `DataFile.path` has them. Whether they are all
-                part of the output is looked at when it counts: at the commit point.
+                for any number of files, and replaced files stay readable until `gc`. All jobs of an
+                output have the same visibility; None: that of earlier jobs, or ``listed``.
+            batch: the batch of a stream, in place of `job_id`: no batch is committed twice, nor after a
+                later one.
+            attempt: name of the attempt, from `new_attempt`; None: a new one.
+            base: for an older attempt, the number of a record up to which it was not decided.
+            replaces: paths of the files to replace, as in `DataFile.path`. The commit point checks that
+                they are all part of the output.
 
         Raises:
             JobAlreadyCommitted: the job is part of the output, and all of its files are visible now:
-                what a dead driver had left to do was done first (or `PublishIncomplete`: could not be).
+                unfinished work of a dead driver was completed first (else `PublishIncomplete`).
             AlreadyExists: the mode is ``error``, and there is data, of other jobs or foreign.
             ConfigurationError: an argument is wrong, such as a job id that is not that of the batch.
             CorruptRecord: a record cannot be read.
@@ -190,6 +190,7 @@ class Output:
             visibility=visibility or state.visibility or "listed",
             batch=batch,
             replaces=tuple(replaces),
+            last_commit=state.commit,
         )
         if state.visibility not in (None, job.visibility):
             raise other_visibility(job, state.visibility)
@@ -205,7 +206,7 @@ class Output:
         """Return the name of an attempt at a job of this output.
 
         Args:
-            word: any text, unlike all others; the same one gives the same name. None: by chance.
+            word: any unique text; the same text gives the same name. None: a random one.
         """
         digits = self._ids() if word is None else hashlib.sha256(word.encode()).hexdigest()
         return self._tag + digits[:24]
@@ -239,38 +240,37 @@ class Output:
             return StagedFile(staged=writer.finish(), rows=rows, partition=partition or {})
 
     def heartbeat(self, attempt: str) -> None:
-        """Let `recover` and `gc` know that an attempt (`Job.attempt`) is alive.
+        """Report that an attempt (`Job.attempt`) is alive, to `recover` and `gc`.
 
-        Needed by jobs that may go without beginning a file for longer than the age at which a recovery
-        takes them for dead. Call it a few times within that age. It is cheap: one small object.
+        Needed by jobs that may not begin a file for longer than the age at which a recovery considers
+        them dead. Call it a few times within that age. It is cheap: one small object.
         """
         self.store.put(join(self.path, join(ALIVE, attempt)), b"")
 
-    def still(self, attempt: str) -> None:
-        """Take the last `heartbeat` of an attempt back, once it will give no more. Idempotent.
+    def clear_heartbeat(self, attempt: str) -> None:
+        """Remove the last `heartbeat` of an attempt that will send no more. Idempotent.
 
-        If it is left, `recover` removes it. Raises what the store raises; it changes nothing else.
+        If it is left, `recover` removes it. Raises the store's errors; it changes nothing else.
         """
-        self._publisher.still(attempt)
+        self._publisher.clear_heartbeat(attempt)
 
     def foreign(self, directories: Iterable[str] = ("",)) -> Iterator[ForeignFile]:
         """Yield the files that readers of the directory read and that no job of this output wrote.
 
-        They may have been there before the output, or another program wrote them. Readers of the log do
-        not see them. Directories that are outputs of their own do not count, nor do names that readers
-        skip.
+        They may be older than the output, or another program wrote them. Readers of the log do not see
+        them. Directories that are outputs of their own do not count, nor do names that readers skip.
 
         Args:
-            directories: where to look, relative to the output, with a slash at their ends.
+            directories: the directories to list, relative to the output, with a slash at their ends.
 
-        It takes a listing of those directories, and, if there are such files, the state of the log.
+        It lists those directories and, if there are such files, reads the state of the log.
         """
         found = [
             file
             for file in self._publisher.data_files(directories)
             if not (attempt_of(file.path) or "").startswith(self._tag)
         ]
-        # An output that was copied from elsewhere has files that bear other digits.
+        # The files of a copied output have other digits.
         known = self._log.state().files if found else {}
         return (file for file in found if file.path not in known)
 
@@ -281,35 +281,35 @@ class Output:
         *,
         foreign: Iterable[ForeignFile] | None = None,
     ) -> CommitRecord:
-        """Make all of `files` part of the output, or nothing.
+        """Make all of `files` part of the output, or none.
 
         May be called from another process than `begin` and `stage`, and again with the same arguments:
-        once the attempt is committed, every call returns its record.
+        after the attempt is committed, every call returns its record.
 
         Args:
             job: as `begin` returned it.
-            files: the uploads to be published; what else the attempt staged is dropped. May be empty.
-            foreign: foreign files that the job replaces; None: those that its mode does. They are looked
-                up before the commit point and removed after it, unless they were written again
-                meanwhile.
+            files: the uploads to publish; other uploads of the attempt are dropped. May be empty.
+            foreign: foreign files that the job replaces; None: those that its mode replaces. They are
+                looked up before the commit point and removed after it, unless they were written again in
+                between.
 
         Raises:
-            ConfigurationError: two files have one path, or an earlier call for the same attempt named
-                other files, or the mode is ``rewrite`` and the files have not as many rows as those that
-                they replace. Nothing was added by this call.
-            InvalidPath: a file is not this job's, and nothing was sent; or a foreign file that the job
+            ConfigurationError: two files have one path; or an earlier call for the same attempt named
+                other files; or the mode is ``rewrite`` and the files do not have as many rows as those
+                that they replace. Nothing was added by this call.
+            InvalidPath: a file is not of this job, and nothing was sent; or a foreign file that the job
                 replaces has a control character in its name, and nothing was added.
             JobAlreadyCommitted: another attempt at the job was committed. Nothing was added.
-            JobAborted: `abort` or `recover` ruled this attempt out. Nothing was added.
+            JobAborted: `abort` or `recover` excluded this attempt. Nothing was added.
             AlreadyExists: the mode is ``error``, and other data came first. Nothing was added.
-            Conflict: another job gave the output another schema meanwhile, or replaced a file that this
-                one names to be replaced. Nothing was added.
-            OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which
-                finds out and cleans up only if it was not, or leave it to `recover`.
+            Conflict: another job has changed the schema of the output, or replaced a file that this job
+                is to replace. Nothing was added.
+            OutcomeUnknown: the commit record may or may not have been written. Call `abort`, which finds
+                out and cleans up only if it was not written, or leave it to `recover`.
             PublishIncomplete: the job **is** committed, but some files could not be published for now.
 
-        After any other error nothing was added either. Uploads are left staged after errors: `abort`
-        drops them.
+        After any other error nothing was added either. Uploads stay staged after errors: `abort` drops
+        them.
         """
         files = self._checked(job, files)
         record, end = self._log.look(job)
@@ -320,8 +320,9 @@ class Output:
                 self._refuse_foreign()
             gone = list(self._to_remove(job, files) if foreign is None else foreign)
             _check_names(gone)
-            # What is visible already needs no entry that tells how to publish it. But where there is
-            # no entry, nothing is left to do after the commit point.
+            # Files that are already visible need no entry for publishing them. But without an entry, no
+            # work
+            # may be left after the commit point.
             if job.visibility == "listed" or gone:
                 self._prepare(pending)
             named = self._stored(job, lambda: self._log.name_foreign(job, gone))
@@ -330,7 +331,7 @@ class Output:
             raise _other_files(job)
         self._publisher.publish(record, pending)
         self._publisher.replace(record)
-        # The job is committed and visible; what is left to do is anybody's, and no reason to fail.
+        # The job is committed and visible; anyone can do the remaining work, so its failure is no error.
         try:
             self._publisher.forget(record.attempt)
             self._publisher.roll_forward(done=record)
@@ -341,23 +342,23 @@ class Output:
         return record
 
     def abort(self, job: Job, files: Iterable[StagedFile] = ()) -> CommitRecord | None:
-        """Rule `job` out for good and drop its uploads, unless it is committed: then do nothing.
+        """Exclude `job` permanently and drop its uploads; do nothing if it is committed.
 
         Safe to call at any time, after any error of `commit`, and while a `commit` of the same attempt
-        is still running or its request on its way: whichever writes its record first is right, and the
-        other one hears of it. Returns the commit record if the job is committed, else None.
+        is still running or its request is in flight: the one that writes its record first wins, and the
+        other one gets that outcome. Returns the commit record if the job is committed, else None.
 
         It always writes an *aborted* record before it drops an upload, even if there is no pending
-        entry. From here a driver that is about to commit cannot be told from one that is dead; were
-        its uploads dropped without the record, it could still commit a job whose files are gone.
+        entry. From here, a driver that is about to commit looks the same as a dead one. If its uploads
+        were dropped without the record, it could still commit a job whose files are gone.
 
         Args:
             job: as `begin` returned it.
-            files: what is known to be staged; what else the attempt staged is found by a listing.
+            files: the staged files that are known; a listing finds the others.
 
-        If it raises, the attempt may be ruled out or not; call it again, or leave it to `recover`.
+        If it raises, the attempt may or may not be excluded; call it again, or leave it to `recover`.
         """
-        found = self._log.fence({job.attempt: job.job_id}, after=job.base)
+        found = self._log.abort_undecided({job.attempt: job.job_id}, after=job.base)
         if job.attempt in found.committed:
             return found.committed[job.attempt]
         self.drop(job, files)
@@ -366,36 +367,36 @@ class Output:
         return None
 
     def drop(self, job: Job, files: Iterable[StagedFile]) -> None:
-        """Drop staged files of `job` that are not going to be committed, such as a failed task's."""
+        """Drop staged files of `job` that will not be committed, such as those of a failed task."""
         known = [file.staged for file in files]
         self._publisher.drop(known)
         if job.visibility == "logged":
             self._publisher.remove(staged.path for staged in known)
 
     def recover(self, *, older_than: float, dry_run: bool = False) -> RecoveryReport:
-        """Finish or undo what drivers left behind that died. Idempotent; any number may run at once.
+        """Finish or undo the work of dead drivers. Idempotent; any number may run at once.
 
-        What is committed is published. Attempts that are not, and that neither began an upload nor
-        wrote a pending entry nor gave a `heartbeat` in the last `older_than` seconds by the store's
-        clock, are taken for dead: they are ruled out by an aborted record, and only then are their
-        uploads dropped. So a driver that was alive after all loses its work, with `JobAborted`, but
-        never its output's integrity.
+        Files of committed jobs are published. An attempt is considered dead if it is not committed and
+        neither began an upload nor wrote a pending entry nor sent a `heartbeat` in the last `older_than`
+        seconds by the store's clock. An aborted record excludes it, and only then are its uploads
+        dropped. So a driver that was alive after all loses its work, with `JobAborted`, but the output
+        stays intact.
 
         Args:
-            older_than: age in seconds; longer than a job may go without beginning a file, from its first
-                one until it has prepared its commit. 0 if no job is running. Stores tell their time in
-                whole seconds, so an attempt may count as up to one second older than it is.
-            dry_run: only report what would be done, and change nothing. Nothing is published to see
-                whether it can be, so no lost files are found; and spare uploads of jobs that are to be
-                published are not counted.
+            older_than: age in seconds; longer than a job may take without beginning a file, from its
+                first file until it has prepared its commit. 0 if no job is running. Stores give their
+                time in whole seconds, so an attempt may count as up to one second older than it is.
+            dry_run: only report the work, and change nothing. Nothing is published, so no lost files are
+                found, and superfluous uploads of jobs that are to be published are not counted.
 
         A committed job whose uploads were removed by others cannot be completed, now or later. That is
-        no error of this call: look at `RecoveryReport.lost`, which names the lost files and the job to
-        run again. Readers and the job itself get `PublishIncomplete` until then.
+        not an error of this call: `RecoveryReport.lost` names the lost files and the job to run again.
+            Readers
+        and the job itself get `PublishIncomplete` until then.
 
-        Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for what cannot be published or
-        read for now, after all else was done; or at once if it is in the log itself, or what the store
-        raises. The next run does what was not reached.
+        Raises `PublishIncomplete`, `CorruptRecord` or `FormatTooNew` for files or records that cannot be
+        published or read for now, after all other work was done; or immediately for the log itself. Also
+        raises the store's errors. The next run continues the work.
         """
         log, publisher = self._preview() if dry_run else (self._log, self._publisher)
         return recover(
@@ -408,18 +409,18 @@ class Output:
         )
 
     def gc(self, *, older_than: float, dry_run: bool = False) -> GcReport:
-        """Recover, and remove what only the log shows and nobody needs any more. Idempotent.
+        """Recover, and remove files that only old versions need. Idempotent.
 
-        That is what was replaced more than `older_than` seconds ago, by the drivers' clocks: the
-        versions before expire, by a record in the log, before anything is removed. And what attempts
-        wrote that were never committed, and that are dead in the sense of `recover`.
+        It removes files that were replaced more than `older_than` seconds ago, by the drivers' clocks: a
+        record in the log lets the earlier versions expire before anything is removed. It also removes
+        files of attempts that were never committed, and that `recover` considers dead.
 
         Args:
-            older_than: age in seconds; longer than anybody reads an old version or a job runs without a
-                `heartbeat`.
-            dry_run: as of `recover`.
+            older_than: age in seconds; longer than any reader uses an old version, and than a job runs
+                without a `heartbeat`.
+            dry_run: as in `recover`.
 
-        Raises what `recover` raises.
+        Raises the errors of `recover`.
         """
         preview = self._preview() if dry_run else None
         log, publisher = (self._log, self._publisher) if preview is None else preview
@@ -447,13 +448,15 @@ class Output:
 
         Args:
             version: number of a record; None: the last one.
-            roll_forward: publish what a driver that died had left to do, which takes permission to
-                write; False: change nothing, and see only versions that are known to be complete.
+            roll_forward: publish the files of dead drivers, which needs permission to write; False:
+                change nothing, and see only versions that are known to be complete.
 
-        Raises `NotFound` if there is no such version (yet, or any more), `PublishIncomplete` if files of
-        a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record cannot be
-        read: no version after it can be either. A past version is gone as soon as a later one replaces a
-        file of it if the output is ``listed``, and once `gc` lets it expire if it is ``logged``.
+        Raises `NotFound` if there is no such version (not yet, or no longer), `PublishIncomplete` if
+        files of a committed job cannot be made visible, `CorruptRecord` or `FormatTooNew` if a record
+        cannot be
+        read: no later version can be read then. A past version of a ``listed`` output is gone as soon as
+            a
+        later one replaces a file of it; of a ``logged`` output, when `gc` lets it expire.
         """
         asked = version
         if not roll_forward:
@@ -468,7 +471,8 @@ class Output:
             now = self._log.state()
             if version < now.expired:
                 if asked is None and self._publisher.watermark() > version:
-                    # While the log was read, a later one was completed, and a gc let this one expire.
+                    # While the log was read, a later version was completed, and a gc let this one
+                    # expire.
                     return self.snapshot(roll_forward=False)
                 raise NotFound(f"version {version} of {self!r} has expired: the first is {now.expired}")
             if asked and (gone := state.files.keys() - now.files.keys() - now.replaced.keys()):
@@ -477,8 +481,9 @@ class Output:
                     " were replaced, and only an output that is 'logged' keeps such files"
                 )
         if roll_forward:
-            # Up to what was read, since later records are not in the snapshot, and not earlier, since a
-            # record may have been added while the log was read.
+            # Up to the records that were read, since later ones are not in the snapshot; and not
+            # earlier,
+            # since a record may have been added while the log was read.
             self._publisher.roll_forward(until=state.version, strict=False)
         return Snapshot(
             version=state.commit,
@@ -488,7 +493,7 @@ class Output:
         )
 
     def files(self, record: Record) -> Iterator[DataFile]:
-        """Yield all files that `record` adds, one at a time, however many they are."""
+        """Yield all files that `record` adds, one at a time."""
         return self._log.files(record)
 
     def replaced(self, record: Record) -> Iterator[str]:
@@ -496,37 +501,38 @@ class Output:
         return self._log.replaced(record)
 
     def state(self, until: int | None = None) -> State:
-        """Return what the log adds up to at record `until`, or at its end, be it published or not."""
+        """Return the state of the log at record `until` or at its end, published or not."""
         return self._log.state(until)
 
     def watermark(self) -> int:
-        """Return a version up to which every file is known to be visible, or 0. It takes one request.
+        """Return a version up to which every file is known to be visible, or 0. Sends one request.
 
-        No job that is begun later gets a record up to it, so `log` may be read from there to find one.
+        A job that begins later gets a record after it. So `log` may be read from there to find that
+        record.
         """
         return self._publisher.watermark()
 
     def log(self, after: int = 0) -> Iterator[CommitRecord]:
-        """Yield the commits after version `after`, one at a time, without listing anything.
+        """Yield the commits after version `after`, one at a time, without a listing.
 
-        A record that is yielded is committed for good; its files may not be published yet. To tail the
-        log, call again with the last version seen. Records of mode ``rewrite`` add no rows.
+        The yielded commits are final; their files may not be published yet. To follow the log, call
+        again with the last version seen. Records of mode ``rewrite`` add no rows.
         """
         return (record for record in self.records(after) if isinstance(record, CommitRecord))
 
     def records(self, after: int = 0) -> Iterator[Record]:
-        """Yield all records after number `after`, aborts and expiries among them."""
+        """Yield all records after number `after`, including aborts and expiries."""
         return self._log.read(after)
 
     def tail(self, *, on_rewrite: OnRewrite = "fail", roll_forward: bool = True) -> Tail:
-        """Return what follows the log, batch by batch, from positions that can be stored.
+        """Return a tail, which follows the log batch by batch, from positions that can be stored.
 
-        Jobs of mode ``rewrite`` add no rows, and are passed over.
+        Jobs of mode ``rewrite`` add no rows, and are skipped.
 
         Args:
-            on_rewrite: what to do about a commit that removes rows: ``fail`` before it, with
-                `RowsReplaced`; ``skip`` it, with what it adds; or take what it ``added``.
-            roll_forward: as for `snapshot`.
+            on_rewrite: the reaction to a commit that removes rows: ``fail`` before it, with
+                `RowsReplaced`; ``skip`` it, with the files it adds; or take the ``added`` files.
+            roll_forward: as in `snapshot`.
         """
         return Tail(self._log, self._publisher, on_rewrite=on_rewrite, roll_forward=roll_forward)
 
@@ -536,14 +542,16 @@ class Output:
         """Return the path of a file of `job`, relative to the store's root."""
         job.check_name(name)
         if job.visibility == "logged":
-            # It is there as soon as it is written, so not even two attempts at one task may share it.
-            # The word comes last: readers that are handed files find the partition in what precedes it.
+            # It is visible as soon as it is written, so not even two attempts at one task may share a
+            # path.
+            # The unique part comes last: readers of given files find the partition in the part before
+            # it.
             directory, _, last = name.rpartition("/")
             name = join(HIDDEN, join(directory, join(self._ids()[:16], last)))
         return join(self.path, name)
 
     def _checked(self, job: Job, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Return `files` with paths relative to the output; raise if one cannot be this job's."""
+        """Return `files` with paths relative to the output; raise if one cannot be of this job."""
         top = join(self.path, "")
         hidden = join(HIDDEN, "") if job.visibility == "logged" else ""
         relative = [
@@ -559,7 +567,7 @@ class Output:
         return relative
 
     def _to_remove(self, job: Job, files: Iterable[StagedFile]) -> Iterator[ForeignFile]:
-        """Yield the foreign files that `job` replaces, going by its mode."""
+        """Yield the foreign files that the mode of `job` replaces."""
         if job.mode == "overwrite":
             yield from self.foreign()
         elif job.mode == "overwrite-partitions":
@@ -586,7 +594,7 @@ class Output:
 
     @staticmethod
     def _stored(job: Job, store: Callable[[], T]) -> T:
-        """Return what `store` returns, which stores long lists of the files of `job`."""
+        """Return the result of `store`, which stores long lists of the files of `job`."""
         try:
             return store()
         except AlreadyExists:
@@ -600,16 +608,17 @@ class Output:
         except OutcomeUnknown as error:
             raise _not_prepared(pending.job_id, error) from error
         except AlreadyExists:
-            # An earlier call of commit died or is under way. Whoever completes the job goes by that
+            # An earlier call of commit died or is still running. Any process that completes the job uses
+            # that
             # entry, so the record must name the same files.
-            # If it is gone again the attempt is decided, and the log says how.
+            # If the entry is gone again, the attempt is decided, and the log has the decision.
             with contextlib.suppress(NotFound):
                 if PendingJob.read(self._pending, pending.attempt) != pending:
                     raise _other_files(pending) from None
 
 
 def _check_names(files: Iterable[ForeignFile]) -> None:
-    """Raise `InvalidPath` for a name that S3 lists and that neither a record nor a request can have."""
+    """Raise `InvalidPath` for a name that S3 lists but that no record or request can contain."""
     for file in files:
         try:
             check_path(file.path)
@@ -625,7 +634,7 @@ def _directory_of(job: Job, file: StagedFile) -> str:
     path = file.staged.path
     if job.visibility == "logged":
         path = path.removeprefix(join(HIDDEN, ""))
-        directory = path.rpartition("/")[0].rpartition("/")[0]  # without the word of its own
+        directory = path.rpartition("/")[0].rpartition("/")[0]  # without the file's own directory
     else:
         directory = path.rpartition("/")[0]
     return join(directory, "") if directory else ""
@@ -643,7 +652,7 @@ def _other_files(job: Job | PendingJob) -> ConfigurationError:
 
 
 class _AtOnce(StageWriter):
-    """A file that is published as soon as it is finished, under a name that no listing shows."""
+    """A file that is published as soon as it is finished, at a path that no listing shows."""
 
     def __init__(self, inner: StageWriter, store: ObjectStore) -> None:
         self._inner = inner
@@ -657,7 +666,8 @@ class _AtOnce(StageWriter):
         try:
             self._store.publish(staged)
         except (NotFound, OutcomeUnknown):
-            # An answer was lost, or the request repeated on its way. Nobody else writes to this name.
+            # A response was lost, or the request repeated in transit. There is no other writer of this
+            # path.
             found = self._store.begin_head(staged.path)().info
             if found is None or found.nonce != staged.nonce:
                 raise

@@ -1,8 +1,4 @@
-"""The pending entry of a job: an operation-log entry whose decision is a commit or an abort record.
-
-Imports the ground floor, the operation log's entries, the log's records, and those of the `ObjectStore`
-port.
-"""
+"""The pending entry of a job: an operation-log entry whose decision is a commit or an abort record."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from attrs import evolve, field, frozen
 
 from commitlog.errors import CorruptRecord
 from commitlog.oplog.codec import Document
-from commitlog.oplog.entries import Entries
-from commitlog.oplog.fields import build, items, text
+from commitlog.oplog.record_directory import RecordDirectory
+from commitlog.oplog.validate import build, items, text
 from commitlog.outputs.job import Job, StagedFile
 from commitlog.outputs.manifest import Manifests, staged_from_json, staged_to_json
 from commitlog.outputs.records import CommitRecord, DataFile, Manifest, attempt
@@ -69,11 +65,11 @@ class PendingJob:
         return (self.data_files(), self.manifests) == (record.files, record.manifests)
 
     def data_files(self) -> tuple[DataFile, ...]:
-        """Return what becomes of `files` once they are committed."""
+        """Return `files` as committed files."""
         return tuple(map(DataFile.of, self.files))
 
     def to_document(self) -> Document:
-        """Return what is stored."""
+        """Return the record to store."""
         body = {
             "job": self.job_id,
             "attempt": self.attempt,
@@ -83,7 +79,7 @@ class PendingJob:
         return Document("pending", body)
 
     @classmethod
-    def read(cls, entries: Entries, attempt: str) -> PendingJob:
+    def read(cls, entries: RecordDirectory, attempt: str) -> PendingJob:
         """Return the entry of `attempt`. Raises `NotFound`, `CorruptRecord`, `FormatTooNew`."""
         entry = cls.from_document(entries.get(attempt))
         if entry.attempt != attempt:

@@ -1,20 +1,17 @@
-"""What a recovery or a garbage collection would do: the same rules, with all changes left out.
-
-Imports the log and the publisher.
-"""
+"""What a recovery or a garbage collection would do: the same rules, with all changes left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from commitlog._util.retry import Backoff
 from commitlog.absence import is_absent
-from commitlog.backoff import Backoff
 from commitlog.clock import Clock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import NotFound
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.job import attempt_of
-from commitlog.outputs.log import CommitLog, Verdicts
+from commitlog.outputs.log import AttemptOutcomes, CommitLog
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.publishing import Noting, Publisher
 from commitlog.outputs.records import CommitRecord
@@ -32,9 +29,9 @@ class PreviewLog(CommitLog):
 
     expired = 0
 
-    def fence(self, suspects: Mapping[str, str | None], *, after: int) -> Verdicts:
+    def abort_undecided(self, suspects: Mapping[str, str | None], *, after: int) -> AttemptOutcomes:
         """Return what would be decided if all that is open were ruled out now."""
-        found = self.verdicts(suspects, after=after)
+        found = self.outcomes(suspects, after=after)
         found.aborted |= found.open
         found.open = set()
         return found
@@ -45,13 +42,19 @@ class PreviewLog(CommitLog):
 
 
 class PreviewPublisher(Publisher):
-    """Counts what would be done, and changes nothing. For one use, by one thread.
+    """Counts the work of a dry run, and changes nothing. For one use, by one thread.
 
-    What is to be published is not tried: whether a store would refuse it shows when it is done.
+    It does not try to publish: only a real run shows whether the store would refuse that.
     """
 
     def __init__(
-        self, store: ConditionalStore, root: str, log: CommitLog, pending: Entries, *, clock: Clock
+        self,
+        store: ConditionalStore,
+        root: str,
+        log: CommitLog,
+        pending: RecordDirectory,
+        *,
+        clock: Clock,
     ) -> None:
         super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=None)
         self._to_publish: set[str] = set()
@@ -80,7 +83,7 @@ class PreviewPublisher(Publisher):
         )
 
     def verify(self, record: CommitRecord) -> None:
-        """Do nothing: what is not published yet is counted by `complete`."""
+        """Do nothing: `complete` counts the unpublished files."""
 
     def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
         """Return how many would be dropped; those of jobs that would be published are not counted."""
@@ -96,7 +99,7 @@ class PreviewPublisher(Publisher):
         """Return how many objects would be removed."""
         return len(set(paths))
 
-    def still(self, attempt: str) -> None:
+    def clear_heartbeat(self, attempt: str) -> None:
         """Do nothing: a heartbeat stays."""
 
     def forget(self, attempt: str) -> None:

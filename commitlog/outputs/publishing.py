@@ -1,18 +1,16 @@
-"""What follows the commit point: uploads become visible, and ``_SUCCESS`` says how far.
+"""Work after the commit point: publishing uploads, and recording the progress in ``_SUCCESS``.
 
-Everything here is idempotent and may be done by anyone, the job's own driver, the next one, a reader
-or a recovery, at the same time. That is safe because an upload's name belongs to one attempt alone, a
-published file is recognised by its nonce, and these two statements hold at any moment:
+Everything here is idempotent, and any number of processes may do it at once: the job's own driver, the
+next one, a reader or a recovery. This is safe because an upload's name belongs to one attempt, a
+published file is recognized by its nonce, and these two statements always hold:
 
-* the pending entry of a committed attempt is removed only after all of its files were seen published,
-  and those that it replaced removed; so where there is none, there is nothing left to do;
-* ``_SUCCESS`` names a version only after that was done for it and every earlier one; so only later
-  records need to be looked at. It is replaced on condition of what it was, and never goes back.
+* The pending entry of a committed attempt is removed only after all of its files were seen published,
+  and the files that it replaced removed. So without a pending entry no work is left.
+* ``_SUCCESS`` names a version only after that was done for it and every earlier version. So only later
+  records need to be read. It is replaced conditionally, and never goes back.
 
-What a version replaced is removed only after every earlier version was published. So no upload of theirs
-is left by then that somebody who is late could publish.
-
-Imports the ground floor, the operation log's entries, the log and the records.
+Replaced files are removed only after every earlier version was published. So no upload of an earlier
+version is left that a late process could publish.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Protocol, TypeVar
 
-from commitlog.backoff import Backoff
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
@@ -39,7 +37,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog.codec import decode, encode
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.foreign import ForeignFile, data_files, parents_of, roots_of
 from commitlog.outputs.job import HIDDEN, attempt_of
 from commitlog.outputs.log import CommitLog
@@ -84,7 +82,7 @@ class Publisher:
         store: ConditionalStore,
         root: str,
         log: CommitLog,
-        pending: Entries,
+        pending: RecordDirectory,
         *,
         clock: Clock,
         backoff: Backoff,
@@ -105,10 +103,10 @@ class Publisher:
         return 0 if success is None else success.version
 
     def checked_watermark(self) -> int:
-        """Return the same, after a look at the record.
+        """Return the watermark after checking its record.
 
-        Whoever goes on from there without having read the log so far needs it: a job that is committed
-        behind a gap in the numbers is never read. Raises `CorruptRecord` if ``_SUCCESS`` is not of this
+        Needed by a caller that continues from there without having read the log so far: a job committed
+        after a gap in the numbers is never read. Raises `CorruptRecord` if ``_SUCCESS`` is not of this
         log.
         """
         success, _ = self._success()
@@ -128,10 +126,10 @@ class Publisher:
         return success.version
 
     def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
-        """Do what is left to do for `record`; return False if its files had all been published before.
+        """Do the remaining work of `record`; return False if its files were already all published.
 
-        What comes after that is done within `noting`. Raises `PublishIncomplete`, and `CorruptRecord` if
-        the pending entry is corrupt and not all files are visible: only it tells how to publish them.
+        Work after the publishing runs within `noting`. Raises `PublishIncomplete`, and `CorruptRecord`
+        if the pending entry is corrupt and some files are not visible: only that entry has the uploads.
         """
         pending: PendingJob | None
         try:
@@ -221,7 +219,7 @@ class Publisher:
                 return
             current = self._log.state().files if missing else {}
         except CommitError as error:
-            errors, current = [error], {}  # so it cannot be told whether they are lost
+            errors, current = [error], {}  # so it is unknown whether they are lost
         lost = {path: error for path, error in missing.items() if path in current}
         if errors or lost:
             raise _incomplete(record, errors, lost) from (*lost.values(), *errors)[0]
@@ -247,13 +245,13 @@ class Publisher:
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but files that it"
                 f" replaced are still listed beside its own ({error}). Do not run it again;"
-                " commitlog recover removes them",
+                " commitlog output recover removes them",
                 job_id=record.job_id,
                 version=record.version,
             ) from error
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Remove objects that nobody reads any more; return how many. Raises the first error."""
+        """Remove objects that are no longer read; return how many. Raises the first error."""
         left = list(paths)
         count = len(left)
 
@@ -320,7 +318,7 @@ class Publisher:
     def clear(self, attempt: str) -> None:
         """Remove what the log's directory holds of an attempt that was ruled out."""
         self.remove_lists({attempt}, self.lists(attempt))
-        self.still(attempt)
+        self.clear_heartbeat(attempt)
         self.forget(attempt)
 
     def remove_lists(self, attempts: Set[str], lists: Iterable[ObjectInfo]) -> int:
@@ -332,10 +330,10 @@ class Publisher:
         of = {info.path: attempt_of(info.path) for info in lists}
         found = {attempt for attempt in of.values() if attempt is not None and attempt in attempts}
         if found:
-            found -= self._log.verdicts(found).committed.keys()
+            found -= self._log.outcomes(found).committed.keys()
         return self.remove(path for path, attempt in of.items() if attempt in found)
 
-    def still(self, attempt: str) -> None:
+    def clear_heartbeat(self, attempt: str) -> None:
         """Remove the heartbeat of an attempt that is decided."""
         self._persist(partial(self._store.delete, self.place(join(ALIVE, attempt))))
 
@@ -359,7 +357,7 @@ class Publisher:
 
     def drop(self, uploads: Iterable[Staged | StagedInfo]) -> int:
         """Drop uploads that will never be published; return how many. Raises the first error."""
-        # What was staged and what is listed may name the same upload.
+        # The staged files and the listing may name the same upload.
         distinct = {(upload.path, upload.upload_id): upload for upload in uploads}
         errors = self._each(self._drop, list(distinct.values()))
         if errors:
@@ -477,8 +475,8 @@ class Publisher:
             document = decode(found.data, {"success"}, path=self.success_path)
             return Success.from_document(document), found.etag
         except CorruptRecord:
-            # Other writers leave a _SUCCESS of their own. The log has all that ours says, so it is
-            # read from the start, and what is there replaced.
+            # Other writers leave their own _SUCCESS. The log has all that ours says, so read it from the
+            # start, and replace the file.
             return None, found.etag
 
     def _advance(self, record: CommitRecord, seen: tuple[Success | None, str | None]) -> None:
@@ -536,7 +534,7 @@ def _incomplete(
         )
     else:
         state = "not visible yet"
-        advice = "Do not run it again; commitlog recover completes it"
+        advice = "Do not run it again; commitlog output recover completes it"
     return PublishIncomplete(
         f"job {record.job_id!r} is committed as version {record.version}, but {len(errors)} of its"
         f" {record.file_count} files are {state} ({errors[0]}). {advice}",

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, TypeAlias, get_args
 
 from attrs import asdict, field, frozen
 
 from commitlog.errors import FormatTooNew
 from commitlog.oplog.codec import Document
-from commitlog.oplog.fields import (
+from commitlog.oplog.validate import (
     build,
     count,
     items,
@@ -62,10 +63,10 @@ class DataFile:
     """A file of a committed job.
 
     Attributes:
-        path: where, relative to the output.
+        path: path relative to the output.
         size: bytes.
-        nonce: the nonce in its metadata, by which it is recognised.
-        rows: number of rows, if its writer told.
+        nonce: the nonce in its metadata, which identifies it.
+        rows: number of rows, if its writer gave it.
         partition: values of the partition columns; None for null.
         stats: as in `StagedFile`.
     """
@@ -79,7 +80,7 @@ class DataFile:
 
     @classmethod
     def of(cls, file: StagedFile) -> DataFile:
-        """Return what becomes of `file`, whose path is relative to the output, once it is committed."""
+        """Return the committed form of `file`, whose path is relative to the output."""
         return cls(
             path=file.staged.path,
             size=file.staged.size,
@@ -173,26 +174,26 @@ def total_rows(parts: Iterable[DataFile | Manifest]) -> int | None:
 
 @frozen(kw_only=True)
 class CommitRecord:
-    """A committed job; its number is the version of the output that it made.
+    """The record of a committed job; its number is the version of the output that the job made.
 
     Attributes:
-        version: number of the record, from 1. Numbers between those of two commits are others.
+        version: number of the record, from 1. Records between two commits are of other kinds.
         job_id: the job.
-        attempt: the attempt at it that was committed.
-        mode: the mode it was begun with. What it replaced follows: of the files of earlier versions, all
-            (``overwrite``), those in the partitions of its own (``overwrite-partitions``), or those that
-            it names (``overwrite-files``; ``rewrite``: its own hold the same rows).
+        attempt: the committed attempt.
+        mode: the mode of the job. It determines which files of earlier versions are replaced: all
+            (``overwrite``), those in the partitions of the job's files (``overwrite-partitions``), or
+            the named ones (``overwrite-files``; ``rewrite``: the job's files hold the same rows).
         time: epoch seconds by the driver's clock, for people.
-        files: what it added; empty if there are manifests.
-        manifests: what name the files, if they are too many; `Output.files` reads them.
-        schema: schema of the files as a JSON text, if its writer told.
-        visibility: who sees the files.
+        files: the added files; empty if there are manifests.
+        manifests: lists of the files, if they are too many; `Output.files` reads them.
+        schema: schema of the files as a JSON text, if its writer gave it.
+        visibility: the readers that see the files.
         batch: the batch of a stream that the job was, or None.
-        replaced: paths of the files that it names, if there are no lists of them.
-        replaced_manifests: what list those files, if they are too many; `Output.replaced` reads them.
-        foreign: files that no job of the output wrote, and that it replaced, unless there are lists of
-            them. They are removed once the files of the job are visible.
-        foreign_manifests: what list those files, if they are too many.
+        replaced: paths of the replaced files that it names, unless there are lists of them.
+        replaced_manifests: lists of those files, if they are too many; `Output.replaced` reads them.
+        foreign: replaced files that no job of the output wrote, unless there are lists of them. They are
+            removed once the files of the job are visible.
+        foreign_manifests: lists of those files, if they are too many.
     """
 
     version: int
@@ -243,7 +244,7 @@ class CommitRecord:
         return bool(self.foreign or self.foreign_manifests)
 
     def to_document(self) -> Document:
-        """Return what is stored. The version is the entry's name."""
+        """Return the record to store. The version is the entry's name."""
         batch = self.batch
         named = {
             "replaced": list(self.replaced),
@@ -284,7 +285,7 @@ class AbortRecord:
     time: float
 
     def to_document(self) -> Document:
-        """Return what is stored. The version is the entry's name."""
+        """Return the record to store. The version is the entry's name."""
         return Document("abort", {"attempts": dict(self.attempts), "time": self.time})
 
 
@@ -303,7 +304,7 @@ class ExpiryRecord:
     time: float
 
     def to_document(self) -> Document:
-        """Return what is stored. The version is the entry's name."""
+        """Return the record to store. The version is the entry's name."""
         return Document("expiry", {"before": self.before, "time": self.time})
 
 
@@ -321,11 +322,17 @@ def batch_of(value: object) -> Batch | None:
     return Batch(text(stream), count(number))
 
 
-def one_of(kinds: object, value: object) -> Any:
+def one_of(kinds: Any, value: object) -> Any:
     """Return `value`, which must be one of those of the literal type `kinds`; for use in `build`."""
-    if not isinstance(value, str) or value not in get_args(kinds):
-        raise ValueError(f"{value!r} is none of {', '.join(get_args(kinds))}")
+    if not isinstance(value, str) or value not in _texts_of(kinds):
+        raise ValueError(f"{value!r} is none of {', '.join(_texts_of(kinds))}")
     return value
+
+
+@cache
+def _texts_of(kinds: Any) -> tuple[str, ...]:
+    """Return the texts of a literal type. A log of many records asks for them often."""
+    return get_args(kinds)
 
 
 def attempt(value: object) -> str:
@@ -338,8 +345,8 @@ def attempt(value: object) -> str:
 def record_of(version: int, document: Document) -> Record:
     """Return the log record number `version`.
 
-    Raises `CorruptRecord` if a field is not right, and `FormatTooNew` for a mode that a later release
-    knows: what that replaces cannot be told.
+    Raises `CorruptRecord` if a field is invalid, and `FormatTooNew` for a mode of a later release: the
+    files that it replaces are unknown.
     """
     body = document.body
     if document.kind == "abort":
@@ -359,12 +366,12 @@ def record_of(version: int, document: Document) -> Record:
             ),
         )
     mode = body.get("mode")
-    if isinstance(mode, str) and mode not in get_args(Mode):
+    if isinstance(mode, str) and mode not in _texts_of(Mode):
         raise FormatTooNew(
             f"{document.path!r} commits a job of mode {mode!r}, which this library does not know:"
             " upgrade it"
         )
-    naming = mode in get_args(Mode) and mode in NAMING
+    naming = mode in _texts_of(Mode) and mode in NAMING
     return build(
         document,
         lambda: CommitRecord(
@@ -414,7 +421,7 @@ class Success:
         )
 
     def to_document(self) -> Document:
-        """Return what is stored."""
+        """Return the record to store."""
         body = {
             "version": self.version,
             "job": self.job_id,

@@ -1,8 +1,6 @@
-"""What to do about drivers that died, and about versions that nobody reads any more.
+"""Recovery from dead drivers, and expiry of versions that are no longer read.
 
-What is committed is finished; what is not is fenced off, and only then undone.
-
-Imports the ground floor, the operation log's entries, the log and the publisher.
+Committed jobs are completed. Other attempts are first fenced off, and only then undone.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import logging
 
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound, PublishIncomplete
-from commitlog.oplog.entries import Entries
+from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.pending import PendingJob
@@ -24,13 +22,13 @@ __all__ = ["collect", "recover"]
 
 _log = logging.getLogger(__name__)
 
-# What is so with one job, and stays so when the others are done: it must not keep them from it.
+# Permanent errors of one job, which must not prevent the work on the others.
 _LASTING = (CorruptRecord, FormatTooNew, PublishIncomplete)
 
 
 def recover(
     log: CommitLog,
-    pending: Entries,
+    pending: RecordDirectory,
     publisher: Publisher,
     *,
     older_than: float,
@@ -75,7 +73,7 @@ def recover(
     # watermark everything is published, and the files tell by whom. (An attempt without any that was
     # decided before may be ruled out once more; the first verdict is the one that counts.)
     complete = publisher.checked_watermark()
-    found = log.verdicts(newest, after=complete)
+    found = log.outcomes(newest, after=complete)
     earlier = {}
     if found.open:
         state = log.state(until=complete)
@@ -84,7 +82,7 @@ def recover(
     found.aborted |= {attempt for attempt, committed in earlier.items() if committed is False}
     found.open -= settled | found.aborted
     dead = {attempt for attempt in found.open if newest[attempt] <= deadline}
-    # Of what only gave signs of life, nothing is left but the last one, be it committed or not.
+    # Of an attempt that only sent heartbeats, only the last heartbeat is left, committed or not.
     silent = dead - entries.keys() - uploads.keys()
     suspects: dict[str, str | None] = {}
     for attempt in sorted(dead - silent):
@@ -95,7 +93,7 @@ def recover(
         except CorruptRecord as error:
             advice = f"Once it is removed, a recovery rules attempt {attempt} out by its uploads"
             failures.append(CorruptRecord(f"{error}. {advice}"))
-    fenced = log.fence(suspects, after=found.end)
+    fenced = log.abort_undecided(suspects, after=found.end)
     aborted = sorted(found.aborted | fenced.aborted)
     committed = {**found.committed, **fenced.committed}
 
@@ -120,7 +118,7 @@ def recover(
             done.remove(attempt)
     if done & uploads.keys():
         spare = [upload for upload in publisher.uploads() if attempt_of(upload.path) in done]
-        unseen = log.verdicts(publisher.unpublished(spare)).committed
+        unseen = log.outcomes(publisher.unpublished(spare)).committed
         for attempt, record in unseen.items():
             try:
                 publisher.verify(record)
@@ -129,12 +127,12 @@ def recover(
                 done.remove(attempt)
         if unseen:
             spare = [upload for upload in publisher.uploads() if attempt_of(upload.path) in done]
-        # All files of these attempts are published. What is left was staged by other task attempts.
+        # All files of these attempts are published. The remaining uploads are of other task attempts.
         dropped += publisher.drop(spare)
     for attempt in sorted(settled & done & entries.keys()):
         publisher.forget(attempt)
     for attempt in sorted((done & alive.keys()) | silent):
-        publisher.still(attempt)
+        publisher.clear_heartbeat(attempt)
     losses = [loss for failure in failures if (loss := _loss(failure)) is not None]
     failures = [failure for failure in failures if _loss(failure) is None]
     lost = {
@@ -156,7 +154,7 @@ def recover(
 
 def collect(
     log: CommitLog,
-    pending: Entries,
+    pending: RecordDirectory,
     publisher: Publisher,
     *,
     older_than: float,
@@ -180,7 +178,7 @@ def collect(
         attempt = attempt_of(info.path)
         if attempt is not None and attempt.startswith(tag):
             hidden.setdefault(attempt, []).append(info)
-    # The listing came first, so the log has by now all commits of the files that it shows.
+    # The listing came first, so the log now has all commits of the listed files.
     state = log.state()
     known = {publisher.place(path) for path in (*state.files, *state.replaced)}
     stray = {a: [i.path for i in infos if i.path not in known] for a, infos in hidden.items()}
@@ -192,7 +190,7 @@ def collect(
         and max(alive.get(attempt, 0.0), *(info.last_modified for info in infos)) <= deadline
     }
     unknown = sorted(attempt for attempt in dead if state.committed(attempt) is None)
-    fenced = log.fence(dict.fromkeys(unknown), after=state.version)
+    fenced = log.abort_undecided(dict.fromkeys(unknown), after=state.version)
     removed += publisher.remove(
         path for attempt in sorted(dead - fenced.committed.keys()) for path in stray[attempt]
     )
@@ -211,7 +209,7 @@ def _loss(failure: BaseException | None) -> PublishIncomplete | None:
     return failure if isinstance(failure, PublishIncomplete) else None
 
 
-def _job_id(pending: Entries, attempt: str) -> str | None:
+def _job_id(pending: RecordDirectory, attempt: str) -> str | None:
     try:
         return PendingJob.read(pending, attempt).job_id
     except NotFound:

@@ -1,4 +1,4 @@
-"""What is told to those who read or recover an output. Imports the log's records."""
+"""Results of reading and recovering an output."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Snapshot:
     Attributes:
         version: version of its last commit; 0 if there is none.
         files: the files that are part of it, in order of commit.
-        jobs: the ids that callers gave to the jobs of all commits up to it, in order.
-        schema: schema of the last commit that told one, as a JSON text.
+        jobs: the callers' job ids of all commits up to it, in order.
+        schema: schema of the last commit that had one, as a JSON text.
     """
 
     version: int
@@ -75,12 +75,12 @@ class RecoveryReport:
 
 @frozen(kw_only=True)
 class GcReport:
-    """What `Output.gc` found and did.
+    """The result of `Output.gc`.
 
     Attributes:
-        recovery: what it recovered first.
+        recovery: the result of the recovery that comes first.
         expired: versions below this one cannot be read any more; 0 if all can.
-        removed: number of objects that were removed.
+        removed: number of removed objects.
     """
 
     recovery: RecoveryReport

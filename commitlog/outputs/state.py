@@ -1,7 +1,4 @@
-"""What the records of an output's log add up to: the state of the output at one version.
-
-Imports the records.
-"""
+"""What the records of an output's log add up to: the state of the output at one version."""
 
 from __future__ import annotations
 
@@ -23,20 +20,20 @@ REMEMBERED = 1_000
 
 @define(kw_only=True)
 class State:
-    """An output at one version; `apply` takes it to the next one.
+    """The state of an output at one version; `apply` advances it to the next one.
 
     Attributes:
         version: number of the last record.
         commit: number of the last commit; 0 if there is none.
         files: the files that are part of it, by path, in order of commit.
-        replaced: files that only the log shows, and that are no part of it any more but have not
-            expired: by path, with the version that replaced them.
-        jobs: the jobs that were committed under an id of the caller's, with their versions.
+        replaced: files that were replaced but have not expired, and that only the log shows: by path,
+            with the version that replaced them.
+        jobs: the committed jobs with an id of the caller, with their versions.
         batches: for each stream, the number and version of its last batch.
-        schema: schema of the last commit that told one.
+        schema: schema of the last commit that had one.
         visibility: that of the commits, or None if there is none.
         expired: versions below this one cannot be read any more.
-        decided: the last `REMEMBERED` attempts that were decided, with the first verdict that is known.
+        decided: the last `REMEMBERED` decided attempts, with their first known outcome.
     """
 
     version: int = 0
@@ -68,14 +65,14 @@ class State:
     def apply(
         self, record: Record, files: Iterable[DataFile], named: Iterable[str] = ()
     ) -> list[DataFile]:
-        """Add the next record; return the files that it replaced.
+        """Apply the next record; return the files that it replaced.
 
         Args:
             record: the record.
-            files: what it adds.
-            named: paths of the files that it names to be replaced.
+            files: the files that it adds.
+            named: paths of the files that it names as replaced.
 
-        Raises `CorruptRecord` if it commits what was committed before, or replaces what is not there.
+        Raises `CorruptRecord` if it commits a job again, or replaces files that are not there.
         """
         self.version = record.version
         self._known = None

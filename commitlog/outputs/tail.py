@@ -2,8 +2,6 @@
 
 What a position means does not depend on when it is asked for: records are never changed, so that the
 same two positions name the same files in every process, before a crash and after it.
-
-Imports the ground floor, the log, what publishes, and the records.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from commitlog.errors import (
     StateMismatch,
 )
 from commitlog.oplog.codec import Document
-from commitlog.oplog.fields import build, count, flag, text
+from commitlog.oplog.validate import build, count, flag, text
 from commitlog.outputs.log import CommitLog
 from commitlog.outputs.publishing import Publisher
 from commitlog.outputs.records import (
@@ -37,8 +35,8 @@ from commitlog.outputs.state import State
 
 __all__ = ["Added", "OnRewrite", "Position", "Tail"]
 
-#: What to do about a commit that removes rows of earlier versions: stop before it; pass it over, with
-#: what it adds; or take what it adds.
+#: The reaction to a commit that removes rows of earlier versions: stop before it; skip it with the files
+#: that it adds; or take the files that it adds.
 OnRewrite: TypeAlias = Literal["fail", "skip", "added"]
 
 _FORMAT = 1
@@ -113,8 +111,8 @@ class Added:
     """Files that one version added, or some of them.
 
     Attributes:
-        version: the version; or the one of which a snapshot is taken.
-        schema: schema of the output by then, if its writer told.
+        version: the version; for a snapshot, the version of the snapshot.
+        schema: schema of the output at that version, if its writer gave it.
         files: the files.
     """
 
@@ -192,8 +190,8 @@ class _Room:
 class Tail:
     """Follows one output; made by `Output.tail`. Not thread-safe.
 
-    What it has read of the log it keeps until a later position is asked for, so that a batch costs a
-    request for each new record and a few more.
+    It keeps the records that it has read until a later position is requested. So a batch costs a request
+    for each new record and a few more.
     """
 
     def __init__(
@@ -298,11 +296,11 @@ class Tail:
     def added(self, start: Position, end: Position) -> Iterator[Added]:
         """Yield the files between two positions that `advance` returned, in this process or another.
 
-        A file that a later version replaced may be gone by now: reading it is `NotFound` then, and never
-        gives another's rows.
+        A file that a later version replaced may already be gone. Then reading it raises `NotFound`, and
+        never returns another file's rows.
 
-        Raises `StateMismatch` if `end` is of another output, or of records that are not there any more,
-        or was reached from an earlier snapshot than `start`.
+        Raises `StateMismatch` if `end` is of another output, or of records that no longer exist, or was
+        reached from an earlier snapshot than `start`.
         """
         inside = end.files and not end.snapshot
         if start.snapshot and (end.record < start.version or (end.record == start.version and inside)):
@@ -328,7 +326,7 @@ class Tail:
     def _walk(
         self, start: Position, until: int | None, on_rewrite: OnRewrite, *, complete: int = 0
     ) -> Iterator[_Stretch]:
-        """Yield what comes after `start` up to record `until`, or to the log's end."""
+        """Yield the stretches after `start` up to record `until`, or to the log's end."""
         if start.snapshot:
             yield self._snapshot_of(start.version)
         version = start.version
@@ -355,7 +353,7 @@ class Tail:
         return self._stretches[version]
 
     def _kept(self, stretch: _Stretch, on_rewrite: OnRewrite) -> _Stretch:
-        """Return what is taken of `stretch`; raise `RowsReplaced` if it ends here."""
+        """Return the part of `stretch` to take; raise `RowsReplaced` if the tail must stop here."""
         commit = stretch.commit
         if commit is None or on_rewrite == "added" or not self._removes(commit):
             return stretch
@@ -457,7 +455,7 @@ class Tail:
         )
 
     def _forget(self, start: Position) -> None:
-        """Drop what is known of records that are done with."""
+        """Drop cached records before `start`."""
         if not start.snapshot:
             self._snapshot = None
         for version in [number for number in self._stretches if number <= start.version]:
@@ -475,7 +473,7 @@ def _mark(record: Record) -> str:
 
 
 def _stretch_of(record: Record) -> _Stretch:
-    """Return what `record` adds: nothing, if it only writes the same rows anew."""
+    """Return the files that `record` adds: none if it only rewrites the same rows."""
     if not isinstance(record, CommitRecord) or record.mode == "rewrite":
         return _Stretch(version=record.version, mark=_mark(record))
     return _Stretch(

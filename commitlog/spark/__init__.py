@@ -1,4 +1,4 @@
-"""The engine's face: the Spark data source ``commitlog``, and a session that is set up for it.
+"""Spark API: the data source ``commitlog``, `read`, `write` and `compact`, and the committer.
 
     spark.dataSource.register(CommitlogDataSource)
     commitlog.spark.write(df, url, job_id="daily-2026-11-21")
@@ -9,9 +9,9 @@
 
 Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
 
-What is named here is imported when it is first used: each of Spark's many Python processes imports this
-package, and needs little of it. Without PySpark, or with one older than 4.2, that is a
-`ConfigurationError` which names the version that is needed.
+Names are imported on first use, because each of Spark's many Python processes imports this package and
+needs little of it. If PySpark is missing or older than 4.2, the first use raises a `ConfigurationError`
+that names the required version.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from commitlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from commitlog.spark import ingest
-    from commitlog.spark.compacting import compact
-    from commitlog.spark.configuring import attach, committer_jar, configure
-    from commitlog.spark.failures import error_of
+    from commitlog.spark.builder import session
+    from commitlog.spark.committer.configure import attach, committer_jar, configure
+    from commitlog.spark.compaction import compact
+    from commitlog.spark.dataframe import read, write
+    from commitlog.spark.datasource import CommitlogDataSource
+    from commitlog.spark.errors import error_of
     from commitlog.spark.namespaces.source import physical_files
-    from commitlog.spark.reading import read
-    from commitlog.spark.source import CommitlogDataSource
-    from commitlog.spark.start import session
-    from commitlog.spark.writing import write
 
 __all__ = [
     "CommitlogDataSource",
@@ -51,21 +50,21 @@ __all__ = [
 
 _HOMES = MappingProxyType(
     {
-        "CommitlogDataSource": "source",
-        "attach": "configuring",
-        "committer_jar": "configuring",
-        "compact": "compacting",
-        "configure": "configuring",
-        "error_of": "failures",
+        "CommitlogDataSource": "datasource",
+        "attach": "committer.configure",
+        "committer_jar": "committer.configure",
+        "compact": "compaction",
+        "configure": "committer.configure",
+        "error_of": "errors",
         "physical_files": "namespaces.source",
-        "read": "reading",
-        "session": "start",
-        "write": "writing",
+        "read": "dataframe",
+        "session": "builder",
+        "write": "dataframe",
     }
 )
 
 
-#: The first version of PySpark that has all that is used of it.
+#: The oldest supported version of PySpark.
 _PYSPARK = (4, 2)
 
 
@@ -79,7 +78,7 @@ def __getattr__(name: str) -> Any:
 
 
 def check_pyspark() -> None:
-    """Raise `ConfigurationError` unless there is a PySpark that this package works with."""
+    """Raise `ConfigurationError` unless a supported PySpark is installed."""
     try:
         from pyspark import __version__ as found
     except ModuleNotFoundError as error:

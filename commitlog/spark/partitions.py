@@ -4,8 +4,6 @@ A partition column is not in the files: its value is in their paths. A value has
 the spelling tells which rows a job replaces: numbers in plain digits, a decimal with all digits of its
 scale; ``true`` and ``false``; ISO 8601 for dates (``2013-03-10``), for instants in UTC
 (``2013-03-10T02:30:00.5Z``), and, with a space as Spark has it, for timestamps without a zone.
-
-Imports outputs and errors; pyarrow from outside.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ def split_batch(
     for name in names:
         encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
         codes = pc.add(pc.multiply(codes, len(encoded.dictionary)), encoded.indices.cast(pa.int64()))
-        # Numbered anew, for the product would overflow after some columns.
+        # Renumber the codes: their product would overflow after some columns.
         codes = pc.dictionary_encode(codes).indices.cast(pa.int64())
     order = pc.sort_indices(codes)  # stable
     ends = pc.run_end_encode(codes.take(order)).run_ends.to_pylist()

@@ -150,7 +150,7 @@ class Pruning:
     """The filters that every row has to satisfy. Thread-safe, and can be pickled.
 
     Attributes:
-        filters: in Spark's form; by its rules, a row on which one is null does not satisfy it.
+        filters: the filters in Spark's form. By Spark's rules, a filter that is null is not satisfied.
         columns: those that the filters name, with their types, as far as bounds tell something of them.
     """
 
@@ -194,7 +194,7 @@ class Pruning:
 
 @frozen(kw_only=True)
 class _Values:
-    """What is known of a column's values.
+    """Known facts about the values of a column.
 
     Attributes:
         low: all values are as great at least; None: unknown.
@@ -320,7 +320,7 @@ def _starts(values: _Values, head: str) -> _Outcomes:
     if values.kind != pa.string():
         return _UNKNOWN
     true = (high is None or high >= head) and (low is None or low[: len(head)] <= head)
-    # What is between two strings that begin alike begins like them.
+    # A string between two strings with a common prefix has the same prefix.
     false = low is None or high is None or not (low.startswith(head) and high.startswith(head))
     return true, false
 

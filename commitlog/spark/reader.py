@@ -1,7 +1,4 @@
-"""Reading an output: whole files of one version, planned without listing anything.
-
-Imports outputs and the rest of this package; pyspark and pyarrow from outside.
-"""
+"""Batch reader of an output: whole files of one version, planned without a listing."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from commitlog._util.bin_packing import packed
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import DataFile, Output
-from commitlog.packing import packed
 from commitlog.spark.formats import format_of
 from commitlog.spark.formats.files import Reads
 from commitlog.spark.options import OpenOutput, ReadOptions
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, select, with_nulls
-from commitlog.spark.workers import settle
+from commitlog.spark.workers import freeze_gc
 
 __all__ = [
     "CommitlogReader",
@@ -38,7 +35,7 @@ __all__ = [
 #: Where a file's bytes are: what reads them, and its name for them.
 Find: TypeAlias = Callable[[DataFile], tuple[Reads, str]]
 
-#: Opens what has the bytes of files, in a task. It is pickled along with the reader.
+#: Opens the store of the files in a task. It is pickled with the reader.
 Content: TypeAlias = Callable[[], AbstractContextManager[Find]]
 
 #: Files are read together up to the first size, each counting as the second at least: that is a few
@@ -84,7 +81,7 @@ class CommitlogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of `partition`."""
-        settle()
+        freeze_gc()
         with self._content() as find:
             # Spark makes a partition of None where there is none.
             files = partition.value or ()
@@ -109,9 +106,9 @@ def check_asked(asked: StructType, there: StructType) -> None:
     columns = {field.name: field.dataType for field in there}
     for field in asked:
         if columns.get(field.name) != field.dataType:
-            told = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
+            listed = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
             raise ConfigurationError(
-                f"the output has no {field.name} {field.dataType.simpleString()}; it has {told}"
+                f"the output has no {field.name} {field.dataType.simpleString()}; it has {listed}"
             )
 
 
@@ -133,7 +130,7 @@ def rows_of(
         find: tells where their bytes are.
         files: the files.
         stored: all columns that there were when they were committed, or later.
-        schema: what is wanted of them; nulls where a file has no such column.
+        schema: the columns to read; a column that a file lacks is null.
         pruning: which parts of files are left out.
     """
     names = set(schema.names)
@@ -145,7 +142,7 @@ def rows_of(
 
 
 def _complete(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with all of `schema`: what is in the file's path, and nulls for later columns."""
+    """Return `batch` with all columns of `schema`; add columns in the file's path, and nulls."""
     for field in schema:
         if field.name in file.partition and field.name not in batch.schema.names:
             batch = batch.append_column(field, column_of(file.partition, field, batch.num_rows))

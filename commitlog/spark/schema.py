@@ -1,7 +1,4 @@
-"""Which columns an output can have, as Spark, as Arrow and as the commit record see them.
-
-Imports pyspark's types, pyarrow and errors.
-"""
+"""Schemas of outputs: checks and conversions between Spark, Arrow and commit records."""
 
 from __future__ import annotations
 
@@ -45,8 +42,7 @@ _ARROW: dict[type[t.DataType], pa.DataType] = {
 def nullable(schema: t.StructType) -> t.StructType:
     """Return `schema` with everything in it nullable, as Spark's own file sources do.
 
-    What a DataFrame promises of its nulls is not what an output has to keep: a later append may
-    bring some.
+    A DataFrame may exclude nulls, but an output cannot promise that: a later append may add nulls.
 
     >>> field = t.StructField("a", t.ArrayType(t.LongType(), containsNull=False), nullable=False)
     >>> nullable(t.StructType([field])).simpleString(), nullable(t.StructType([field]))[0].nullable
@@ -72,7 +68,7 @@ def check_columns(schema: t.StructType) -> None:
     """Raise `NotSupported` if a column cannot be kept in Parquet that every reader understands."""
     seen: set[str] = set()
     for field in schema:
-        # Spark matches names without regard to case unless told otherwise.
+        # By default, Spark matches names without regard to case.
         if field.name.lower() in seen:
             raise NotSupported(f"column {field.name!r} is there twice (letter case does not count)")
         seen.add(field.name.lower())
@@ -91,7 +87,7 @@ def _field(field: t.StructField, name: str) -> pa.Field:
 
 
 def arrow_type(kind: t.DataType, name: str) -> pa.DataType:
-    """Return the Arrow type of `kind`, which is the type of what is called `name` in messages."""
+    """Return the Arrow type of `kind`; `name` is the column's name for messages."""
     match kind:
         case t.DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -172,7 +168,7 @@ def load_schema(text: str) -> t.StructType:
     return schema
 
 
-# What comes of reading what is no schema: pyspark checks little, and asserts some.
+# Errors of pyspark for a text that is not a schema: it checks little, and asserts some.
 _MALFORMED = (
     AssertionError,
     AttributeError,
@@ -185,7 +181,7 @@ _MALFORMED = (
 
 
 def _refuse_code(value: object) -> None:
-    """Raise `ValueError` if a type is user-defined: to read one, pyspark imports what it names."""
+    """Raise `ValueError` if a type is user-defined: pyspark would import the module that it names."""
     if isinstance(value, dict):
         if value.get("type") == "udt":
             raise ValueError("a type is user-defined")

@@ -1,9 +1,7 @@
-"""Following an output: what was committed to it since, batch by batch, by its log alone.
+"""Streaming reader of an output: its new commits, batch by batch, from its log alone.
 
-One object lives in a process beside the driver for as long as the query runs; each task has a copy that
-was pickled before. All that a task needs is in its partition.
-
-Imports outputs and the rest of this package; pyspark and pyarrow from outside.
+One object lives in a process next to the driver for as long as the query runs. Each task has a copy that
+was pickled before. A task needs only its partition.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from commitlog.spark.options import OpenOutput, TailOptions
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.reader import check_asked, content_of, grouped, rows_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
-from commitlog.spark.workers import settle
+from commitlog.spark.workers import freeze_gc
 from commitlog.spark.writer import PUBLISHERS
 
 __all__ = ["CommitlogTail"]
@@ -87,7 +85,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # on the driver
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end with what is the last version now."""
+        """Make the query end at the current last version."""
         self._until = self._tail.end()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -105,9 +103,9 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._initial is None:
             if not self._inferred:
-                told = self._output.state().schema
-                if told is not None:
-                    check_asked(self._columns, load_schema(told))
+                schema = self._output.state().schema
+                if schema is not None:
+                    check_asked(self._columns, load_schema(schema))
             self._initial = self._tail.start(self._options.starting, until=self._until).to_json()
         return self._initial
 
@@ -156,7 +154,7 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises `StateMismatch` if a file of it is gone."""
-        settle()
+        freeze_gc()
         work: Work = partition.value
         stored = self._schema if work.schema is None else arrow_schema(load_schema(work.schema))
         output = self._open_output(self._options)
@@ -167,10 +165,10 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             except NotFound as error:
                 raise StateMismatch(
-                    f"a file that is to be read is gone ({error}): a later version replaced it, and it"
-                    " was removed, by that job if the output is 'listed', by gc if it is 'logged'. Begin"
-                    " anew with another checkpoint. An output that is followed while it is compacted or"
-                    " overwritten should be 'logged', and gc spare what a query may still have to read"
+                    f"a file of the stream is gone ({error}): a later version replaced it, and it was"
+                    " removed, by that job if the output is 'listed', by gc if it is 'logged'. Restart"
+                    " with a new checkpoint. An output that is read as a stream while it is compacted or"
+                    " overwritten should be 'logged', and gc must keep what a query may still read"
                 ) from error
 
     # inside

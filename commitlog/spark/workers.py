@@ -1,18 +1,18 @@
-"""What is done once in each of Spark's Python workers. Imports nothing of the project."""
+"""Setup of Spark's Python workers, done once in each."""
 
 from __future__ import annotations
 
 import gc
 
-__all__ = ["settle"]
+__all__ = ["freeze_gc"]
 
 
-def settle() -> None:
-    """Let the garbage collector pass over what this process has imported, from now on.
+def freeze_gc() -> None:
+    """Exclude all current objects, such as imported modules, from garbage collection.
 
-    For use at the begin of a task. Spark's daemon has each worker collect its garbage after each task,
-    which takes tens of milliseconds only to look at the same modules again (pyspark 4.3, daemon.py).
-    Idempotent: what later tasks leave behind is collected as ever.
+    Call it at the begin of a task. Spark's daemon makes each worker collect garbage after each task,
+    which takes tens of milliseconds only to scan the same modules again (pyspark 4.3, daemon.py).
+    Idempotent: garbage of later tasks is collected as usual.
     """
     if not gc.get_freeze_count():
         gc.freeze()

@@ -1,7 +1,4 @@
-"""Writing one job of a batch query. The writer is pickled to every process that takes part.
-
-Imports outputs and the rest of this package; pyspark and pyarrow from outside.
-"""
+"""Writer of one job of a batch query. It is pickled to every process that takes part."""
 
 from __future__ import annotations
 
@@ -17,11 +14,10 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import AlreadyExists, JobAlreadyCommitted
 from commitlog.outputs import Job, StagedFile
-from commitlog.spark.jobs import JobOptions
-from commitlog.spark.options import OpenOutput, WriteOptions
+from commitlog.spark.options import JobOptions, OpenOutput, WriteOptions
 from commitlog.spark.schema import arrow_schema, select
-from commitlog.spark.task import Stages, TaskFiles
-from commitlog.spark.workers import settle
+from commitlog.spark.tasks import Stages, TaskFiles
+from commitlog.spark.workers import freeze_gc
 
 __all__ = [
     "PUBLISHERS",
@@ -54,10 +50,10 @@ def stage_rows(
 ) -> TaskCommitted:
     """Stage the rows of one task attempt; if it fails, nothing of it stays behind.
 
-    An attempt that is killed, or that Spark drops for another one, leaves uploads that nobody ever sees
-    and that ``recover`` drops.
+    An attempt that is killed, or that Spark drops for another one, leaves uploads. They are invisible,
+    and ``recover`` drops them.
     """
-    settle()
+    freeze_gc()
     output = open_output(options)
     with output.store:
         return TaskCommitted(job, staged_rows(output, options, job, columns, batches))
@@ -81,12 +77,12 @@ def staged_rows(
 
 
 def files_of(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
-    """Return the files that the tasks of a job told of."""
+    """Return the files in the messages of a job's tasks."""
     return [file for message in messages for file in cast(TaskCommitted, message).files]
 
 
 class CommitlogWriter(DataSourceArrowWriter):
-    """Writes one job; each process opens the output anew."""
+    """Writes one job; each process opens the output itself."""
 
     def __init__(
         self, open_output: OpenOutput, options: WriteOptions, job: Job, columns: StructType
@@ -127,7 +123,7 @@ class CommitlogWriter(DataSourceArrowWriter):
 
 
 class NothingToWrite(DataSourceArrowWriter):
-    """Writes nothing: what was asked for is there, and was to be left alone then."""
+    """Writes nothing: the job or the data exists already, and the options say to skip it then."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Leave the rows where they are."""

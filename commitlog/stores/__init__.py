@@ -1,7 +1,7 @@
 """Object stores: the port, and the stores that implement it.
 
-The implementations (`memory`, `local`, `s3`) are imported when a URL asks for them, so that nobody pays
-for boto3 who does not use it.
+The implementations (`memory`, `local`, `s3`) are imported when a URL asks for them, so that a
+program does not import dependencies that it does not use.
 """
 
 from commitlog.stores.api import (
@@ -9,17 +9,17 @@ from commitlog.stores.api import (
     Body,
     Capabilities,
     Condition,
-    Fence,
     IfAbsent,
     IfMatch,
+    InFlight,
     ObjectData,
     ObjectInfo,
     ObjectStore,
     Observation,
     Operation,
     Page,
-    Pending,
     PutResult,
+    RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
@@ -31,17 +31,17 @@ __all__ = [
     "Body",
     "Capabilities",
     "Condition",
-    "Fence",
     "IfAbsent",
     "IfMatch",
+    "InFlight",
     "ObjectData",
     "ObjectInfo",
     "ObjectStore",
     "Observation",
     "Operation",
     "Page",
-    "Pending",
     "PutResult",
+    "RequestExpiry",
     "StageWriter",
     "Staged",
     "StagedInfo",

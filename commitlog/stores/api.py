@@ -1,13 +1,11 @@
-"""The `ObjectStore` port: where bytes live.
+"""The `ObjectStore` port.
 
 Every implementation passes `commitlog.testing.check_object_store`. Business rules import this file and
-never an implementation. Imports errors and maps alone.
-
-The rules that all implementations keep:
+never an implementation. All implementations follow these rules:
 
 * A mutation is sent **once**. It returns, or raises an error that proves that nothing happened, or
-  raises `OutcomeUnknown` (response lost, 5xx). Whoever retries knows what is retried, and it is not
-  the store. Reads, and uploads that nobody sees yet, are retried inside.
+  raises `OutcomeUnknown` (lost response, 5xx). Retries of mutations are the caller's task. The store
+  itself retries reads, and uploads that are not visible yet.
 * An object appears whole or not at all.
 * Reads see every write that returned before they began.
 * All methods are thread-safe. Instances are not picklable; pickle the URL.
@@ -24,25 +22,25 @@ from typing import BinaryIO, Self, TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
 
+from commitlog._util.frozen_map import FrozenMap, frozen_map
 from commitlog.errors import CommitError, NotFound
-from commitlog.maps import FrozenMap, frozen_map
 
 __all__ = [
     "NONCE",
     "Body",
     "Capabilities",
     "Condition",
-    "Fence",
     "IfAbsent",
     "IfMatch",
+    "InFlight",
     "ObjectData",
     "ObjectInfo",
     "ObjectStore",
     "Observation",
     "Operation",
     "Page",
-    "Pending",
     "PutResult",
+    "RequestExpiry",
     "Sink",
     "StageWriter",
     "Staged",
@@ -52,14 +50,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: A request that is under way: call it, once and in the same thread, to wait for its answer.
+#: A request in flight: call it, once and in the same thread, to wait for its answer.
 #: I/O errors come out of the call, never out of the method that began the request.
-Pending: TypeAlias = Callable[[], T]
+InFlight: TypeAlias = Callable[[], T]
 
-#: What can be stored: bytes in memory, or a binary file read from its current position to its end.
+#: A body to store: bytes in memory, or a binary file, read from its current position to its end.
 Body: TypeAlias = bytes | bytearray | memoryview | BinaryIO
 
-#: Metadata key of the random word by which a writer recognises its own write after a lost response.
+#: Metadata key of the nonce by which a writer recognizes its own write after a lost response.
 NONCE = "commitlog-nonce"
 
 _EMPTY = FrozenMap()
@@ -70,9 +68,9 @@ def _show_size(data: bytes) -> str:
 
 
 def same_etag(left: str, right: str) -> bool:
-    """Tell whether two entity tags name the same content, quoted or bare.
+    """Return whether two entity tags, quoted or bare, are equal.
 
-    Stores differ in whether they quote etags, and some accept only one of the forms back.
+    Stores differ in whether they quote etags, and some accept only one of the forms.
 
     >>> same_etag('"abc"', "abc"), same_etag('"abc"', '"abd"')
     (True, False)
@@ -85,12 +83,12 @@ def same_etag(left: str, right: str) -> bool:
 
 @frozen
 class IfAbsent:
-    """Go ahead only if there is no object under the path (``If-None-Match: *``)."""
+    """A condition: there is no object at the path (``If-None-Match: *``)."""
 
 
 @frozen
 class IfMatch:
-    """Go ahead only if the object under the path has this etag, quoted or bare (``If-Match``)."""
+    """A condition: the object at the path has this etag, quoted or bare (``If-Match``)."""
 
     etag: str = field(validator=validators.min_len(1))
 
@@ -99,7 +97,7 @@ Condition: TypeAlias = IfAbsent | IfMatch
 
 
 class Operation(enum.Enum):
-    """A mutation that may carry a condition on the object it is about to replace."""
+    """A mutation that may carry a condition on the object that it replaces."""
 
     PUT = "put"
     COPY = "copy"
@@ -109,31 +107,31 @@ class Operation(enum.Enum):
 
 @frozen(kw_only=True)
 class Capabilities:
-    """What a store's client can ask for, and what is known of the answer.
+    """The conditional requests that a store's client supports.
 
     Attributes:
         conditions: for each operation, the kinds of condition that a request can carry.
         enforced: True if the implementation itself enforces them (memory, local directory); False
-            if a server does, which has to be probed before it is trusted.
-        fences: True if a mutation can carry a `Fence`.
+            if a server enforces them, which must be probed before it is trusted.
+        fences: True if a mutation can carry a `RequestExpiry`.
     """
 
     conditions: Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
     enforced: bool
-    fences: bool
+    request_expiry: bool
 
     def carries(self, operation: Operation, condition: Condition) -> bool:
-        """Tell whether `operation` can be sent with a condition of this kind."""
+        """Return whether `operation` can be sent with a condition of this kind."""
         return type(condition) in self.conditions.get(operation, frozenset())
 
 
 @frozen
-class Fence:
-    """An expiry that the *store* enforces: it refuses the request once its own clock is past it.
+class RequestExpiry:
+    """An expiry that the *store* enforces: it refuses the request when its own clock is past it.
 
     Attributes:
-        date: a moment on the store's clock, in whole epoch seconds, as `Observation.store_time` gave it.
-        seconds: how many seconds after `date` the request stops being acceptable; at least 1.
+        date: a time of the store's clock, in whole epoch seconds, from `Observation.store_time`.
+        seconds: the number of seconds after `date` for which the request is accepted; at least 1.
     """
 
     date: int
@@ -141,7 +139,7 @@ class Fence:
 
     @property
     def expires_at(self) -> int:
-        """The last acceptable moment on the store's clock, in epoch seconds."""
+        """The last accepted time of the store's clock, in epoch seconds."""
         return self.date + self.seconds
 
 
@@ -150,14 +148,14 @@ class Fence:
 
 @frozen(kw_only=True)
 class ObjectInfo:
-    """What a store tells of an object without its content.
+    """The description of an object, without its content.
 
     Attributes:
         path: path relative to the store's root.
         size: bytes.
-        etag: the entity tag exactly as the store gives it (S3 quotes it); compare with `same_etag`. From
-            `ObjectStore.list_page` it is empty if the store's listing has none: ask HEAD.
-        version: the store's version id, or None where it keeps no versions.
+        etag: the entity tag exactly as the store returns it (S3 quotes it); compare with `same_etag`.
+            Empty from `ObjectStore.list_page` if the store's listing has none: use HEAD.
+        version: the store's version id, or None if it keeps no versions.
         last_modified: epoch seconds by the store's clock; on S3 whole seconds, and for a multipart
             upload the time at which it began.
         metadata: user metadata, keys in lower case. `ObjectStore.list_page` leaves it empty.
@@ -172,7 +170,7 @@ class ObjectInfo:
 
     @property
     def nonce(self) -> str | None:
-        """The word that its writer left to recognise the write by, if there is one."""
+        """The nonce by which its writer recognizes the write, or None."""
         return self.metadata.get(NONCE)
 
 
@@ -181,7 +179,7 @@ class ObjectData(ObjectInfo):
     """An object, or a range of it, with its content.
 
     Attributes:
-        data: the bytes asked for. `size` is that of the whole object all the same.
+        data: the requested bytes. `size` is still the size of the whole object.
     """
 
     data: bytes = field(repr=_show_size)
@@ -189,9 +187,9 @@ class ObjectData(ObjectInfo):
 
 @frozen(kw_only=True)
 class PutResult:
-    """What a store answers to a write: the new object's path, etag (as the store gives it), version.
+    """The result of a write: path, etag (as the store returns it) and version of the new object.
 
-    The etag is empty if the answer had none.
+    The etag is empty if the response had none.
     """
 
     path: str
@@ -201,12 +199,12 @@ class PutResult:
 
 @frozen(kw_only=True)
 class Observation:
-    """What a HEAD saw.
+    """The result of a HEAD request.
 
     Attributes:
         info: the object, or None if there was none.
-        store_time: the store's own clock when it answered, in epoch seconds, rounded down (the HTTP
-            ``Date`` header); None if the answer had none.
+        store_time: the time of the store's clock at the response, in epoch seconds, rounded down (the
+            HTTP ``Date`` header); None if the response had none.
     """
 
     info: ObjectInfo | None
@@ -219,7 +217,7 @@ class Page:
 
     Attributes:
         objects: the objects, in the store's order (UTF-8 bytes on S3; some servers differ).
-        prefixes: with a delimiter, the common prefixes of what was rolled up, each ending in it.
+        prefixes: with a delimiter, the common prefixes, each ending in the delimiter.
         next_token: pass it to get the next page; None at the end.
     """
 
@@ -230,16 +228,16 @@ class Page:
 
 @frozen(kw_only=True)
 class Staged:
-    """A complete body that is stored, and that nobody sees until it is published.
+    """A complete upload that is invisible until it is published.
 
-    It is plain data: it may be pickled, written to a log, and published from another machine.
+    It is plain data: it can be pickled, written to a log, and published from another machine.
 
     Attributes:
         path: where it will appear.
         upload_id: the store's name for it.
         size: bytes.
-        nonce: the nonce that the published object will bear in its metadata.
-        parts: what the store wants to hear again on publishing (S3: the etag of each part).
+        nonce: the nonce in the metadata of the published object.
+        parts: data that the store needs again for publishing (S3: the etag of each part).
     """
 
     path: str
@@ -247,6 +245,11 @@ class Staged:
     size: int
     nonce: str
     parts: tuple[str, ...] = ()
+
+    @property
+    def list_size(self) -> int:
+        """Maximum size in bytes of the list of parts, the body of the publish request, or 0."""
+        return 128 + sum(64 + len(part) for part in self.parts) if self.parts else 0
 
 
 @frozen(kw_only=True)
@@ -265,10 +268,10 @@ class StagedInfo:
 
 
 class Sink(abc.ABC):
-    """Takes bytes, of which nobody sees anything until all are there. Not thread-safe.
+    """Takes bytes, which are invisible until all have been written. Not thread-safe.
 
-    As a context manager it aborts unless it was finished; it never swallows an exception, nor hides one
-    behind that of an abort that fails.
+    As a context manager it aborts unless it was finished. It never swallows an exception, nor hides one
+    behind that of a failing abort.
     """
 
     @abc.abstractmethod
@@ -277,7 +280,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Drop what was written, if it is not finished. Idempotent."""
+        """Drop the written bytes unless the sink is finished. Idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -291,36 +294,36 @@ class Sink(abc.ABC):
 
 
 class StageWriter(Sink):
-    """A sink for one upload, which `finish` finishes. Not thread-safe."""
+    """A sink for one upload, completed by `finish`. Not thread-safe."""
 
     @abc.abstractmethod
     def finish(self) -> Staged:
-        """Store what is buffered and return the complete upload, still invisible."""
+        """Store the buffered bytes and return the complete upload, still invisible."""
 
 
 # -- the port ----------------------------------------------------------------------------------------
 
 
 class ObjectStore(abc.ABC):
-    """Bytes under paths. See the module for the rules that every method keeps.
+    """Objects at paths. The module's docstring has the rules that every method follows.
 
     Errors that any method may raise: `InvalidPath` before anything is sent, `BucketNotFound`,
     `AccessDenied`, `Unavailable` (nothing happened) and, for mutations, `OutcomeUnknown`.
 
-    A mutation with a condition that `capabilities` does not list raises `NotSupported`; one that the
-    store itself finds unmet raises `AlreadyExists` (`IfAbsent`) or `PreconditionFailed` (`IfMatch`,
-    also when there is no object). `Conflict` means that the store saw a racing request and did
-    neither. A mutation with a fence raises `RequestExpired` when the store refuses it as too late.
+    A mutation with a condition that `capabilities` does not list raises `NotSupported`. An unmet
+    condition raises `AlreadyExists` (`IfAbsent`) or `PreconditionFailed` (`IfMatch`, also if there is
+    no object). `Conflict` means that the store rejected the request because of a competing one. A
+    mutation with an expiry raises `RequestExpired` if the store refuses it as too late.
     """
 
-    #: The URL that opens this store again, without credentials; for messages and for pickling.
+    #: The URL that opens this store again, without credentials; for error messages and pickling.
     url: str
-    #: What requests can carry.
+    #: The conditions and expiries that requests can carry.
     capabilities: Capabilities
 
     @abc.abstractmethod
     def key(self, path: str) -> str:
-        """Return the full key of `path` in its bucket, the prefix that was opened included.
+        """Return the full key of `path` in its bucket, including the opened prefix.
 
         Two stores opened on different prefixes of one bucket agree on the key of an object.
         """
@@ -328,18 +331,18 @@ class ObjectStore(abc.ABC):
     # reads
 
     def check(self) -> None:  # noqa: B027
-        """Raise `BucketNotFound` if what was opened is not there, and reads would not say so.
+        """Raise `BucketNotFound` if the store does not exist and reads would not report it.
 
-        A local store's directory is made with the first write, so reads of one that is missing find no
-        objects. Of a bucket, a listing tells. No request.
+        A local store's directory is made by the first write, so reads of a missing one find no objects.
+        A listing reports a missing bucket. Sends no request.
         """
 
     @abc.abstractmethod
-    def begin_head(self, path: str) -> Pending[Observation]:
-        """Send a HEAD and return at once; the pending call waits for what it saw."""
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        """Send a HEAD and return at once; the in-flight call waits for its result."""
 
     def head(self, path: str) -> ObjectInfo:
-        """Return what is known of the object; raise `NotFound` if there is none."""
+        """Return the description of the object; raise `NotFound` if there is none."""
         info = self.begin_head(path)().info
         if info is None:
             raise NotFound(f"no object at {path!r} in {self.url}")
@@ -349,7 +352,7 @@ class ObjectStore(abc.ABC):
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """Return the object with its bytes ``[start, end)``; all of them by default.
 
-        A range that reaches past the end is cut; one that starts at or past the end gives ``b""``.
+        A range is cut at the end of the object; if it starts at or past the end, the result is ``b""``.
         Raises `NotFound`.
         """
 
@@ -366,11 +369,11 @@ class ObjectStore(abc.ABC):
         """Return one page of the objects whose path starts with `prefix` (a string, not a directory).
 
         Args:
-            prefix: what paths must start with.
+            prefix: the prefix of the paths.
             start_after: only paths that come after this one in the store's order.
-            delimiter: "" or "/": roll up what lies below the next "/" into `Page.prefixes`.
-            limit: most entries wanted, 1 to 1000; a page may have fewer and still not be the last.
-            token: `Page.next_token` of the page before, with the other arguments unchanged.
+            delimiter: "" or "/": group paths below the next "/" into `Page.prefixes`.
+            limit: maximum number of entries, 1 to 1000; a page with fewer need not be the last.
+            token: `Page.next_token` of the previous page, with the other arguments unchanged.
         """
 
     def list_pages(
@@ -378,8 +381,8 @@ class ObjectStore(abc.ABC):
     ) -> Iterator[Page]:
         """Yield all pages of a listing, at least one; the last one has no token.
 
-        Arguments and errors as of `list_page`, which is called for each page unless the store has a
-        cheaper way: a local one reads each directory once, and not once for each page.
+        Arguments and errors are those of `list_page`, which is called for each page unless the store has
+        a cheaper way: a local store reads each directory once, and not once for each page.
         """
         token: str | None = None
         while True:
@@ -405,19 +408,19 @@ class ObjectStore(abc.ABC):
         condition: Condition | None = None,
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """Store `body` under `path`.
 
         Args:
-            path: where.
-            body: what; else than bytes and binary files, it is a `TypeError`. A body too large for one
-                request is uploaded in parts and published, and then condition and fence hold for the
+            path: path of the object.
+            body: the content; a `TypeError` unless it is bytes or a binary file. A body too large for
+                one request is uploaded in parts and published; then condition and expiry apply to the
                 publishing.
-            condition: what must hold of the object that is there now.
+            condition: the condition on the present object.
             metadata: ASCII keys in lower case to ASCII values, 2 kB in all.
-            content_type: media type, where the store keeps one.
-            fence: the store refuses the request after this.
+            content_type: media type, if the store keeps one.
+            expiry: the store refuses the request after this.
         """
 
     @abc.abstractmethod
@@ -427,7 +430,7 @@ class ObjectStore(abc.ABC):
         target: str,
         *,
         condition: Condition | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """Copy an object with its metadata inside the store; `condition` is on the target.
 
@@ -435,14 +438,16 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
-        """Remove the object. Without a condition, a missing object is no error."""
+    def delete(
+        self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
+    ) -> None:
+        """Remove the object. Without a condition, a missing object is not an error."""
 
     @abc.abstractmethod
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
-        """Remove objects without a condition; return the error of each one that may still be there.
+        """Remove objects without a condition; return the error of each one that may still exist.
 
-        An empty result means that all are gone. Missing objects are no error. Order is not kept.
+        An empty result means that all are gone. Missing objects are not errors. Order is not kept.
         """
 
     # uploads that stay invisible until they are published
@@ -457,7 +462,7 @@ class ObjectStore(abc.ABC):
     ) -> StageWriter:
         """Begin an upload that will appear under `path` when it is published.
 
-        The nonce of the result is that of `metadata` under `NONCE`, or a new random one.
+        The nonce of the result is the entry `NONCE` of `metadata`, or a new random one.
         """
 
     def stage(
@@ -477,31 +482,31 @@ class ObjectStore(abc.ABC):
 
     @abc.abstractmethod
     def publish(
-        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+        self, staged: Staged, *, condition: Condition | None = None, expiry: RequestExpiry | None = None
     ) -> PutResult:
-        """Make a staged upload visible under its path, whole, in one step.
+        """Make a staged upload visible at its path, whole, in one step.
 
-        Raises `NotFound` if there is no such upload: it was aborted, or published before. Which of
-        the two, `head` tells by the nonce. Do not rely on it: S3 may answer a second publish of an
-        upload as it did the first. An unmet condition leaves the upload staged.
+        Raises `NotFound` if there is no such upload: it was aborted, or already published. In the second
+        case `head` shows its nonce. Do not rely on the error: S3 may answer a second publish of an
+        upload like the first. An unmet condition leaves the upload staged.
         """
 
     @abc.abstractmethod
     def abort(self, staged: Staged | StagedInfo) -> None:
-        """Drop a staged upload. One that is gone already is no error; what is published stays."""
+        """Drop a staged upload. A missing upload is not an error; a published object stays."""
 
     @abc.abstractmethod
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
         """Yield the uploads under `prefix` that are neither published nor aborted."""
 
     def close(self) -> None:  # noqa: B027 - optional to implement
-        """Release connections and files. The store must not be used after it. Idempotent."""
+        """Release connections and files. The store must not be used afterwards. Idempotent."""
 
 
 def chunks(body: Body, size: int = 8 * 1024 * 1024) -> Iterator[bytes | memoryview]:
-    """Give `body` in pieces of at most `size` bytes, without copying what is in memory already.
+    """Yield `body` in chunks of at most `size` bytes, without copying bytes in memory.
 
-    Raises `TypeError` for what is no body, when it is called.
+    Raises `TypeError`, when it is called, if `body` is not a body.
     """
     if isinstance(body, (bytes, bytearray, memoryview)):
         view = memoryview(body).cast("B")
@@ -510,9 +515,9 @@ def chunks(body: Body, size: int = 8 * 1024 * 1024) -> Iterator[bytes | memoryvi
 
 
 def split_body(body: Body, most: int) -> tuple[bytes | memoryview, Body | None]:
-    """Return a body of at most `most` bytes, and None; or its beginning, and what has the rest.
+    """Return a body of at most `most` bytes and None; or its beginning and a body with the rest.
 
-    Raises `TypeError` for what is no body.
+    Raises `TypeError` if `body` is not a body.
     """
     if isinstance(body, (bytes, bytearray, memoryview)):
         view = body if isinstance(body, bytes) else memoryview(body).cast("B")

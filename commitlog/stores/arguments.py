@@ -1,7 +1,4 @@
-"""Checks of arguments that every store makes in the same way, before anything is sent.
-
-Imports the errors alone.
-"""
+"""Checks of arguments that every store makes in the same way, before anything is sent."""
 
 from __future__ import annotations
 

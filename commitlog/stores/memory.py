@@ -1,7 +1,7 @@
 """Objects in this process's memory: for tests, for the simulator, and for trying things out.
 
 It is the shortest complete implementation of the `ObjectStore` port, and so its reference. Every
-mutation is one critical section under one lock. Imports the ports and the ground floor.
+mutation is one critical section under one lock.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from commitlog.stores.api import (
     Body,
     Capabilities,
     Condition,
-    Fence,
     IfAbsent,
     IfMatch,
+    InFlight,
     ObjectData,
     ObjectInfo,
     ObjectStore,
     Observation,
     Operation,
     Page,
-    Pending,
     PutResult,
+    RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
@@ -117,10 +117,10 @@ class MemoryStore(ObjectStore):
     """A store in memory. Thread-safe; every condition and every fence is enforced.
 
     Args:
-        url: ``memory://name`` or ``memory://name/prefix``. Stores of one name share their objects
-            for as long as one of them is referenced; ``memory://`` is shared with nobody.
-        clock: the *store's* clock: dates objects and enforces fences. The system clock by default.
-        words: makes etags, upload ids and nonces; each call must return a new word. Random by default.
+        url: ``memory://name`` or ``memory://name/prefix``. Stores of one name share their objects as
+            long as one of them is referenced; ``memory://`` is not shared.
+        clock: the *store's* clock: dates objects and enforces expiries. The system clock by default.
+        new_id: makes etags, upload ids and nonces; each call must return a new text. Random by default.
 
     Does not survive the process, and is not shared with a forked one: the child has a copy.
 
@@ -140,7 +140,7 @@ class MemoryStore(ObjectStore):
             }
         ),
         enforced=True,
-        fences=True,
+        request_expiry=True,
     )
 
     def __init__(
@@ -148,7 +148,7 @@ class MemoryStore(ObjectStore):
         url: str | Url = "memory://",
         *,
         clock: Clock | None = None,
-        words: Callable[[], str] = _random_word,
+        new_id: Callable[[], str] = _random_word,
     ) -> None:
         parsed = parse_store_url(url) if isinstance(url, str) else url
         if parsed.scheme != "memory":
@@ -156,7 +156,7 @@ class MemoryStore(ObjectStore):
         self.url = str(parsed)
         self._prefix = f"{parsed.prefix}/" if parsed.prefix else ""
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._word = words
+        self._word = new_id
         self._space = _space(parsed.name)
 
     def __repr__(self) -> str:
@@ -168,8 +168,8 @@ class MemoryStore(ObjectStore):
 
     # reads
 
-    def begin_head(self, path: str) -> Pending[Observation]:
-        """Look at once; the pending call returns what was there at this moment."""
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        """Read at once; the in-flight call returns the object of this moment."""
         key = self.key(path)
         with self._space.lock:
             found = self._space.objects.get(key)
@@ -253,14 +253,14 @@ class MemoryStore(ObjectStore):
         condition: Condition | None = None,
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.put`. `content_type` is not kept."""
         key = self.key(path)
         kept = check_metadata(metadata)
-        data = b"".join(chunks(body))
+        data = body if type(body) is bytes else b"".join(chunks(body))
         with self._space.lock:
-            self._allow(key, condition, fence)
+            self._allow(key, condition, expiry)
             return self._set(key, data, kept)
 
     def copy(
@@ -269,7 +269,7 @@ class MemoryStore(ObjectStore):
         target: str,
         *,
         condition: Condition | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.copy`."""
         source_key, key = self.key(source), self.key(target)
@@ -277,14 +277,16 @@ class MemoryStore(ObjectStore):
             found = self._space.objects.get(source_key)
             if found is None:
                 raise self._not_found(source)
-            self._allow(key, condition, fence)
+            self._allow(key, condition, expiry)
             return self._set(key, found.data, found.metadata)
 
-    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
+    def delete(
+        self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
+    ) -> None:
         """See `ObjectStore.delete`."""
         key = self.key(path)
         with self._space.lock:
-            self._allow(key, condition, fence)
+            self._allow(key, condition, expiry)
             self._space.remove(key)
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
@@ -314,7 +316,7 @@ class MemoryStore(ObjectStore):
         return _MemoryWriter(self._space, path, upload_id, kept[NONCE])
 
     def publish(
-        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+        self, staged: Staged, *, condition: Condition | None = None, expiry: RequestExpiry | None = None
     ) -> PutResult:
         """See `ObjectStore.publish`."""
         key = self.key(staged.path)
@@ -322,7 +324,7 @@ class MemoryStore(ObjectStore):
             upload = self._space.uploads.get(staged.upload_id)
             if upload is None or upload.key != key or upload.data is None:
                 raise NotFound(f"no staged upload for {staged.path!r}: it was published or aborted")
-            self._allow(key, condition, fence)
+            self._allow(key, condition, expiry)
             del self._space.uploads[staged.upload_id]
             return self._set(key, upload.data, upload.metadata)
 
@@ -332,7 +334,7 @@ class MemoryStore(ObjectStore):
             self._space.uploads.pop(staged.upload_id, None)
 
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
-        """See `ObjectStore.list_staged`. Yields what was there when it was called."""
+        """See `ObjectStore.list_staged`. Yields the uploads that exist at the time of the call."""
         check_prefix(prefix)
         low = self._prefix + prefix
         with self._space.lock:
@@ -347,8 +349,8 @@ class MemoryStore(ObjectStore):
 
     # inside; the lock is held in those that change something
 
-    def _allow(self, key: str, condition: Condition | None, fence: Fence | None) -> None:
-        if fence is not None and self._clock.epoch() > fence.expires_at:
+    def _allow(self, key: str, condition: Condition | None, expiry: RequestExpiry | None) -> None:
+        if expiry is not None and self._clock.epoch() > expiry.expires_at:
             raise RequestExpired(f"the request for {key!r} came after its expiry")
         there = self._space.objects.get(key)
         if isinstance(condition, IfAbsent) and there is not None:
@@ -360,7 +362,7 @@ class MemoryStore(ObjectStore):
             raise PreconditionFailed(f"{key!r} should have etag {condition.etag}, but {seen}")
 
     def _set(self, key: str, data: bytes, metadata: dict[str, str]) -> PutResult:
-        etag = f'"{self._word()}"'  # random, so that equal content written twice is told apart
+        etag = f'"{self._word()}"'  # random, so that equal content written twice has two etags
         self._space.set(key, _Object(data, etag, self._clock.epoch(), metadata))
         return PutResult(path=key[len(self._prefix) :], etag=etag)
 

@@ -1,7 +1,7 @@
 """The `Table` port: where small records live, with conditions and transactions.
 
-Every implementation passes `commitlog.testing.check_table`. Business rules import this file and never
-an implementation. Imports errors alone.
+Every implementation passes `commitlog.testing.check_table`. Business rules import this file and never an
+implementation.
 
 The rules that all implementations keep:
 
@@ -35,10 +35,10 @@ __all__ = [
     "ConditionFailed",
     "Delete",
     "Equals",
+    "InFlight",
     "Item",
     "ItemPage",
     "Key",
-    "Pending",
     "Put",
     "Table",
     "TableCondition",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Pending: TypeAlias = Callable[[], T]
+InFlight: TypeAlias = Callable[[], T]
 
 #: What an attribute holds: DynamoDB's S, N (whole numbers only), B and BOOL.
 Value: TypeAlias = str | int | bytes | bool
@@ -74,10 +74,10 @@ class TableSchema:
     Attributes:
         hash_key: name of the attribute (a string) that partitions the table.
         range_key: name of the attribute (a string) that orders items of one hash key, or None.
-        ttl_attribute: attribute that holds the epoch *second* after which an item may be removed at
-            any time, or None. Until it is removed it is there for reads and conditions alike.
-        use: what ``commitlog table create --for`` calls such tables; told to users, as is the next.
-        when_lost: what can be done when a table that was there is lost or damaged.
+        ttl_attribute: attribute that holds the epoch *second* after which an item may be removed at any
+            time, or None. Until it is removed, reads and conditions still see it.
+        use: the argument of ``commitlog table create --for`` for such tables; shown to users.
+        when_lost: advice for users if a table is lost or damaged.
     """
 
     hash_key: str = field(validator=validators.min_len(1))
@@ -136,7 +136,7 @@ class Absent(_Condition):
     attribute: str | None = None
 
     def holds(self, item: Item | None) -> bool:
-        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        """Return whether the condition holds for the stored item (None: no item)."""
         return item is None or (self.attribute is not None and self.attribute not in item)
 
 
@@ -152,7 +152,7 @@ class Equals(_Condition):
     value: Value
 
     def holds(self, item: Item | None) -> bool:
-        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        """Return whether the condition holds for the stored item (None: no item)."""
         if item is None or self.attribute not in item:
             return False
         stored = item[self.attribute]
@@ -170,7 +170,7 @@ class All(_Condition):
     parts: tuple[Absent | Equals, ...]
 
     def holds(self, item: Item | None) -> bool:
-        """Tell whether the condition holds of what is stored now (None: nothing)."""
+        """Return whether the condition holds for the stored item (None: no item)."""
         return all(part.holds(item) for part in self.parts)
 
 
@@ -178,7 +178,7 @@ TableCondition: TypeAlias = Absent | Equals | All
 
 
 def parts_of(condition: object) -> tuple[Absent | Equals, ...]:
-    """Return what has to hold for `condition` to hold; nothing for None.
+    """Return the simple conditions that `condition` consists of; none for None.
 
     >>> parts_of(Equals("generation", 3) & Absent("owner"))
     (Equals(attribute='generation', value=3), Absent(attribute='owner'))
@@ -196,9 +196,9 @@ class ConditionFailed(PreconditionFailed):
     """The condition of a write did not hold. Nothing happened.
 
     Attributes:
-        item: what was stored at that moment, if the table tells.
-        item_known: False if the table did not tell: `item` is None then, and means nothing. It is also
-            False when the item was gone by the time it was looked at. Read the key to find out.
+        item: the item that was stored at that moment, if the table returns it.
+        item_known: False if the table did not return it: then `item` is None without a meaning. It is
+            also False if the item was gone when it was read. Read the key to find out.
     """
 
     def __init__(self, message: str, *, item: Item | None = None, item_known: bool = False) -> None:
@@ -212,7 +212,7 @@ class ConditionFailed(PreconditionFailed):
 
 @frozen
 class Put:
-    """Store `item`, replacing what is under its key, if `condition` holds of that."""
+    """Stores `item` in place of the item at its key, if `condition` holds for that one."""
 
     item: Item
     condition: TableCondition | None = None
@@ -267,17 +267,17 @@ class ItemPage:
 
 @frozen(kw_only=True)
 class TableInfo:
-    """What is known of a table.
+    """The description of a table.
 
     Attributes:
         url: its URL, without credentials.
-        schema: its keys as they are; the TTL attribute as far as the service tells.
-        format: the format in its version marker, or None if it bears none (made by another tool).
+        schema: its actual keys; the TTL attribute, if the service reports it.
+        format: the format in its version marker, or None if it has none (made by another tool).
         created: epoch seconds of its creation, if known.
         item_count: number of items; on DynamoDB up to six hours old (DescribeTable).
-        billing: "on-demand" or "provisioned"; None where there is nothing to pay for.
-        tags: tags of the table, without the one that tells its format; None if there are none, as in a
-            file, or they could not be read.
+        billing: "on-demand" or "provisioned"; None if the table costs nothing.
+        tags: tags of the table, without the tag of its format; None if there are none, as in a file, or
+            they could not be read.
     """
 
     url: str
@@ -326,7 +326,7 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def describe(self) -> TableInfo:
-        """Return what is known of the table. Raises `TableNotFound`."""
+        """Return the description of the table. Raises `TableNotFound`."""
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Give the table tags, for the account's bills and policies; others that it has stay.
@@ -346,24 +346,24 @@ class Table(abc.ABC):
         """Return the item under `key`, or None."""
 
     @abc.abstractmethod
-    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """Send a put and return at once; the pending call waits for its outcome, as `put` does.
 
         If the request has to be retried, that happens within the pending call.
         """
 
     def put(self, item: Item, *, condition: TableCondition | None = None) -> None:
-        """Store `item`, replacing what is under its key, if `condition` holds of that.
+        """Store `item` in place of the item at its key, if `condition` holds for that one.
 
-        Raises `ConditionFailed` with what was found instead.
+        Raises `ConditionFailed` with the item that was found instead.
         """
         self.begin_put(item, condition=condition)()
 
     @abc.abstractmethod
     def delete(self, key: Key, *, condition: TableCondition | None = None) -> None:
-        """Remove the item under `key`, if `condition` holds of it; a missing item is no error.
+        """Remove the item at `key`, if `condition` holds for it; a missing item is not an error.
 
-        Raises `ConditionFailed` with what was found instead.
+        Raises `ConditionFailed` with the item that was found instead.
         """
 
     # many items
@@ -376,9 +376,9 @@ class Table(abc.ABC):
         Raises what `put` raises otherwise; then any of them may have been stored.
         """
         refused: list[Item] = []
-        under_way: deque[tuple[Item, Pending[None]]] = deque()
+        under_way: deque[tuple[Item, InFlight[None]]] = deque()
 
-        def settle(item: Item, pending: Pending[None]) -> None:
+        def settle(item: Item, pending: InFlight[None]) -> None:
             try:
                 pending()
             except ConditionFailed:

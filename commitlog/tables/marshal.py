@@ -1,7 +1,4 @@
-"""Items as DynamoDB's JSON, which is both what goes over the wire and what SQLite keeps.
-
-Imports the port and errors alone.
-"""
+"""Items as DynamoDB's JSON, the format of the wire protocol and of the SQLite file."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ def unmarshal(wire: object, keys: Collection[str] = ()) -> dict[str, Value]:
     if not isinstance(wire, Mapping):
         raise CorruptRecord("a stored item is no object: it was written by another tool")
     item: dict[str, Value] = {}
-    # Encoded only to see whether they can be: JSON can tell of half a character.
+    # Encoded only to check that they can be: JSON can hold a lone surrogate.
     for name, wrapped in wire.items():
         try:
             if not name.isascii():

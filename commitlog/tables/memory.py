@@ -1,6 +1,6 @@
 """A table in the memory of this process, for tests and for trying things out.
 
-It keeps every rule of the port, but nothing outlives the process. Imports the port and its checks.
+It keeps every rule of the port, but nothing outlives the process.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import heapq
 import threading
 import zlib
 from collections.abc import Sequence
+from operator import itemgetter
 from weakref import WeakValueDictionary
 
 from commitlog.clock import Clock
 from commitlog.tables.api import (
     TABLE_FORMAT,
     Delete,
+    InFlight,
     Item,
     ItemPage,
     Key,
-    Pending,
     Put,
     Table,
     TableCondition,
@@ -75,15 +76,15 @@ def _contents_of(name: str) -> _Contents:
 
 
 class MemoryTable(Table):
-    """A table in memory; thread-safe. See `Table` for what the methods promise.
+    """A table in memory; thread-safe. See `Table` for the guarantees of the methods.
 
     Args:
-        url: ``memory://name``, shared by that name within the process for as long as somebody has it
-            open, or ``memory://`` for one of its own.
-        schema: how its items are keyed.
-        clock: what `sweep` and the creation time go by.
+        url: ``memory://name``, shared by that name within the process as long as a table of it is open,
+            or ``memory://`` for a table of its own.
+        schema: the keys of its items.
+        clock: the clock for `sweep` and the creation time.
 
-    Transaction tokens are not kept: no response can be lost on the way to one's own memory.
+    Transaction tokens are not kept: no response from memory can be lost.
     """
 
     def __init__(self, url: Url, schema: TableSchema, *, clock: Clock) -> None:
@@ -132,7 +133,7 @@ class MemoryTable(Table):
             found = self._find(key)
             return None if found is None else dict(found)
 
-    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """Do the put at once; the pending call tells its outcome."""
         key = check_item(self.schema, item)
         check_condition(condition)
@@ -162,8 +163,10 @@ class MemoryTable(Table):
             self._open()
             ranges = self._contents.items.get(hash_key, {})
             # Python orders strings by code point, which is the order of their UTF-8 bytes.
-            keys = [Key(hash_key, part) for part in ranges if not part or part > after]
-            return self._page(keys, limit)
+            found = [
+                (hash_key, part or "", item) for part, item in ranges.items() if not part or part > after
+            ]
+        return _page(found, limit)
 
     def scan_page(
         self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
@@ -172,15 +175,14 @@ class MemoryTable(Table):
         after = None if token is None else key_of_token(token)
         with self._contents.lock:
             self._open()
-            keys = [
-                Key(hash_key, part)
+            found = [
+                (hash_key, part or "", item)
                 for hash_key, ranges in self._contents.items.items()
                 if segments == 1 or zlib.crc32(hash_key.encode()) % segments == segment
-                for part in ranges
+                for part, item in ranges.items()
+                if after is None or (hash_key, part or "") > (after.hash, after.range or "")
             ]
-            if after is not None:
-                keys = [key for key in keys if _order(key) > _order(after)]
-            return self._page(keys, limit)
+        return _page(found, limit)
 
     def transact(self, writes: Sequence[Write], *, token: str | None = None) -> None:
         keys = check_writes(self.schema, writes, token)
@@ -242,14 +244,13 @@ class MemoryTable(Table):
         elif isinstance(write, Delete):
             items.get(write.key.hash, {}).pop(write.key.range, None)
 
-    def _page(self, keys: Sequence[Key], limit: int) -> ItemPage:
-        # One more than asked for tells whether this is the last page.
-        first = heapq.nsmallest(limit + 1, keys, key=_order)
-        return ItemPage(
-            items=tuple(dict(self._contents.items[key.hash][key.range]) for key in first[:limit]),
-            next_token=token_of_key(first[limit - 1]) if len(first) > limit else None,
-        )
 
-
-def _order(key: Key) -> tuple[str, str]:
-    return key.hash, key.range or ""
+def _page(found: Sequence[tuple[str, str, Item]], limit: int) -> ItemPage:
+    """Return the first page of items, which come with their hash and range keys."""
+    # One more than asked for tells whether this is the last page.
+    first = heapq.nsmallest(limit + 1, found, key=itemgetter(0, 1))
+    token = None
+    if len(first) > limit:
+        hash_key, range_key, _ = first[limit - 1]
+        token = token_of_key(Key(hash_key, range_key or None))
+    return ItemPage(items=tuple(dict(item) for *_, item in first[:limit]), next_token=token)

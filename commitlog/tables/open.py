@@ -10,7 +10,7 @@ from commitlog.tables.api import Table, TableSchema
 from commitlog.urls import Url, parse_table_url
 
 if TYPE_CHECKING:
-    from commitlog.aws import Boto3Session
+    from commitlog.aws import Boto3Client, Boto3Session
 
 __all__ = ["open_table"]
 
@@ -21,19 +21,23 @@ def open_table(
     *,
     clock: Clock | None = None,
     session: Boto3Session | None = None,
+    client: Boto3Client | None = None,
     **options: str | None,
 ) -> Table:
-    """Return the table of `url`, without asking whether it exists: `Table.check` or `create` does that.
+    """Return the table of `url` without checking that it exists: use `Table.check` or `create`.
 
     Args:
         url: ``dynamodb://name``, ``sqlite:///file`` or ``memory://name``.
-        schema: how its items are keyed.
-        clock: what it goes by; this machine's clock by default.
-        session: a boto3 session, for DynamoDB: credentials, region and profile that nothing else gives.
-        options: taken before those in the URL: ``endpoint_url``, ``region``, ``profile``, ``verify``,
+        schema: the keys of its items.
+        clock: its clock; this machine's clock by default.
+        session: a boto3 session, for DynamoDB. It supplies the settings that no option gives:
+            credentials, region, endpoint, timeouts, attempts, proxies, CA bundle. See
+            docs/operations.md.
+        client: a boto3 client for DynamoDB, used in place of a session.
+        options: override those in the URL: ``endpoint_url``, ``region``, ``profile``, ``verify``,
             ``access_key_id``, ``secret_access_key``, ``session_token``. DynamoDB only.
 
-    Raises `ConfigurationError` for a URL or option that is none.
+    Raises `ConfigurationError` for an invalid URL or option.
 
     >>> open_table("memory://", TableSchema(hash_key="path")).create()
     True
@@ -43,6 +47,8 @@ def open_table(
     clock = clock or SystemClock()
     if place.options and place.scheme != "dynamodb":
         raise ConfigurationError(f"{place} takes no option {min(place.options)!r}")
+    if client is not None and (session is not None or place.scheme != "dynamodb"):
+        raise ConfigurationError("client is for dynamodb:// URLs, and in place of session")
     if place.scheme == "memory":
         from commitlog.tables.memory import MemoryTable
 
@@ -51,6 +57,6 @@ def open_table(
         from commitlog.tables.sqlite import SqliteTable
 
         return SqliteTable(place, schema, clock=clock)
-    from commitlog.tables.dynamodb import DynamoTable
+    from commitlog.tables.dynamodb.table import DynamoTable
 
-    return DynamoTable(place, schema, clock=clock, session=session)
+    return DynamoTable(place, schema, clock=clock, session=session, client=client)

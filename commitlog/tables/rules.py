@@ -1,7 +1,7 @@
 """The rules that all tables keep: what an item may be, and when a write may happen.
 
-The limits are DynamoDB's ("Quotas in Amazon DynamoDB"), enforced by every table before anything is
-sent or stored, so that what works on a laptop works on the service. Imports the port alone.
+The limits are DynamoDB's ("Quotas in Amazon DynamoDB"), enforced by every table before anything is sent
+or stored, so that what works on a laptop works on the service.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from commitlog.tables.api import (
     ConditionFailed,
     Delete,
     Equals,
+    InFlight,
     Item,
     Key,
-    Pending,
     Put,
     TableCondition,
     TableSchema,
@@ -129,11 +129,12 @@ def check_condition(condition: TableCondition | None) -> None:
 
 
 def check_writes(schema: TableSchema, writes: Sequence[Write], token: str | None) -> tuple[Key, ...]:
-    """Return the keys of `writes` if they can make one transaction.
+    """Return the keys of `writes` if they can form one transaction.
 
     "The aggregate size of the items in the transaction cannot exceed 4 MB" (TransactWriteItems, DynamoDB
-    API reference). Of what is put that is the item; of what is removed or checked it is the key here,
-    for more is not known before it is sent: the service, which knows, may refuse it all the same.
+    API reference). For a put this is the item. For a removal or check only the key is counted here,
+    because the item is unknown before the request: the service, which knows it, may still refuse the
+        request.
     """
     if len(writes) > MAX_TRANSACTION_WRITES:
         raise ValueError(f"{len(writes)} writes; a transaction takes {MAX_TRANSACTION_WRITES}")
@@ -241,7 +242,7 @@ def failure(key: Key, condition: TableCondition | None, item: Item | None) -> Co
 def condition_failed(
     key: Key, condition: TableCondition | None, item: Item | None, *, item_known: bool
 ) -> ConditionFailed:
-    """Return the error of a condition that did not hold, with what was found if that is known."""
+    """Return the error of a condition that did not hold, with the found item if it is known."""
     wanted = " and ".join(_words(part) for part in parts_of(condition))
     # Names only: values may be anything, and messages end up in logs.
     found = "" if not item_known else "; nothing is there" if item is None else "; what is there differs"
@@ -251,7 +252,7 @@ def condition_failed(
 
 
 def judge(found: Sequence[tuple[Key, Write, Item | None]]) -> None:
-    """Raise `TransactionCanceled` if a write of a transaction must not happen, given what is stored."""
+    """Raise `TransactionCanceled` if the stored items violate a condition of the transaction."""
     canceled(tuple(failure(key, write.condition, item) for key, write, item in found))
 
 
@@ -265,7 +266,7 @@ def canceled(reasons: tuple[ConditionFailed | None, ...]) -> None:
         )
 
 
-def settled(work: Callable[[], T]) -> Pending[T]:
+def settled(work: Callable[[], T]) -> InFlight[T]:
     """Do `work` now and return the call that tells its outcome.
 
     >>> settled(lambda: 3)()
@@ -360,7 +361,7 @@ def key_of_token(token: str) -> Key:
         hash_key, range_key = pair
         if type(pair) is not list or type(hash_key) is not str or type(range_key) not in (str, NoneType):
             raise TypeError
-        f"{hash_key}{range_key}".encode()  # JSON can tell of half a character
+        f"{hash_key}{range_key}".encode()  # JSON can hold a lone surrogate
     except (TypeError, ValueError, RecursionError):
         raise ValueError("not the token of a page of this table") from None
     return Key(hash_key, range_key)

@@ -2,7 +2,6 @@
 
 It needs no service. Items are kept as DynamoDB's JSON under binary keys. The file must be on a local
 file system: SQLite's write-ahead log does not work over the network ("Write-Ahead Logging", SQLite).
-Imports the port, its rules and the connection.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
-from commitlog.backoff import Backoff
+from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import ConfigurationError, CorruptRecord, Unavailable
 from commitlog.tables.api import (
     TABLE_FORMAT,
     TRANSACT_WITHIN,
     Delete,
+    InFlight,
     Item,
     ItemPage,
     Key,
-    Pending,
     Put,
     Table,
     TableCondition,
@@ -67,7 +66,7 @@ _SWEEP_BATCH = 100
 #: An item is removed this many seconds after a sweep has first found it expired: the wall clock may have
 #: been set forward, and then the lease of a writer who is at work seems to have expired long ago.
 _SWEEP_DELAY = 6 * 3600
-#: Puts in one transaction: nobody else writes meanwhile.
+#: Puts in one transaction; other writers wait for it.
 _PUT_BATCH = 100
 
 # Keys as bytes of UTF-8: SQLite compares blobs byte by byte, whatever collation it was built with.
@@ -93,19 +92,19 @@ _Row: TypeAlias = tuple[bytes, bytes, bytes]
 
 
 class SqliteTable(Table):
-    """A table in one SQLite file. See `Table` for what the methods promise.
+    """A table in one SQLite file. See `Table` for the guarantees of the methods.
 
     A write that returned is on the disk. Safe for many threads and processes at once, and across
-    forks. Do not move or remove the file while anybody has it open.
+    forks. Do not move or remove the file while a process has it open.
 
     Args:
         url: ``sqlite:///absolute/path``.
-        schema: how its items are keyed.
-        clock: what sweeping and the creation time go by.
-        busy_timeout: longest wait for other writers in seconds, after which `Unavailable` is raised;
+        schema: the keys of its items.
+        clock: the clock for sweeping and the creation time.
+        busy_timeout: maximum wait for other writers in seconds, after which `Unavailable` is raised;
             by a transaction not later than `TRANSACT_WITHIN` seconds after its call.
 
-    Transaction tokens are not kept: no response can be lost on the way to a file.
+    Transaction tokens are not kept: no response from a file can be lost.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class SqliteTable(Table):
         with self._reader.use() as connection:
             return self._find(connection, key)
 
-    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """Do the put at once; the pending call tells its outcome."""
         key = check_item(self.schema, item)
         check_condition(condition)
@@ -281,7 +280,7 @@ class SqliteTable(Table):
             for statement, low, high in (
                 (remove, -now + 1, -1),
                 (mark, 0, now - 1),
-                # What was found while the clock was ahead would stay for as long as that.
+                # A value found while the clock was ahead would otherwise stay for that time.
                 (mark, -(2**63), -due - 1),
             )
         ]

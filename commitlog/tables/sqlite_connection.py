@@ -1,7 +1,6 @@
-"""One connection to an SQLite file, usable from all threads, put away while the process forks.
+"""One connection to an SQLite file, usable from all threads, closed during a fork.
 
-It is closed before a fork, and opened again by whoever needs it next.
-Imports the ground floor and the rules.
+It is closed before a fork, and opened again when it is next used.
 """
 
 from __future__ import annotations
@@ -14,28 +13,28 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
+from commitlog._sqlite.fork_safety import close_at_forks
+from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog.errors import (
     AccessDenied,
     CommitError,
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.forks import close_at_forks
 from commitlog.tables.api import TableSchema
 from commitlog.tables.rules import damaged, table_not_found
-from commitlog.turns import Checkpoints, begin, leave_log_alone
 
 __all__ = ["Connection", "created", "open_file", "translated"]
 
 
 class Connection:
-    """A connection that is opened when it is first used. Thread-safe.
+    """A connection that is opened on first use. Thread-safe.
 
     Args:
         path: the file.
-        wanted: what is to be in it; errors tell how such a table is made.
-        busy_timeout: longest wait for another thread or process that writes, in seconds.
-        prepare: called with each new connection before it is used; what it raises comes out of `use`.
+        wanted: the expected content of the file; error messages say how such a table is made.
+        busy_timeout: maximum wait for another thread or process that writes, in seconds.
+        prepare: called with each new connection before its first use; `use` raises its errors.
     """
 
     def __init__(
@@ -97,17 +96,17 @@ class Connection:
             self._close()  # which rolls back as well, and the next user gets a sound one
 
     def close(self) -> None:
-        """Close it once nobody uses it. Idempotent."""
+        """Close it when it is no longer in use. Idempotent."""
         with self._lock:
             self._close()
 
     def put_away(self) -> None:
-        """See `commitlog.forks`."""
+        """See `commitlog._sqlite.fork_safety`."""
         self._lock.acquire()
         self._close()
 
     def bring_back(self, *, child: bool) -> None:
-        """See `commitlog.forks`."""
+        """See `commitlog._sqlite.fork_safety`."""
         self._lock.release()
 
     def _close(self) -> None:

@@ -1,7 +1,4 @@
-"""What the contract checks of both ports are made of: a call that must fail, and calls that race.
-
-Imports errors.
-"""
+"""Building blocks of the contract checks of both ports: a call that must fail, and racing calls."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ def assert_raises(
     *args: P.args,
     **keywords: P.kwargs,
 ) -> None:
-    """Assert that the call raises `kind`; `because` tells what is wrong with it."""
+    """Assert that the call raises `kind`; `because` explains the failure."""
     try:
         result = call(*args, **keywords)
     except kind:

@@ -1,4 +1,4 @@
-"""A clock that moves only when told to. Imports nothing of the project."""
+"""A manually advanced clock for tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A `commitlog.clock.Clock` whose time passes only when told to. Thread-safe.
+    """A `commitlog.clock.Clock` that only moves when it is advanced. Thread-safe.
 
     Args:
-        epoch: what `epoch` says at the start, in epoch seconds.
+        epoch: the initial value of `epoch`, in epoch seconds.
 
-    `sleep` returns at once and moves the clock by what it was asked to wait, so a test of a
-    twenty-second wait takes no time.
+    `sleep` returns at once and advances the clock by the requested time, so a test of a twenty-second
+    wait takes no time.
 
     >>> clock = ManualClock()
     >>> clock.sleep(2.5)
@@ -33,7 +33,7 @@ class ManualClock:
             return self._now
 
     def epoch(self) -> float:
-        """The epoch second given at the start, plus what has passed."""
+        """Return the initial epoch second plus the time that has passed."""
         with self._lock:
             return self._start + self._now
 

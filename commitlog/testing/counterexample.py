@@ -1,10 +1,9 @@
-"""`Counterexample`: the few calls that can not have happened one at a time, and a picture of them.
+"""`Counterexample`: a small set of calls that cannot have happened one at a time, and its rendering.
 
-Imports the history and the search for an order.
-
-It is found in steps each of which keeps it a proof. The history is cut off at the earliest moment at
-which it is wrong; what was under way by then may have happened or not. Then calls are left out while the
-rest stays wrong *even if nothing were known of those left out but that they began*.
+The search has two steps, and the calls remain a proof after each. First, it truncates the history at the
+earliest time at which it is wrong. Calls in flight at that time may or may not have happened. Then it
+removes calls as long as the rest stays wrong *even if only the beginnings of the removed calls were
+known*.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class Counterexample:
     """Calls on one key that no order explains.
 
     Attributes:
-        calls: them, in the order in which they began. One that was under way when the history went wrong
+        calls: the calls, in the order in which they began. A call in flight when the history went wrong
             has an unknown outcome here.
-        order: the longest order of some of them that was found.
-        origins: calls that were to write the versions that those calls are about, whatever came of it.
-        total: how many calls on the key there are in the history.
+        order: the longest valid order of some of these calls that was found.
+        origins: other calls, with any outcome, that tried to write the versions that `calls` name.
+        total: number of calls on the key in the history.
     """
 
     calls: tuple[Call, ...]
@@ -52,8 +51,8 @@ class Counterexample:
     def of(cls, calls: Sequence[Call], *, limit: int) -> Counterexample:
         """Return one from calls on one key that no order explains, sorted by their beginning.
 
-        No single call of it can be left out, as far as could be told within reasonable time. `limit` is
-        that of `linearize`, within which no order was found.
+        No single call of it can be left out, as far as a reasonable search time shows. `limit` is the
+        limit of `linearize` within which no order was found.
         """
         cut = _shortest(calls, limit)
         trial = _Trial(cut)
@@ -143,7 +142,7 @@ def _shortest(calls: Sequence[Call], limit: int) -> Sequence[Call]:
 
 
 def _until(calls: Sequence[Call], moment: float) -> list[Call]:
-    """Return what was known at `moment`: of what was under way, no more than that."""
+    """Return the calls known at `moment`; of calls in flight only the beginning is known."""
     return [
         call if call.returned <= moment else evolve(call, outcome=Outcome.UNKNOWN, returned=math.inf)
         for call in calls
@@ -152,10 +151,10 @@ def _until(calls: Sequence[Call], moment: float) -> list[Call]:
 
 
 def _related(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> Sequence[Call]:
-    """Return calls that are wrong by themselves: those that have to do with what was told last.
+    """Return calls that are wrong by themselves: those related to the last response.
 
-    It spares to try thousands of them. What went wrong has to do with the versions that the last answer
-    names, and with those in the answers shortly before.
+    This avoids trying thousands of calls. The error is related to the versions that the last response
+    names, and to those in the responses shortly before.
     """
     told = [call for call in calls if call.outcome is not Outcome.UNKNOWN]
     told.sort(key=lambda call: call.returned, reverse=True)
@@ -174,9 +173,9 @@ def _words(call: Call) -> set[str]:
 
 
 def _fewest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> list[Call]:
-    """Leave out calls for as long as the rest is wrong, larger pieces first.
+    """Leave out calls as long as the rest is wrong, larger parts first.
 
-    More calls are never less wrong, so what has to stay once has to stay.
+    More calls are never less wrong, so a call that was needed once stays needed.
     """
     kept = list(calls)
     size = len(kept)

@@ -1,10 +1,9 @@
 """What clients saw: `Call`, one conditional operation or read, and `History`, all of them.
 
-A `Recorder` or a `RecordedStore` makes histories, `check_linearizable` judges them. Imports errors.
+A `Recorder` or a `RecordedStore` makes histories, `check_linearizable` judges them.
 
-Versions of an object are named by *words*, which no two writes of one key share. Moments are points on
-one line for all clients: seconds of a clock that all of them read, or mere numbers. Nothing depends on
-more than their order.
+*Words* name the versions of an object. No two writes of one key share a word. All clients use one time
+line: seconds of a clock that all of them read, or plain numbers. Only the order of times matters.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ class Action(enum.Enum):
 
     #: Write the object if there is none: put, copy, publish.
     CREATE = "create"
-    #: Write the object if it still is what is expected.
+    #: Write the object if it still has the expected version.
     REPLACE = "replace"
-    #: Remove the object if it still is what is expected.
+    #: Remove the object if it still has the expected version.
     REMOVE = "remove"
-    #: Tell what is there: head, get.
+    #: Read the object: head, get.
     READ = "read"
 
 
 class Outcome(enum.Enum):
-    """How a call ended, as its client was told."""
+    """The outcome of a call, as its client saw it."""
 
     #: It happened.
     DONE = "done"
     #: The condition did not hold, so nothing happened: `AlreadyExists`, `PreconditionFailed`.
     CONTRADICTED = "contradicted"
-    #: Nothing happened, and what the object was is not told: `Unavailable`, `LeaseTimeout`, ...
+    #: Nothing happened, and the state of the object is unknown: `Unavailable`, `LeaseTimeout`, ...
     NOTHING = "nothing"
     #: `OutcomeUnknown`, or the client died: it takes effect at any time after its beginning, or never.
     UNKNOWN = "unknown"
@@ -57,15 +56,15 @@ class Call:
     """One call of one client on one key.
 
     Attributes:
-        client: who made it.
-        action: what it asked for.
+        client: the client that made it.
+        action: the requested action.
         key: the object.
-        expected: for `Action.REPLACE` and `Action.REMOVE`, the word that the object was to have.
-        version: the word that it writes; of a read, the word that it saw, or None for no object.
+        expected: for `Action.REPLACE` and `Action.REMOVE`, the expected version of the object.
+        version: the version that it writes; for a read, the version that it saw, or None for no object.
         outcome: how it ended.
         invoked: a moment before anything was sent.
-        returned: a moment after the answer was there; infinite if and only if the outcome is unknown.
-        name: what the client called, for people.
+        returned: a moment after the response arrived; infinite if and only if the outcome is unknown.
+        name: the name of the client's operation, for people.
     """
 
     client: str
@@ -80,22 +79,21 @@ class Call:
 
     def __attrs_post_init__(self) -> None:
         # Checked here: a simulation makes millions of these, and nine validators take longer.
+        action, outcome = self.action, self.outcome
         for text in (self.client, self.key, self.name, self.expected or "", self.version or ""):
             if not isinstance(text, str):
                 raise TypeError(f"names, keys and versions are str: {self!r}")
         if not isinstance(self.invoked, (int, float)) or not isinstance(self.returned, (int, float)):
             raise TypeError(f"moments are numbers: {self!r}")
-        conditional = self.action in (Action.REPLACE, Action.REMOVE)
+        conditional = action is Action.REPLACE or action is Action.REMOVE
         if (self.expected is not None) != conditional:
-            raise ValueError(
-                f"a {self.action.value} {'needs' if conditional else 'has no'} expected word"
-            )
-        writes = self.action in (Action.CREATE, Action.REPLACE)
-        if self.action is not Action.READ and (self.version is not None) != writes:
-            raise ValueError(f"a {self.action.value} {'needs' if writes else 'has no'} version")
-        if self.action is Action.READ and self.outcome is Outcome.CONTRADICTED:
+            raise ValueError(f"a {action.value} {'needs' if conditional else 'has no'} expected word")
+        writes = action is Action.CREATE or action is Action.REPLACE
+        if action is not Action.READ and (self.version is not None) != writes:
+            raise ValueError(f"a {action.value} {'needs' if writes else 'has no'} version")
+        if action is Action.READ and outcome is Outcome.CONTRADICTED:
             raise ValueError("a read has no condition that could be contradicted")
-        if math.isinf(self.returned) != (self.outcome is Outcome.UNKNOWN):
+        if math.isinf(self.returned) != (outcome is Outcome.UNKNOWN):
             raise ValueError("a call without known outcome never returned, and every other call did")
         if not -math.inf < self.invoked <= self.returned or math.isinf(self.invoked):
             raise ValueError("a call is invoked at some moment, and does not return before it")
@@ -153,13 +151,13 @@ class History:
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str]) -> History:
-        """Return what is in files that `dump` or a `Recorder` wrote, as one history.
+        """Return the content of files that `dump` or a `Recorder` wrote, as one history.
 
-        A call that began and never ended has an unknown outcome: its client was killed, or is still at
-        it. A last line that was cut short is left out.
+        A call that began and never ended has an unknown outcome: its client was killed, or is still
+        waiting. A truncated last line is left out.
 
         Raises:
-            CorruptRecord: a line is none of ours.
+            CorruptRecord: a line is invalid.
             FormatTooNew: a newer library wrote the file.
         """
         return cls([call for path in paths for call in _load(path)])

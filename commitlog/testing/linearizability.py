@@ -1,7 +1,4 @@
-"""`check_linearizable`: judges whether what clients saw can have happened one call at a time.
-
-Imports the history, the search for an order, and what is shown where there is none.
-"""
+"""`check_linearizable`: checks whether the observed calls can have happened one at a time."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ _LIMIT = 200_000
 
 
 class NotLinearizable(AssertionError):
-    """No order of the calls on a key explains what they returned. The message shows the fewest that do.
+    """No order of the calls on a key explains their results. The message shows a minimal example.
 
     Attributes:
         key: the key.
-        example: the calls, and how far an order of them came.
+        example: the calls, and the longest valid order of them.
     """
 
     # Defaults, since unpickling makes the error from its message and then sets the attributes.
@@ -33,26 +30,26 @@ class NotLinearizable(AssertionError):
 
 
 def check_linearizable(history: Iterable[Call], *, limit: int = _LIMIT) -> None:
-    """Check that the calls on each key can be put in an order that explains all that clients were told.
+    """Check that the calls on each key can be put in an order that explains all their results.
 
-    At the beginning there is no object. A call that was done or refused takes effect at one moment
-    between its invocation and its return; one whose outcome is unknown at any moment after its
-    invocation, or never; one that did nothing never. That is linearizability (Herlihy and Wing, 1990),
-    which holds of a store if and only if it holds of each key. So it follows, too, that
+    Initially, there is no object. A call that was done or refused takes effect at one moment between its
+    invocation and its return. A call with an unknown outcome takes effect at any moment after its
+    invocation, or never. A call that did nothing never takes effect. This is linearizability (Herlihy
+    and Wing, 1990). It holds for a store if and only if it holds for each key. It implies that
 
-    * of the writes that expect one version at most one happens, and of creations at most one until the
+    * at most one of the writes that expect the same version happens, and at most one creation until the
       object is removed;
-    * what was written is what readers see until the next write;
-    * what failed has no effect, then or later.
+    * readers see the last written version until the next write;
+    * a failed call has no effect, then or later.
 
     Args:
-        history: calls on any number of keys, all those that wrote to them included.
-        limit: how many configurations may be looked at for one key. About as many are needed as there
-            are writes; more if many overlap, or have unknown outcomes.
+        history: calls on any number of keys. It must include all writes to these keys.
+        limit: maximum number of configurations to examine per key. A check needs about as many as there
+            are writes, and more if many writes overlap or have unknown outcomes.
 
     Raises:
-        NotLinearizable: there is no such order for one of the keys, the first that is found.
-        CheckUndecided: `limit` did not suffice. Nothing is known of that key, nor of those after it.
+        NotLinearizable: a key has no such order. The error is about the first such key found.
+        CheckUndecided: `limit` did not suffice. That key and the keys after it remain unchecked.
 
     >>> from commitlog.testing import Action, Outcome
     >>> def read(version: str | None, at: float) -> Call:

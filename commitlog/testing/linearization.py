@@ -1,19 +1,20 @@
 """`linearize`: looks for an order in which the calls on one key could have happened one at a time.
 
-Imports the history. The algorithm is that of Wing and Gong, "Testing and Verifying Concurrent Objects"
-(1993), with Lowe's memory of the configurations seen and his linked list, "Testing for Linearizability"
-(2017), adapted to an object of which there is one version or none:
+The algorithm is that of Wing and Gong, "Testing and Verifying Concurrent Objects" (1993), with Lowe's
+memory of the configurations seen and his linked list, "Testing for Linearizability" (2017), adapted to
+an object of which there is one version or none:
 
-* Calls that change nothing, reads and those whose condition did not hold, are taken as soon as they fit.
-  To take one now loses no order: it could be moved to the front of any that goes on from here.
-* Calls with an unknown outcome may be taken at any time after they began, or never. Of those that would
-  do the same, only the one that began first is tried: it can stand in wherever another could.
-* A version that no call is about, but the unknown one that writes it, is the same as any other such. So
-  of the unknown writes that nobody noticed one at a time is tried.
+* Calls that change nothing (reads, and calls whose condition did not hold) are taken as soon as they
+  fit. This loses no order: such a call could move to the front of every order that continues from here.
+* Calls with an unknown outcome may be taken at any time after they began, or never. Of several such
+  calls with the same effect, the search tries only the one that began first: it can replace each of the
+  others.
+* A version that no call names except the unknown call that writes it is equivalent to any other such
+  version. So of the unknown writes that no other call saw, the search tries one at a time.
 
-What remains to be tried is which of the writes that overlap, and fit, came first. So the time is about
-proportional to the calls times how many of them overlap, unless many calls with an unknown outcome were
-noticed; `limit` bounds it in any case.
+The search then tries each overlapping write that fits as the first one. So the time is about
+proportional to the number of calls times the number of overlapping calls, unless other calls saw many of
+the writes with an unknown outcome. `limit` bounds it in any case.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _SAME = -1
 
 
 class CheckUndecided(RuntimeError):
-    """To tell, more configurations would have to be looked at than was allowed."""
+    """The error of a check that needs more configurations than its limit allows."""
 
 
 @frozen
 class Linearization:
-    """What was found.
+    """The result of the search.
 
     Attributes:
-        complete: whether all calls whose outcome is known could be put in order.
-        order: the calls in an order that explains them; if incomplete, as far as the search came.
-        configurations: how many were looked at.
+        complete: whether the order includes all calls with a known outcome.
+        order: the calls in an order that explains them; if incomplete, the longest one found.
+        configurations: number of configurations examined.
     """
 
     complete: bool
@@ -54,25 +55,25 @@ class Linearization:
 
 
 def linearize(calls: Iterable[Call], *, others: Iterable[Call] = (), limit: int) -> Linearization:
-    """Put calls on one key in an order, beginning without an object, that explains what was returned.
+    """Put calls on one key in an order, beginning without an object, that explains their results.
 
     A call comes before another if it returned before the other was invoked. Calls that are known to have
-    done and told nothing, and reads without an answer, are left out.
+    changed nothing and returned no state, and reads without a response, are left out.
 
     Args:
         calls: all on one key, in any order.
-        others: calls on that key of which no more is taken for known than that they began. Versions that
-            `calls` do not name are not told apart, so yet more orders are allowed.
-        limit: how many configurations may be looked at.
+        others: calls on that key of which only the beginning is known. Versions that `calls` do not name
+            are treated as equal, so more orders are allowed.
+        limit: maximum number of configurations to examine.
 
     Raises:
-        CheckUndecided: that was not enough.
+        CheckUndecided: the limit was reached.
     """
     return _Search(calls, others, limit).run()
 
 
 class _Search:
-    """One search. Calls are known by their number in the order in which they began."""
+    """One search. The number of a call is its position in the order in which calls began."""
 
     def __init__(self, calls: Iterable[Call], others: Iterable[Call], limit: int) -> None:
         ordered = sorted(calls, key=lambda call: call.invoked)
@@ -82,7 +83,7 @@ class _Search:
         others = [call for call in others if call.writes]
         self._codes = _codes([*self._told, *self._unknown], others)
         self._trail: list[int] = []
-        # What becomes, again and again, of versions that are not told apart.
+        # A shared number for versions that are treated as equal.
         self._anytime: dict[int, set[int]] = {}
         for call in others:
             before, after = self._change(call)
@@ -92,7 +93,7 @@ class _Search:
                 self._anytime.setdefault(before, set()).add(after)
         self._unknown.sort(key=lambda call: call.invoked)
 
-        # Of each told call: the state that it needs, or must not find, and the one that it leaves.
+        # For each known call: the state that it needs, or must not find, and the state that it leaves.
         self._state = [self._code(call.needs) for call in self._told]
         self._equal = [call.outcome is Outcome.DONE for call in self._told]
         self._after = [self._code(call.version) if call.writes else _SAME for call in self._told]
@@ -170,7 +171,7 @@ class _Search:
         return [*free, *maybe, *choices]
 
     def _take(self, entry: int, after: int) -> int:
-        """Take a told call, for the complement of a number one of a group, or for the count none."""
+        """Take a known call; for the complement of a number, one of a group; for the count, none."""
         if entry < 0:
             group = self._groups[~entry]
             self._used |= 1 << group[self._taken[~entry]]
@@ -187,7 +188,7 @@ class _Search:
         self._trail.append(number)
 
     def _undo(self, mark: int) -> None:
-        """Put back what was taken since the trail was `mark` long."""
+        """Undo the calls taken since the trail had length `mark`."""
         while len(self._trail) > mark:
             entry = self._trail.pop()
             if entry < 0:

@@ -1,13 +1,13 @@
 """An HTTP proxy on loopback that makes a nearby server slow, or its network unreliable.
 
-For benchmarks it adds a latency to each kind of request; for tests it loses, delays or duplicates
-requests and their answers: those that a test names (`Fault`), or some, as a seed has it (`Hazard`). It
-runs in a process of its own, so that it takes no time from the interpreter under test, and ends with
-the one that started it.
+For benchmarks, it adds a latency to each kind of request. For tests, it loses, delays or duplicates
+requests and their responses: those that a test names (`Fault`), or random ones from a seed (`Hazard`).
+It runs in its own process, so that it takes no time from the interpreter under test, and ends with the
+process that started it.
 
-Imports the ground floor and its siblings. Guarantees that it sends no request twice unless told to, that
-latencies of concurrent requests overlap, and that what it lets through is unchanged (but for ``Expect``,
-which it answers itself). Bodies are held in memory whole. No TLS.
+Guarantees: it duplicates a request only if a fault says so, latencies of concurrent requests overlap,
+and requests that it lets through are unchanged (except ``Expect``, which it answers itself). It holds
+whole bodies in memory. No TLS.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Proxy:
 
     The kind of a request is its HTTP method for S3 (``HEAD``, ``PUT``, …), but ``COPY`` for a
     CopyObject and ``PUBLISH`` for a CompleteMultipartUpload, and the operation for DynamoDB
-    (``PutItem``, …), told by the ``X-Amz-Target`` header. A request is of wider kinds as well: ``PUT``
-    for ``COPY``, ``POST`` for ``PUBLISH``, ``S3`` or ``DynamoDB``; and ``if-absent`` or ``if-match``
-    if it carries that condition, ``fenced`` if its signature expires. Of several latencies that of the
-    narrowest kind counts. It passes before the server sees the request.
+    (``PutItem``, …), taken from the ``X-Amz-Target`` header. A request is of wider kinds as well:
+    ``PUT`` for ``COPY``, ``POST`` for ``PUBLISH``, ``S3`` or ``DynamoDB``; and ``if-absent`` or
+    ``if-match`` if it carries that condition, ``fenced`` if its signature expires. Of several latencies
+    that of the narrowest kind counts. It passes before the server sees the request.
 
     The methods may be called from any thread. An instance can be entered once.
     """
@@ -113,7 +113,7 @@ class Proxy:
         self._ask("endanger", [asdict(hazard) for hazard in hazards], seed)
 
     def strikes(self) -> Counter[Strike]:
-        """Return what faults have done so far, and how often; what is `pending` is not counted yet."""
+        """Return the effects of faults so far, with their counts; `pending` ones are not counted yet."""
         return Counter({Strike(*what): count for *what, count in self._ask("strikes")})
 
     def pending(self) -> int:

@@ -1,11 +1,11 @@
-"""What makes a proxy answer as Ceph's radosgw 16 does, where that differs from what S3 does.
+"""Behaviour of Ceph's radosgw 16 for the proxy, where it differs from S3.
 
 Of the conditions, a PUT takes "no object", and an etag if it has no quotes; a quoted etag never matches.
 Copies, deletions and completed uploads ignore conditions. A request after its signed expiry gets
 ``AccessDenied`` with an empty message, and a ``Date`` past the expiry.
 
-The server behind it has to enforce what it is asked, and to check the signatures of requests that are
-signed in their query alone: of others the proxy changes headers that were signed. Imports its sibling.
+The server behind it must enforce all conditions, and check the signatures of requests that are signed
+only in their query: of others the proxy changes signed headers.
 """
 
 from __future__ import annotations

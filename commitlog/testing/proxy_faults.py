@@ -1,7 +1,4 @@
-"""What `commitlog.testing.proxy` can let go wrong: named faults, and hazards that a seed lets strike.
-
-Imports nothing of the project.
-"""
+"""The faults of `commitlog.testing.proxy`: named faults, and hazards that strike at random by a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ __all__ = ["Action", "Fault", "Hazard", "Plan", "Strike"]
 
 #: What can go wrong with one request:
 #:
-#: * ``drop_request``: the connection is reset, and the server never hears of the request.
+#: * ``drop_request``: the connection is reset, and the server does not get the request.
 #: * ``drop_response``: the server carries the request out, then the connection is reset.
 #: * ``reset``: the connection is reset at once, and the server gets the request `seconds` later.
 #: * ``delay``: the server gets the request `seconds` later, while the client waits.
@@ -23,11 +20,15 @@ __all__ = ["Action", "Fault", "Hazard", "Plan", "Strike"]
 #:   `seconds` after that answer; for 0, right behind the first, before the answer goes out and before
 #:   any other mutation of the same path that comes through this proxy.
 #: * ``fail``: the server carries the request out, and the client gets `status` instead of its answer.
-#: * ``answer``: the client gets `status`, and the server never hears of the request.
+#: * ``answer``: the client gets `status`, and the server does not get the request.
 Action: TypeAlias = Literal[
     "drop_request", "drop_response", "reset", "delay", "duplicate", "fail", "answer"
 ]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+def _words(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
 
 
 @frozen(kw_only=True)
@@ -36,10 +37,11 @@ class Fault:
 
     Attributes:
         kind: which requests; see `commitlog.testing.proxy.Proxy`.
-        action: what goes wrong; see `Action`.
+        action: the kind of the fault; see `Action`.
         path: only requests whose path and query contain this.
-        skip: let that many matching requests through first.
-        times: how many requests it then strikes.
+        without: only requests that have none of these headers, in lower case.
+        skip: number of matching requests to let through first.
+        times: number of requests to strike after that.
         seconds: see `Action`.
         status: HTTP status of an ``answer`` or a ``fail``.
         body: body of the same.
@@ -48,15 +50,12 @@ class Fault:
     kind: str
     action: Action = field(validator=validators.in_(_ACTIONS))
     path: str = ""
+    without: tuple[str, ...] = field(default=(), converter=_words)
     skip: int = field(default=0, validator=validators.ge(0))
     times: int = field(default=1, validator=validators.ge(1))
     seconds: float = field(default=0.0, validator=validators.ge(0))
     status: int = 503
     body: str = ""
-
-
-def _words(value: Iterable[str]) -> tuple[str, ...]:
-    return tuple(value)
 
 
 def _pair(value: tuple[float, float]) -> tuple[float, float]:
@@ -68,12 +67,12 @@ def _pair(value: tuple[float, float]) -> tuple[float, float]:
 
 @frozen(kw_only=True)
 class Hazard:
-    """A fault that strikes some requests, as a seed has it.
+    """A fault that strikes random requests, drawn from a seed.
 
     Attributes:
         kinds: which requests: those that are of all these kinds; see `commitlog.testing.proxy.Proxy`.
-        action: what goes wrong; see `Action`.
-        rate: what share of them is struck, 0 to 1.
+        action: the kind of the fault; see `Action`.
+        rate: the share of these requests that it strikes, from 0 to 1.
         path: only requests whose path and query contain this.
         seconds: shortest and longest time, see `Action`; evenly spread.
         status: HTTP status of an ``answer`` or a ``fail``.
@@ -91,13 +90,13 @@ class Hazard:
 
 @frozen
 class Strike:
-    """What a fault did to a request.
+    """The effect of a fault on a request.
 
     Attributes:
         kind: the request's own kind, the narrowest.
-        action: what went wrong.
-        status: what the server answered to it, the second time for a ``duplicate``; 0 if it was never
-            asked or gave no answer. A store that refuses what is late shows 403 here.
+        action: the fault.
+        status: the server's response status, for a ``duplicate`` that of the second request; 0 if the
+            server got no request or did not answer. A store that refuses late requests shows 403 here.
     """
 
     kind: str

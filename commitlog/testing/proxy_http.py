@@ -1,7 +1,4 @@
-"""HTTP/1.1 as the process behind `commitlog.testing.proxy` sees it: whole messages, byte for byte.
-
-Imports nothing of the project.
-"""
+"""HTTP/1.1 as the process behind `commitlog.testing.proxy` sees it: whole messages, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The process behind `commitlog.testing.proxy`: relays requests of HTTP/1.1 and strikes some of them.
 
-It is told what to do in lines of JSON on its standard input, and ends with that input. Imports its
-siblings `proxy_ceph`, `proxy_faults` and `proxy_http`.
+It reads its commands as lines of JSON from standard input, and ends with that input.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _Address: TypeAlias = tuple[str, int]
 
 
 def main() -> None:
-    """Serve until the end of standard input; see `commitlog.testing.proxy.Proxy` for what is said."""
+    """Serve until the end of standard input; see `commitlog.testing.proxy.Proxy` for the commands."""
     relay = _Relay(*json.loads(sys.argv[1]))
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         threading.Thread(target=relay.serve, args=(listener,), daemon=True).start()
         print(listener.getsockname()[1], flush=True)
-        # The end of stdin is the end of whoever started this process, however it came about.
+        # The end of stdin means that the parent process has ended, for any reason.
         for line in sys.stdin:
             method, *arguments = json.loads(line)
             print(json.dumps(getattr(relay, method)(*arguments)), flush=True)
@@ -156,7 +155,7 @@ class _Relay:
         try:
             self._late(link, request, fault)
         except (OSError, ValueError, IndexError):
-            pass  # the server is gone; nobody waits for this answer
+            pass  # the server is gone; the response is not awaited
         finally:
             link.close()
 
@@ -210,6 +209,8 @@ class _Relay:
             planned = self._plan.next(kinds, request.target)
             for index, fault in enumerate(self._faults):
                 if fault.kind not in kinds or fault.path not in request.target:
+                    continue
+                if not request.headers.keys().isdisjoint(fault.without):
                     continue
                 if fault.skip:
                     self._faults[index] = evolve(fault, skip=fault.skip - 1)

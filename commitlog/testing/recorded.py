@@ -1,7 +1,4 @@
-"""`RecordedStore`: a `ConditionalStore` of one client whose calls are taken down as a history.
-
-Imports the ground floor, the ports, `ConditionalStore`, and the recorder.
-"""
+"""`RecordedStore`: a client's `ConditionalStore` that records its calls as a history."""
 
 from __future__ import annotations
 
@@ -37,12 +34,12 @@ _READS = 20
 #: Metadata key under which an object bears the word of its version.
 WORD = "version"
 
-#: What an error tells of the object that an action was on. All others say that nothing happened.
+#: The meaning of errors for the object of an action. All other errors say that nothing happened.
 _TOLD: Mapping[Action, Mapping[type[CommitError], Outcome]] = MappingProxyType(
     {
         Action.CREATE: {AlreadyExists: Outcome.CONTRADICTED},
         Action.REPLACE: {PreconditionFailed: Outcome.CONTRADICTED},
-        # A rename without a source: what was to be removed is not the version expected.
+        # A rename without a source: the object to remove does not have the expected version.
         Action.REMOVE: {PreconditionFailed: Outcome.CONTRADICTED, NotFound: Outcome.CONTRADICTED},
         Action.READ: {NotFound: Outcome.DONE},
     }
@@ -60,22 +57,22 @@ class _Part:
 
 
 class RecordedStore:
-    """The conditional calls and reads of one client, each of them taken down. Thread-safe.
+    """A store that records the conditional calls and reads of one client. Thread-safe.
 
     Args:
-        store: performs them. Several clients may share it, or each have their own.
-        recorder: takes them down; one for all clients of the process.
-        client: who makes them. A client that calls from several threads is several clients.
-        whole_reads: whether one read shows one version. Where it may show parts of two, as with the
-            gateway of JuiceFS, what counts is what two reads in a row agree on.
+        store: performs the calls. Several clients may share a store.
+        recorder: records the calls; one for all clients of the process.
+        client: the name of the client. Use a separate client for each thread.
+        whole_reads: whether one read shows one version. A read of the gateway of JuiceFS may show parts
+            of two versions. If False, a read counts only if the next read agrees with it.
 
-    A version is named by a word, which no other write of its key may have. The object has the word as
-    its body and in its metadata, so that GET, HEAD and copies carry it along. Results and errors are
-    those of `ConditionalStore`. An error that is none of the library's, a simulated crash or
-    ``KeyboardInterrupt`` leaves the call with an unknown outcome in the history.
+    A word names a version. No other write of the same key may use it. The object has the word as its
+    body and in its metadata, so GET, HEAD and copies preserve it. Results and errors are those of
+    `ConditionalStore`. After a foreign exception, a simulated crash or ``KeyboardInterrupt``, the call
+    has an unknown outcome in the history.
 
-    What other writers write without that metadata is known by its body to `get`, and to `head` and
-    `put_if_match` once its etag has been seen.
+    Objects of other writers lack that metadata. `get` identifies them by their body; `head` and
+    `put_if_match` identify them once their etag has been seen.
 
     >>> from commitlog.stores.memory import MemoryStore
     >>> recorder = Recorder()
@@ -89,7 +86,7 @@ class RecordedStore:
     def __init__(
         self, store: ConditionalStore, recorder: Recorder, *, client: str, whole_reads: bool = True
     ) -> None:
-        #: What performs the calls; what is asked of it directly is not taken down.
+        #: The store that performs the calls; direct calls to it are not recorded.
         self.store = store
         self.client = client
         self._recorder = recorder
@@ -108,10 +105,11 @@ class RecordedStore:
         """See `ConditionalStore.put_if_match`; an `Action.REPLACE`.
 
         Args:
-            path: where.
-            word: names the new version.
-            etag: that of the version expected.
-            expected: its word; left out where a write, `head` or `get` of this process has shown it.
+            path: path of the object.
+            word: the word of the new version.
+            etag: the etag of the expected version.
+            expected: the word of the expected version. It may be omitted if a write, `head` or `get` of
+                this process has shown it.
         """
         part = _Part(action=Action.REPLACE, key=path, expected=self._word(etag, expected), version=word)
         return self._write(
@@ -123,8 +121,8 @@ class RecordedStore:
     def copy_if_absent(self, source: str, target: str, *, word: str) -> PutResult:
         """See `ConditionalStore.copy_if_absent`; an `Action.CREATE` of the target.
 
-        `word` is that of the source, which must never be another version as long as the copy may come to
-        pass, and which is copied to one target once.
+        `word` is the word of the source. The source must not change while the copy may still happen.
+        Copy each source once, to one target.
         """
         part = _Part(action=Action.CREATE, key=target, version=word)
         return self._write("copy_if_absent", lambda: self.store.copy_if_absent(source, target), part)
@@ -144,7 +142,7 @@ class RecordedStore:
         )
 
     def stage(self, path: str, word: str) -> Staged:
-        """Upload an object that nobody sees until `publish_if_absent`. It is not taken down."""
+        """Upload an object that is invisible until `publish_if_absent`. The call is not recorded."""
         return self.store.store.stage(path, word.encode(), metadata={WORD: word})
 
     def publish_if_absent(self, staged: Staged, *, word: str) -> PutResult:
@@ -183,7 +181,7 @@ class RecordedStore:
         return self._run(name, read, part, seen=self._seen)
 
     def _seen(self, info: ObjectInfo) -> str | None:
-        """Return the word of what a read found, if there is one."""
+        """Return the word of the version that a read found, if any."""
         word = info.metadata.get(WORD)
         if word is None and isinstance(info, ObjectData):
             word = info.data.decode("ascii", "backslashreplace")
@@ -199,7 +197,7 @@ class RecordedStore:
         *parts: _Part,
         seen: Callable[[T], str | None] | None = None,
     ) -> T:
-        """Perform a call that does one or more things, and take each of them down."""
+        """Perform a call that consists of one or more actions, and record each action."""
         numbers = [
             self._recorder.begin(
                 self.client,
@@ -227,10 +225,10 @@ class RecordedStore:
 
 
 def _agreed(read: Callable[[], Info]) -> Info:
-    """Return what two reads in a row agree on, or raise `Unavailable` if none of some do.
+    """Repeat a read until two in a row agree; raise `Unavailable` if none of several reads do.
 
-    The second begins after the first has ended, and no version comes back; so what both of them show was
-    there when the first read the rest.
+    The second read begins after the first has ended, and no version returns. So a version that both
+    reads show was current when the first one ended.
     """
     last = read()
     for _ in range(_READS):
@@ -242,7 +240,7 @@ def _agreed(read: Callable[[], Info]) -> Info:
 
 
 def _told(action: Action, error: CommitError) -> Outcome:
-    """Return what `error` says of the object that the action was on."""
+    """Return the outcome of the action according to `error`."""
     if isinstance(error, (BucketNotFound, TableNotFound)):
         return Outcome.NOTHING
     told = (outcome for kind, outcome in _TOLD[action].items() if isinstance(error, kind))

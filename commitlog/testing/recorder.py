@@ -1,4 +1,4 @@
-"""`Recorder`: takes down what clients do while they do it. Imports errors and the history."""
+"""`Recorder`: records the calls of clients while they run."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Takes down when calls begin and how they end. Thread-safe; one for all clients of a process.
+    """A recorder of when calls begin and how they end. Thread-safe; one serves all clients of a process.
 
     Args:
-        now: the clock that tells the moments. Processes whose histories are put together must read the
-            same one; the default, `time.monotonic`, is one for all processes of a Linux machine.
+        now: the clock. Processes whose histories are merged must read the same clock. On Linux, all
+            processes of a machine share the default, `time.monotonic`.
         path: a new file that gets a line for each beginning, before `begin` returns, and for each end.
-            They are there when the process is killed; not when the machine fails. `History.load` reads
-            this file, and those of other processes.
+            The lines survive the death of the process, but not a failure of the machine. `History.load`
+            reads this file and those of other processes.
 
-    Moments of one recorder never repeat, in the order in which things happened: where the clock stands
-    still, as in a simulation, an event is dated to the next number above that of the event before. So
-    of calls that one client makes one after the other, each returned before the next was invoked.
-    Between recorders the shift does no harm: it is smaller than a tick of the clock, and no request
-    begins and takes effect within the tick in which another one returns.
+    The times of one recorder strictly increase. If the clock stands still, as in a simulation, an event
+    gets the next number above the time of the event before. So if one client makes calls one after the
+    other, each call returns before the next is invoked. The shift is harmless between recorders: it is
+    smaller than a tick of the clock, and no request begins and takes effect within the tick in which
+    another one returns.
 
     >>> recorder = Recorder(now=lambda: 0.0)
     >>> number = recorder.begin("A", Action.CREATE, "k", version="w1")
@@ -47,9 +47,10 @@ class Recorder:
         self._calls: list[Call] = []
         self._words: dict[str, str] = {}
         self._lock = threading.Lock()
-        # Unbuffered: a line is the system's matter, and safe from our being killed, once it is written.
+        # Unbuffered: a written line is in the system's cache and survives the death of the process.
         self._file = None if path is None else open(path, "xb", buffering=0)  # noqa: SIM115
-        self._write(head_line)
+        if self._file is not None:
+            self._file.write(head_line())
 
     def begin(
         self,
@@ -61,9 +62,9 @@ class Recorder:
         version: str | None = None,
         name: str = "",
     ) -> int:
-        """Take down that a call begins, before it is sent; return the number to `end` it by.
+        """Record the beginning of a call before it is sent; return its number for `end`.
 
-        Args: those of `Call`. A read says what it saw when it ends.
+        The arguments are those of `Call`. A read passes the version that it saw to `end`.
         """
         with self._lock:
             call = Call(
@@ -78,18 +79,19 @@ class Recorder:
             )
             number = len(self._calls)
             self._calls.append(call)
-            self._write(lambda: begin_line(number, call))
+            if self._file is not None:
+                self._file.write(begin_line(number, call))
             return number
 
     def end(self, number: int, outcome: Outcome, *, version: str | None = None) -> None:
-        """Take down how a call ended, after its answer is there.
+        """Record the end of a call after its answer has arrived.
 
-        A call that is never ended has an unknown outcome; so `Outcome.UNKNOWN` changes nothing.
+        A call without an end has an unknown outcome, so `Outcome.UNKNOWN` changes nothing.
 
         Args:
-            number: what `begin` returned.
-            outcome: how it ended.
-            version: of a read, the word that it saw, or None for no object.
+            number: the result of `begin`.
+            outcome: the outcome of the call.
+            version: for a read, the word that it saw, or None for no object.
         """
         if outcome is Outcome.UNKNOWN:
             return
@@ -110,17 +112,18 @@ class Recorder:
                 name=call.name,
             )
             self._calls[number] = call
-            self._write(lambda: end_line(number, call))
+            if self._file is not None:
+                self._file.write(end_line(number, call))
 
     def history(self) -> History:
-        """Return all calls so far; those that have not ended have an unknown outcome."""
+        """Return all calls so far. Calls that have not ended have an unknown outcome."""
         with self._lock:
             return History(self._calls)
 
     def learn(self, etag: str, word: str) -> None:
-        """Keep in mind that an object with `etag` (quoted or bare) is the version `word`.
+        """Remember that an object with `etag` (quoted or bare) is the version `word`.
 
-        What was learnt first remains. No etag, as an answer may have none, is that of no version.
+        The first word of an etag remains. An empty etag, from an answer without one, is ignored.
         """
         if not etag:
             return
@@ -128,19 +131,16 @@ class Recorder:
             self._words.setdefault(etag.strip('"'), word)
 
     def word(self, etag: str) -> str | None:
-        """Return the word of the version with `etag`, or None if it was not learnt."""
+        """Return the word of the version with `etag`, or None if it is unknown."""
         with self._lock:
             return self._words.get(etag.strip('"'))
 
     def close(self) -> None:
-        """Close the file, if there is one. Idempotent; nothing may be taken down after it."""
+        """Close the file, if there is one. Idempotent. Record no calls after it."""
         if self._file is not None:
             self._file.close()
 
     def _moment(self) -> float:
-        self._last = max(self._now(), math.nextafter(self._last, math.inf))
+        now = self._now()
+        self._last = now if now > self._last else math.nextafter(self._last, math.inf)
         return self._last
-
-    def _write(self, line: Callable[[], bytes]) -> None:
-        if self._file is not None:
-            self._file.write(line())

@@ -4,9 +4,8 @@ Each is a context manager around one process which keeps its data in a directory
 it is gone at the end, also when the test run is killed: on Linux the kernel kills the server once
 the *thread* that started it is gone, so start it in a thread that outlives its use.
 
-May import boto3 and the ground floor. Guarantees that a server which was entered answers, that it
-listens on 127.0.0.1 only, and that it never sees the caller's credentials. The methods of a running
-server may be called from any thread.
+An entered server answers requests, listens on 127.0.0.1 only, and never sees the caller's credentials.
+The methods of a running server may be called from any thread.
 """
 
 from __future__ import annotations
@@ -367,7 +366,7 @@ class Dynalite(_DynamoServer):
 
 
 def _program(name: str, *, extra: str = "", where: Path | None = None) -> str:
-    # The environment's own programs come first: what is on PATH may be of any version.
+    # Prefer the environment's own programs: those on PATH may have any version.
     beside = where or Path(sys.executable).parent
     found = shutil.which(name, path=str(beside)) or shutil.which(name)
     if found is None:

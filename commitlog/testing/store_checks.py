@@ -1,6 +1,6 @@
 """The contract of the `ObjectStore` port, as one function that any store can be passed to.
 
-Needs no test framework: a broken rule raises `AssertionError` that says which. Imports the port.
+Needs no test framework: a broken rule raises `AssertionError` that says which.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check_object_store(
         byte_order=byte_order,
         conditions=honoured,
         races=honoured if races is None else races,
-        fences=store.capabilities.fences if fences is None else fences,
+        fences=store.capabilities.request_expiry if fences is None else fences,
         nested=nested,
         fresh_etags=fresh_etags,
         forgets_uploads=forgets_uploads,

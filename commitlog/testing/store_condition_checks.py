@@ -1,4 +1,4 @@
-"""Checks of the `ObjectStore` contract on conditions, races and fences. Imports the port."""
+"""Checks of the `ObjectStore` contract on conditions, races and fences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from commitlog.errors import (
     PreconditionFailed,
     RequestExpired,
 )
-from commitlog.stores.api import Condition, Fence, IfAbsent, IfMatch, Operation, PutResult, same_etag
+from commitlog.stores.api import (
+    Condition,
+    IfAbsent,
+    IfMatch,
+    Operation,
+    PutResult,
+    RequestExpiry,
+    same_etag,
+)
 from commitlog.testing.checks import assert_raises
 from commitlog.testing.store_run import Run, race
 
@@ -170,23 +178,23 @@ def _check_racing_reads(run: Run) -> None:
 # -- fences ----------------------------------------------------------------------------------------
 
 
-def _mutations(run: Run, fence: Fence) -> Sequence[Callable[[], object]]:
+def _mutations(run: Run, expiry: RequestExpiry) -> Sequence[Callable[[], object]]:
     path = run.path("fenced")
     return (
-        *(partial(run.write, operation, path, b"new", fence=fence) for operation in _WRITES),
-        partial(run.store.delete, path, fence=fence),
+        *(partial(run.write, operation, path, b"new", expiry=expiry) for operation in _WRITES),
+        partial(run.store.delete, path, expiry=expiry),
     )
 
 
 def _check_fences(run: Run) -> None:
     path = run.path("fenced")
-    if not run.store.capabilities.fences:
+    if not run.store.capabilities.request_expiry:
         run.store.put(path, b"old")
-        for mutation in _mutations(run, Fence(1, 1)):
+        for mutation in _mutations(run, RequestExpiry(1, 1)):
             assert_raises(NotSupported, "a fence, which the store does not take", mutation)
         run.assert_holds(path, b"old", "mutations that the store cannot do")
         return
-    for mutation in _mutations(run, run.fence(60)):
+    for mutation in _mutations(run, run.expiry(60)):
         run.store.put(path, b"old")
         mutation()
         found = run.store.begin_head(path)().info
@@ -194,12 +202,16 @@ def _check_fences(run: Run) -> None:
         assert done, "a mutation within its fence did nothing"
     if run.fences:
         run.store.put(path, b"old")
-        for mutation in _mutations(run, run.fence(-3600)):
+        for mutation in _mutations(run, run.expiry(-3600)):
             assert_raises(RequestExpired, "a mutation past its fence", mutation)
         run.assert_holds(path, b"old", "mutations past their fence")
         if run.honours(Operation.PUT, IfAbsent):
-            missing, fence, why = run.path("fenced-missing"), run.fence(-3600), "a create past its fence"
-            create = partial(run.store.put, missing, b"", condition=IfAbsent(), fence=fence)
+            missing, expiry, why = (
+                run.path("fenced-missing"),
+                run.expiry(-3600),
+                "a create past its fence",
+            )
+            create = partial(run.store.put, missing, b"", condition=IfAbsent(), expiry=expiry)
             assert_raises(RequestExpired, why, create)
             run.assert_holds(missing, None, why)
 

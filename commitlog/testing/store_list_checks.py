@@ -1,4 +1,4 @@
-"""Checks of the `ObjectStore` contract on listings. Imports the port."""
+"""Checks of the `ObjectStore` contract on listings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the checks of the `ObjectStore` contract share: one run of them, and its assertions.
-
-Imports the port and what all checks are made of.
-"""
+"""One run of the checks of the `ObjectStore` contract, and its assertions."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from attrs import field, frozen
 from commitlog.errors import CommitError, Conflict, Unavailable
 from commitlog.stores.api import (
     Condition,
-    Fence,
     IfAbsent,
     IfMatch,
     ObjectStore,
     Operation,
     PutResult,
+    RequestExpiry,
     same_etag,
 )
 from commitlog.testing import checks
@@ -33,13 +30,13 @@ T = TypeVar("T")
 #: For each operation, kinds of condition: as in `Capabilities.conditions`.
 Conditions: TypeAlias = Mapping[Operation, frozenset[type[IfAbsent] | type[IfMatch]]]
 
-#: How often a racer tries again where the store said that it did nothing.
+#: How often a racer retries if the store says that it did nothing.
 _TRIES = 50
 
 
 @frozen(kw_only=True)
 class Run:
-    """One run of the checks: the store, what it is known to do, and paths of the run's own."""
+    """One run of the checks: the store, its known properties, and the run's own paths."""
 
     store: ObjectStore
     byte_order: bool
@@ -58,14 +55,14 @@ class Run:
         return self.prefix + name
 
     def honours(self, operation: Operation, kind: type[IfAbsent] | type[IfMatch]) -> bool:
-        """Tell whether the store is to honour such a condition."""
+        """Return whether the store should honour conditions of `kind` on `operation`."""
         return kind in self.conditions.get(operation, frozenset())
 
-    def fence(self, seconds: int) -> Fence:
+    def expiry(self, seconds: int) -> RequestExpiry:
         """Return a fence that expires that many seconds from now; for a negative number, it has."""
         now = self.store.begin_head(self.path("clock"))().store_time
         assert now is not None, "a store that takes fences must tell its time with a HEAD"
-        return Fence(now + min(seconds, 0) - 1, max(seconds, 1))
+        return RequestExpiry(now + min(seconds, 0) - 1, max(seconds, 1))
 
     def write(
         self,
@@ -74,18 +71,18 @@ class Run:
         data: bytes,
         *,
         condition: Condition | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """Write `data` to `path` by a put, by the copy of a new object, or by publishing an upload."""
         if operation is Operation.PUT:
-            return self.store.put(path, data, condition=condition, fence=fence)
+            return self.store.put(path, data, condition=condition, expiry=expiry)
         if operation is Operation.COPY:
             source = self.path(f"source-{uuid.uuid4().hex}")
             self.store.put(source, data)
-            return self.store.copy(source, path, condition=condition, fence=fence)
+            return self.store.copy(source, path, condition=condition, expiry=expiry)
         staged = self.store.stage(path, data)
         try:
-            return self.store.publish(staged, condition=condition, fence=fence)
+            return self.store.publish(staged, condition=condition, expiry=expiry)
         except CommitError:
             self.store.abort(staged)
             raise

@@ -1,4 +1,4 @@
-"""Checks of the `ObjectStore` contract on uploads that wait to be published. Imports the port."""
+"""Checks of the `ObjectStore` contract on uploads that wait to be published."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""Stress: processes that write conditionally to a real store, over a bad network, and die at any time.
+"""Stress test: processes write conditionally to a real store through a faulty network and get killed.
 
-`run_stress` starts workers that call one store at random, through a proxy that loses, delays and
-duplicates what they send; it kills and stops them, and hands what all of them saw to
-`check_linearizable`. From the shell, against a store and a table of one's own:
+`run_stress` starts worker processes that call one store at random. A proxy between them and the store
+loses, delays and duplicates their requests. The test also kills and stops workers. At the end,
+`check_linearizable` judges the history of all calls. To run it from the shell, give a store and a table
+that the test may write to:
 
     python -m commitlog.testing.stress --store 's3://bucket?endpoint_url=http://host:9000' \\
         --table 'dynamodb://commits?endpoint_url=http://host:8000' --seconds 60 --seed 1
 
-What comes from the seed is the plan: the request of which number meets which fault, who is killed or
-stopped when, and what each worker calls. How that falls together is a matter of real timing, so a seed
-does not reproduce a run. What is left out of the plan, and why, is said in `stress_faults`.
+The seed determines the plan: which fault strikes the request of which number, which worker is killed or
+stopped at which time, and which calls each worker makes. How these coincide depends on real timing, so a
+seed does not reproduce a run. `stress_faults` lists the faults that the plan excludes, with the reasons.
 
-May import anything of the library. Everything is bounded in time, and no process outlives the call, nor
-(on Linux) the process that made it. Nothing that is shown has credentials in it.
+Every step has a time limit. No process outlives the call or, on Linux, the process that started it. The
+output contains no credentials.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from pathlib import Path
 
 from attrs import evolve, fields
 
+from commitlog._util.ids import random_id
 from commitlog.commit.conditional import ConditionalStore, Mode
 from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
-from commitlog.commit.verdict import Kind, Verdict
 from commitlog.errors import CommitError, NotFound
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
@@ -50,55 +52,57 @@ from commitlog.testing.stress_settings import Stress
 from commitlog.testing.stress_signals import signals, troubles
 from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url
-from commitlog.words import random_word
 
 __all__ = ["Report", "Stress", "main", "run_stress"]
 
-#: Name of an object of each sort that nobody removes.
+#: Name of the object under each path prefix that is never removed.
 _STAYS = "stays"
-#: Seconds between two looks at what is still under way.
+#: Seconds between two checks of running work.
 _POLL = 0.1
 
 
 def run_stress(stress: Stress) -> Report:
-    """Run `stress` and judge what came of it.
+    """Run `stress` and check its result.
 
-    All objects are below a new prefix, and are removed in the end; lease records stay in the table until
-    their TTL.
+    The run puts all its objects below a new prefix and removes them at the end. Lease records stay in
+    the table until their TTL expires.
 
     Raises:
-        ConfigurationError: the store or the table cannot be opened so.
-        CommitError: the store or the table cannot be reached without any faults.
-        CheckUndecided: the judge gave up on the history.
+        ConfigurationError: the store or the table cannot be opened with these settings.
+        CommitError: the store or the table cannot be reached, although no faults are injected yet.
+        CheckUndecided: the linearizability check gave up on the history.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-stress-")))
-        prefix = "/".join(filter(None, (stress.store.prefix, f"stress-{random_word()}")))
+        prefix = "/".join(filter(None, (stress.store.prefix, f"stress-{random_id()}")))
         place = _below(stress.store, prefix)
         store = open_store(place)
         stack.callback(store.close)
         if stress.table is not None:
             with closing(open_table(stress.table, LEASE_SCHEMA)) as table:
                 table.create()
-        verdict = _measure(store, stress.mode) if stress.verdict is None else stress.verdict
+        probe_report = (
+            _measure(store, stress.mode) if stress.probe_report is None else stress.probe_report
+        )
         stack.callback(_clear, store)
-        # For a second, JuiceFS may answer to a put or a copy into a directory whose last object was just
-        # removed that there is no such object. Of a copy that says that its source is gone.
+        # For about a second after the last object of a directory is removed, JuiceFS may answer a put or
+        # a copy into that directory with "no such object". For a copy, this means that its source is
+        # gone.
         for sort in (KEPT, REMOVABLE, OWN):
             store.put(sort + _STAYS, b"")
-        return _Run(stress, place, store, verdict, directory).report()
+        return _Run(stress, place, store, probe_report, directory).report()
 
 
 class _Run:
     def __init__(
-        self, stress: Stress, place: Url, store: ObjectStore, verdict: Verdict, directory: Path
+        self, stress: Stress, place: Url, store: ObjectStore, probe_report: ProbeReport, directory: Path
     ) -> None:
         self._stress = stress
         self._place = place
         self._store = store
-        self._verdict = verdict
+        self._probe_report = probe_report
         self._directory = directory
-        self._fenced = verdict.proves(Kind.FENCE)
+        self._fenced = probe_report.proves(Kind.FENCE)
         self._troubles = troubles(stress, fenced=self._fenced)
 
     def report(self) -> Report:
@@ -148,8 +152,8 @@ class _Run:
             store = store.with_options({"endpoint_url": proxy.endpoint_url})
         if proxy is not None and table is not None and stress.table_address:
             table = table.with_options({"endpoint_url": proxy.endpoint_url})
-        # A verdict names the endpoint that it is of, and this one is the same store's.
-        verdict = evolve(self._verdict, url=str(store)).to_json()
+        # A probe report names its endpoint. The proxy is another endpoint of the same store.
+        probe_report = evolve(self._probe_report, url=str(store)).to_json()
         return [
             Task(
                 client="foreign-" if stress.is_foreign(worker) else "worker-",
@@ -160,7 +164,7 @@ class _Run:
                 timeout=stress.timeout,
                 skew=stress.skew,
                 patient=worker % 2 == 0,
-                verdict=verdict,
+                probe_report=probe_report,
                 whole_reads=stress.whole_reads,
                 seed=str(stress.seed),
                 history="",
@@ -169,7 +173,7 @@ class _Run:
         ]
 
     def _audit(self, history: History) -> tuple[History, list[str]]:
-        """Read every path once more, past the proxy; return the whole history, and what is torn."""
+        """Read every path again without the proxy; return the whole history and the torn objects."""
         recorder = Recorder()
         auditor = RecordedStore(ConditionalStore(self._store), recorder, client="auditor")
         torn = []
@@ -186,7 +190,7 @@ def _sleep_until(moment: float) -> None:
 
 
 def _last_strikes(proxy: Proxy, deadline: float) -> Counter[Strike]:
-    """Return what all faults did, once even the latest of the late requests has arrived."""
+    """Wait until all delayed requests have arrived, and return the effects of all faults."""
     while proxy.pending() and time.monotonic() < deadline:
         time.sleep(_POLL)
     return proxy.strikes()
@@ -198,23 +202,23 @@ def _below(url: Url, prefix: str) -> Url:
     return evolve(url, prefix=prefix)
 
 
-def _measure(store: ObjectStore, mode: Mode) -> Verdict:
+def _measure(store: ObjectStore, mode: Mode) -> ProbeReport:
     if store.capabilities.enforced:
-        return Verdict(url=store.url, rows=())
+        return ProbeReport(url=store.url, rows=())
     kinds = [Kind.FENCE] if mode == "lease" else list(Kind)
     with ThreadPoolExecutor(RACERS) as executor:
         return probe(store, kinds=kinds, executor=executor)
 
 
 def _clear(store: ObjectStore) -> None:
-    with suppress(CommitError):  # the run has been judged; what is left is below a prefix of its own
+    with suppress(CommitError):  # the check is done; leftovers are below the run's own prefix
         for staged in store.list_staged():
             store.abort(staged)
         store.delete_many(info.path for info in store.list())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the shell; return 0 if all was well, 1 if not, 2 if there is no verdict."""
+    """Run the stress test from the shell; return 0 if it passed, 1 if it failed, 2 without a verdict."""
     parser = argparse.ArgumentParser(
         prog="python -m commitlog.testing.stress",
         description="Write conditionally from many processes over a bad network, and judge the outcome.",

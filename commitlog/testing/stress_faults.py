@@ -1,22 +1,22 @@
-"""Which faults a stress run may let strike which requests, and why not all of them.
+"""The faults that a stress run injects, and the reasons for their limits.
 
-A conditional write is as safe as the request that carries it. Three things follow, which no client can
-help, and which bound what is injected here:
+A conditional write is as safe as the request that carries it. No client can prevent the following three
+effects, so they limit the injected faults:
 
-* A request to the store that carries neither a condition nor an expiry that the store enforces must not
-  arrive late: nothing there tells it from a timely one. So it is held back for moments only, never for
-  as long as a lease lasts, and it is sent twice only back to back.
-* The same goes for one with an expiry, sent again *within* it but after its lease was released. So its
-  second copy comes right behind the first, or after the expiry. A first copy may come at any time, since
-  its sender keeps the lease until the answer is there or the expiry is over.
-* A creation whose answer was lost is tried again, and may so create anew what somebody removed meanwhile
-  (docs/protocol.md, "Lost answers"); and one that is guarded by its condition alone does so if it comes
-  late. So answers of creations are lost only at paths below `KEPT`, from which nothing is removed, and,
-  if nothing is still under way, below `OWN`, from which nobody else removes anything.
+* The store cannot distinguish a late request from a timely one if the request carries neither a
+  condition nor an expiry that the store enforces. Such a request must not arrive late. It is delayed
+  only for moments, never for the length of a lease, and its duplicate follows it immediately.
+* The store also accepts the duplicate of a request with an expiry if it arrives *before* the expiry but
+  after the release of the lease. So the duplicate follows the first copy immediately, or arrives after
+  the expiry. The first copy may arrive at any time, because its sender keeps the lease until it has the
+  answer or the expiry is over.
+* A client retries a creation whose answer was lost. The retry may recreate an object that another client
+  removed meanwhile (docs/protocol.md, "Lost answers"). A late creation that only its condition guards
+  does the same. So answers to creations are lost only at paths below `KEPT`, where objects are never
+  removed, and, if no copy of the request is still under way, below `OWN`, where no other client removes
+  objects.
 
-Requests to the table all carry conditions on generations, so anything may happen to them.
-
-Imports its sibling `proxy_faults`.
+All requests to the table carry conditions on generations, so every fault may strike them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from commitlog.testing.proxy_faults import Action, Hazard
 
 __all__ = ["KEPT", "OWN", "REMOVABLE", "hazards"]
 
-#: What the paths of objects start with that are created and replaced, by anybody.
+#: Path prefix of objects that any worker may create and replace.
 KEPT = "kept/"
-#: Of those that are removed as well, by anybody.
+#: Path prefix of objects that any worker may create, replace and remove.
 REMOVABLE = "gone/"
-#: Of those that one call of one client uses: sources of copies and renames.
+#: Path prefix of objects that only one call of one client uses: the sources of copies and renames.
 OWN = "own/"
 
-#: Moments, in seconds: much shorter than what is left of a lease when a request is sent.
+#: Short delays in seconds: much shorter than the rest of a lease when a request is sent.
 _MOMENTS = (0.0, 0.3)
 
 _AT_ONCE: tuple[Action, ...] = ("drop_response", "fail")
@@ -44,14 +44,14 @@ _WRITES = ("PUT", "PUBLISH")
 
 
 def hazards(*, timeout: float, fenced: bool, rate: float) -> tuple[Hazard, ...]:
-    """Return what may go wrong in a run.
+    """Return the faults of a run.
 
     Args:
         timeout: length of a lease in seconds.
         fenced: whether the store enforces the expiry of requests.
-        rate: share of requests that each of the hazards strikes, of those that it applies to. Those that
-            make somebody wait for as long as a lease strike a quarter as often, or a run would consist
-            of waiting; late duplicates, for which nobody waits, four times as often.
+        rate: the share of the requests that a hazard applies to and strikes. A hazard that makes a
+            client wait for the length of a lease strikes a quarter as often, because otherwise a run
+            would mostly wait. A late duplicate makes no client wait and strikes four times as often.
     """
     return tuple(_hazards(timeout, fenced, rate))
 
@@ -77,7 +77,7 @@ def _hazards(timeout: float, fenced: bool, rate: float) -> Iterator[Hazard]:
         yield Hazard(kinds=(kind,), action="duplicate", rate=rate)
     for guard in ("if-match", *(["fenced"] if fenced else [])):
         yield Hazard(kinds=(guard,), action="delay", rate=rare, seconds=beyond)
-        # A lease ends after the expiry of its requests; a second more for the store to round away.
+        # A lease ends after the expiry of its requests. The store rounds to seconds: add one second.
         late = (timeout + 1, 2 * timeout + 1)
         yield Hazard(kinds=(guard,), action="duplicate", rate=often, seconds=late)
         for kind, path in (("PUT", KEPT), ("PUBLISH", KEPT), ("DELETE", "")):

@@ -1,7 +1,4 @@
-"""The worker processes of a stress run: starting, killing, stopping and outliving them.
-
-Imports errors and the worker's task.
-"""
+"""The worker processes of a stress run: start, signal, join and end them."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ _TAIL = 2000
 
 
 class Fleet:
-    """Worker processes, as a context manager: none outlives it. Not thread-safe.
+    """A context manager of worker processes: no process outlives it. Not thread-safe.
 
     Args:
-        tasks: what each of them is to do. The client of a task is what the worker's name begins with;
-            one that is started anew goes by another name, with another seed, into another file, for it
-            knows nothing of what it did before.
-        directory: where histories and error output go.
+        tasks: one task per worker. The client of a task is the first part of the worker's name. A
+            restarted worker remembers nothing of its predecessor, so it gets another name, another seed
+            and another history file.
+        directory: the directory of the histories and the error output.
 
-    Entering returns when all of them are ready to `begin`. A worker is known by the number of its task.
+    Entering returns when all workers are ready to `begin`. The number of its task identifies a worker.
     """
 
     def __init__(self, tasks: Sequence[Task], directory: Path) -> None:
@@ -43,7 +40,7 @@ class Fleet:
         self._hours: Hours | None = None
         self._lives = [0] * len(tasks)
         self._processes: list[subprocess.Popen[bytes]] = []
-        #: What went wrong with workers: the names and last words of those that failed.
+        #: The names of workers that failed, with the end of their error output.
         self.failures: list[str] = []
 
     def __enter__(self) -> Self:
@@ -67,7 +64,7 @@ class Fleet:
         self.stop()
 
     def stop(self) -> None:
-        """Kill all workers that are left. Idempotent."""
+        """Kill all workers that still run. Idempotent."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -75,7 +72,7 @@ class Fleet:
 
     @property
     def histories(self) -> list[Path]:
-        """The files that workers have begun."""
+        """The history files that workers have created."""
         return sorted(self._directory.glob("*.jsonl"))
 
     def begin(self, hours: Hours) -> None:
@@ -85,7 +82,7 @@ class Fleet:
             self._tell(process, asdict(hours))
 
     def signal(self, worker: int, number: signal.Signals) -> None:
-        """Send a signal to a worker. One that is killed with SIGKILL is started anew."""
+        """Send a signal to a worker. Restart it if the signal is SIGKILL."""
         process = self._processes[worker]
         process.send_signal(number)
         if number == signal.SIGKILL and process.wait() == -signal.SIGKILL:
@@ -94,11 +91,11 @@ class Fleet:
             self._processes[worker] = self._start(worker)
 
     def join(self, deadline: float) -> float:
-        """Wait until all workers have done their tasks; return when, on `time.monotonic`.
+        """Wait until all workers have finished; return the `time.monotonic` time of the last one.
 
         Args:
-            deadline: moment by which they have to. Those that have not are killed, and are among the
-                `failures`, as are those that ended without having done their task.
+            deadline: the time by which they must finish. Workers that do not are killed and listed in
+                `failures`. Workers that ended with an error are listed there too.
         """
         done = time.monotonic()
         for worker, process in enumerate(self._processes):
@@ -126,7 +123,7 @@ class Fleet:
             )
         history = str(self._directory / f"{name}.jsonl")
         task = evolve(task, client=name, seed=f"{task.seed} {name}", history=history)
-        # Not as an argument, which everybody on the machine could read.
+        # Not as an argument: every user of the machine can read arguments.
         self._tell(process, task.to_dict())
         if self._hours is not None:
             self._tell(process, asdict(self._hours))
@@ -135,7 +132,7 @@ class Fleet:
     @staticmethod
     def _tell(process: subprocess.Popen[bytes], what: dict[str, Any]) -> None:
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it has failed; `join` tells
+        with suppress(BrokenPipeError):  # the worker has failed; `join` reports it
             process.stdin.write(json.dumps(what).encode() + b"\n")
             process.stdin.flush()
 

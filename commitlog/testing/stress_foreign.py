@@ -1,7 +1,4 @@
-"""A client of the Rust crate ``object_store`` (through obstore) as a writer of a stress run.
-
-Imports obstore, which is optional, errors, URLs and the records of the port.
-"""
+"""A client of the Rust crate ``object_store``, through obstore, as a writer of a stress run."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ __all__ = ["ForeignStore"]
 
 T = TypeVar("T")
 
-#: What its errors say of a refusal that came from the server, and of a HEAD without an etag.
+#: Texts in its errors: the server refused the request; a HEAD returned no etag.
 _STATUS = "Server returned non-2xx"
 _NO_ETAG = ":  does not match"
 
@@ -32,17 +29,19 @@ _COPIED = ("endpoint_url", "region", "access_key_id", "secret_access_key", "sess
 
 
 class ForeignStore:
-    """obstore in its ``dynamo:`` mode, with those methods of `ConditionalStore` that it can do.
+    """obstore in its ``dynamo:`` mode, with the methods of `ConditionalStore` that it supports.
 
     Args:
-        url: ``s3://bucket/prefix`` with an ``endpoint_url``, at which it looks for DynamoDB as well.
+        url: ``s3://bucket/prefix`` with an ``endpoint_url``. obstore expects DynamoDB there, too.
         table: name of the table of leases.
         timeout: length of its leases in seconds.
 
-    Its own retries are off: a put that is repeated after its answer was lost could overwrite who came
-    after it. What it does not tell for sure is `OutcomeUnknown`. So is a refusal that rests on a status
-    of the server's, which may be about anything, or on an answer without an etag, which it takes for
-    that of another object: not what its own HEAD has seen.
+    Its own retries are off: a put that is repeated after a lost answer could overwrite a later writer's
+    object. An uncertain result raises `OutcomeUnknown`. Two refusals count as uncertain: one that rests
+    on a status code of the server, which may have any cause, and one that rests on an answer without an
+    etag, which obstore mistakes for the answer of another object. Only a refusal that rests on obstore's
+    own HEAD is certain.
+
     Raises `ConfigurationError` if obstore is not installed.
     """
 
@@ -66,21 +65,21 @@ class ForeignStore:
         )
 
     def put(self, path: str, data: bytes, *, metadata: Mapping[str, str]) -> PutResult:
-        """Put, whatever is there."""
+        """Put unconditionally."""
         return self._put(path, data, metadata, "overwrite")
 
     def put_if_absent(self, path: str, data: bytes, *, metadata: Mapping[str, str]) -> PutResult:
-        """Create, unless there is an object."""
+        """Create the object if it does not exist."""
         return self._put(path, data, metadata, "create")
 
     def put_if_match(
         self, path: str, data: bytes, *, etag: str, metadata: Mapping[str, str]
     ) -> PutResult:
-        """Replace, if the object has `etag`."""
+        """Replace the object if its etag is `etag`."""
         return self._put(path, data, metadata, {"e_tag": etag})
 
     def copy_if_absent(self, source: str, target: str) -> PutResult:
-        """Copy, unless there is a target. The result has the etag of the source: no other is told."""
+        """Copy if the target does not exist. obstore returns no etag: the result has the source's."""
         etag = self.get(source).etag
         self._write(
             lambda: self._obstore.copy(
@@ -111,7 +110,7 @@ class ForeignStore:
         )
 
     def close(self) -> None:
-        """Do nothing: it closes with its process."""
+        """Do nothing: the client closes when its process ends."""
 
     def _put(self, path: str, data: bytes, metadata: Mapping[str, str], mode: Any) -> PutResult:
         result = self._write(
@@ -139,5 +138,5 @@ class ForeignStore:
                 raise PreconditionFailed("obstore found another object, or none") from error
             raise OutcomeUnknown("obstore was refused, or found no etag") from error
         except (exceptions.BaseError, FileNotFoundError) as error:
-            # It has no error that says for sure that nothing was sent.
+            # No error of obstore proves that it sent nothing.
             raise OutcomeUnknown("obstore gave up") from error

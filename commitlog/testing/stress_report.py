@@ -1,4 +1,4 @@
-"""What came of a stress run, and how people are told. Imports its siblings."""
+"""The report of a stress run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["Report"]
 
 @frozen(kw_only=True)
 class Report:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        stress: what it was to be like.
-        fenced: whether the store enforces the expiry of requests, so that long delays were among the
-            faults.
-        history: all calls of all workers, and in the end the reads of an auditor.
-        strikes: how often faults struck, by sort.
+        stress: the settings of the run.
+        fenced: whether the store enforces the expiry of requests. Only then did the run inject long
+            delays.
+        history: all calls of all workers, and the final reads of an auditor.
+        strikes: how often each sort of fault struck.
         troubles: which workers were killed and stopped, and when.
         finished: seconds from the last fault until every worker had written every path.
-        violation: what no order of the calls explains, or None.
-        failures: workers that failed or did not finish, and objects with the body of another.
+        violation: the part of the history that no order of the calls explains, or None.
+        failures: workers that failed or did not finish, and objects with metadata and body of
+            different versions.
     """
 
     stress: Stress
@@ -43,22 +44,22 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was wrong."""
+        """Whether the run found no error."""
         return self.violation is None and not self.failures
 
     @property
     def kills(self) -> int:
-        """How many workers were killed."""
+        """The number of workers that were killed."""
         return sum(trouble.stop is None for trouble in self.troubles)
 
     @property
     def stops(self) -> tuple[float, ...]:
-        """For how many seconds workers were stopped."""
+        """The length of each stop of a worker, in seconds."""
         return tuple(trouble.stop for trouble in self.troubles if trouble.stop is not None)
 
     @property
     def refused(self) -> int:
-        """How many requests came late and were refused by the store."""
+        """The number of late requests that the store refused."""
         return sum(count for strike, count in self.strikes.items() if strike.status == 403)
 
     def lines(self) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""What a stress run is to be like. Imports errors, URLs, and what is known of stores."""
+"""Settings of a stress run."""
 
 from __future__ import annotations
 
 from attrs import field, frozen, validators
 
 from commitlog.commit.conditional import Mode
-from commitlog.commit.verdict import Verdict
+from commitlog.commit.probe_report import ProbeReport
 from commitlog.errors import ConfigurationError
 from commitlog.urls import Url, parse_store_url, parse_table_url
 
@@ -22,28 +22,29 @@ def _table_url(value: str | Url | None) -> Url | None:
 
 @frozen(kw_only=True)
 class Stress:
-    """What a run is to be like.
+    """The settings of a run.
 
     Attributes:
-        store: an S3 store or a local directory. A bucket at an ``http://`` endpoint is reached through
-            the fault-injecting proxy; at any other, workers are killed and stopped, and that is all.
-        table: where leases are, or None to rest on the store's own conditions. It is created if need
-            be. For DynamoDB as for the store.
-        mode: as of `ConditionalStore`. Without a table it has to be ``native``.
-        seconds: how long faults go on. The last writes and the judging come on top.
-        workers: how many processes work at the same time.
-        foreign: how many of them are clients of the crate ``object_store``, through obstore; with
-            ``lease`` and a store and table at ``http://`` endpoints. Nothing fences them off, and they
-            may be held up for a second: a `skew` of 2 leaves them time.
-        seed: what the plan is drawn from.
+        store: an S3 store or a local directory. If the endpoint begins with ``http://``, workers reach
+            the store through the fault-injecting proxy. Otherwise the only faults are killed and stopped
+            workers.
+        table: the table of the leases, or None to use the store's own conditions. The run creates the
+            table if it does not exist. The proxy serves DynamoDB under the same condition as the store.
+        mode: the mode of `ConditionalStore`. Without a table it must be ``native``.
+        seconds: for how long faults are injected. The final writes and the check take additional time.
+        workers: number of concurrent processes.
+        foreign: how many workers are clients of the crate ``object_store``, through obstore. They need
+            the mode ``lease``, and a store and a table at ``http://`` endpoints. No expiry fences their
+            requests, and a stop may last a second: a `skew` of 2 gives them enough time.
+        seed: seed of the plan.
         timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
-        rate: share of requests that each sort of fault strikes; 0 for none.
-        interval: seconds from one signal to the next, on average.
-        grace: seconds after the last fault within which every worker has to have written every path.
-        verdict: what is taken for known of the store; what it does is measured by default.
-        whole_reads: as of `RecordedStore`.
+        rate: the share of requests that each sort of fault strikes; 0 injects none.
+        interval: average number of seconds between two signals.
+        grace: number of seconds after the last fault in which every worker must write every path.
+        probe_report: the known properties of the store. By default, the run probes the store.
+        whole_reads: the argument of `RecordedStore`.
 
-    Raises `ConfigurationError` for what does not go together.
+    Raises `ConfigurationError` if settings contradict each other.
     """
 
     store: Url = field(converter=_store_url)
@@ -58,7 +59,7 @@ class Stress:
     rate: float = field(default=0.02, validator=[validators.ge(0), validators.le(1)])
     interval: float = field(default=1.0, validator=validators.gt(0))
     grace: float = field(default=60.0, validator=validators.gt(0))
-    verdict: Verdict | None = None
+    probe_report: ProbeReport | None = None
     whole_reads: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -74,17 +75,17 @@ class Stress:
             )
 
     def is_foreign(self, worker: int) -> bool:
-        """Tell whether the worker of that number, counted from 0, is a foreign one: the last are."""
+        """Return whether worker `worker`, counted from 0, is foreign. The last workers are."""
         return worker >= self.workers - self.foreign
 
     @property
     def store_address(self) -> str | None:
-        """Where a proxy can stand before the store, or None."""
+        """The address of the store for the proxy, or None if the proxy cannot serve it."""
         return _address(self.store) if self.store.scheme == "s3" else None
 
     @property
     def table_address(self) -> str | None:
-        """Where a proxy can stand before the table, or None."""
+        """The address of the table for the proxy, or None if the proxy cannot serve it."""
         return None if self.table is None else _address(self.table)
 
 

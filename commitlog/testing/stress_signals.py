@@ -1,4 +1,4 @@
-"""Which workers of a stress run are killed or stopped, and when. Imports its siblings."""
+"""The plan of a stress run's signals: which workers are killed or stopped at which times."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from commitlog.testing.stress_settings import Stress
 
 __all__ = ["Trouble", "signals", "troubles"]
 
-#: Share of troubles that are deaths.
+#: The share of troubles that kill the worker.
 _DEATHS = 0.4
-#: Seconds for which a worker may be stopped that nothing fences off.
+#: The range, in seconds, of stops of a worker whose late requests the store does not refuse.
 _SHORT = (0.1, 1.0)
 
 
 @frozen(kw_only=True)
 class Trouble:
-    """What happens to a worker.
+    """One kill or stop of a worker.
 
     Attributes:
-        at: seconds from the beginning of the run.
-        worker: its number.
-        stop: for how many seconds it is stopped; None if it is killed.
+        at: time in seconds from the beginning of the run.
+        worker: number of the worker.
+        stop: length of the stop in seconds; None if the worker is killed.
     """
 
     at: float
@@ -34,11 +34,11 @@ class Trouble:
 
 
 def troubles(stress: Stress, *, fenced: bool) -> tuple[Trouble, ...]:
-    """Return what happens to the workers of a run, as its seed has it; in order.
+    """Return the kills and stops of a run, drawn from its seed, in order of time.
 
-    Half of the stops last longer than a lease, where that is safe: where the store refuses what is sent
-    after it, because its signature has expired (`fenced`; foreign writers sign nothing so) or because
-    its condition does not hold.
+    Half of the stops last longer than a lease where this is safe. It is safe if the store refuses the
+    requests that the worker sends after the stop: because their signature has expired (`fenced`; foreign
+    writers send no such signatures), or because their condition does not hold.
     """
     return tuple(_troubles(stress, fenced or stress.mode == "native"))
 
@@ -64,7 +64,7 @@ def _troubles(stress: Stress, guarded: bool) -> Iterator[Trouble]:
 
 
 def signals(happening: Iterable[Trouble]) -> list[tuple[float, int, signal.Signals]]:
-    """Return when which worker is to be sent which signal."""
+    """Return the signals to send: the time, the worker and the signal, in order of time."""
     due = []
     for trouble in happening:
         if trouble.stop is None:

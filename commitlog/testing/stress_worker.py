@@ -1,7 +1,6 @@
-"""One process of a stress run: calls a store at random, takes down what it sees, and may die meanwhile.
+"""A worker process of a stress run: it calls a store at random and records the results.
 
-Started by `commitlog.testing.stress_fleet`, which says what to do, and when, in lines of JSON.
-Imports anything of the library, and its siblings.
+`commitlog.testing.stress_fleet` starts it, sends its task and times as lines of JSON, and may kill it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from typing import Any
 from attrs import asdict, field, frozen
 
 from commitlog.commit.conditional import ConditionalStore, Mode
+from commitlog.commit.probe_report import ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
-from commitlog.commit.verdict import Verdict
 from commitlog.connect import connect
 from commitlog.errors import (
     CommitError,
@@ -37,11 +36,11 @@ from commitlog.urls import Url
 
 __all__ = ["Hours", "Task", "main", "open_client"]
 
-#: Paths of each sort at a time.
+#: Number of paths of each sort that are in use at a time.
 _WIDTH = 3
-#: Seconds for which creations compete for the same kept paths, before they turn to the next.
+#: Seconds for which creations compete for the same kept paths, before they move to new ones.
 _ERA = 2.0
-#: Seconds between attempts in the end.
+#: Seconds between attempts of the final writes.
 _PAUSE = 0.05
 
 
@@ -51,20 +50,20 @@ def _url(value: Url | Mapping[str, Any] | None) -> Url | None:
 
 @frozen(kw_only=True)
 class Task:
-    """What one worker is to do.
+    """The task of one worker.
 
     Attributes:
-        client: its name in the history, which no other process ever has.
-        foreign: whether to go through obstore.
-        store: the store; all is done below its prefix.
-        table: where leases are, or None.
-        mode: as of `ConditionalStore`.
+        client: the name of the worker in the history, unique to one process.
+        foreign: whether to call the store through obstore.
+        store: the store. All objects are below its prefix.
+        table: the table of the leases, or None.
+        mode: the mode of `ConditionalStore`.
         timeout, skew: `LeaseSettings.timeout` and `LeaseSettings.max_clock_skew_rate`.
-        patient: whether to wait for other holders as long as it takes.
-        verdict: what is known of the store, as JSON.
-        whole_reads: as of `RecordedStore`.
-        seed: of its choices.
-        history: file for the history.
+        patient: whether to wait for other holders of a lease without a limit.
+        probe_report: the probe report of the store, as JSON.
+        whole_reads: the argument of `RecordedStore`.
+        seed: seed of the worker's choices.
+        history: path of the history file.
     """
 
     client: str
@@ -75,13 +74,13 @@ class Task:
     timeout: float
     skew: float
     patient: bool
-    verdict: str
+    probe_report: str
     whole_reads: bool
     seed: str
     history: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON can say it. It holds credentials, if the URLs do."""
+        """Return the task as a JSON object. It contains credentials if the URLs do."""
         fields = asdict(self, recurse=False)
         for name in ("store", "table"):
             url: Url | None = fields[name]
@@ -92,11 +91,11 @@ class Task:
 
 @frozen(kw_only=True)
 class Hours:
-    """When workers work.
+    """The times of the workers' phases, on `time.monotonic`.
 
     Attributes:
-        begin, end: between which moments of `time.monotonic` they do so at random.
-        deadline: moment by which the last writes have to be done.
+        begin, end: workers make random calls from `begin` to `end`.
+        deadline: the time by which the final writes must be finished.
     """
 
     begin: float
@@ -105,7 +104,7 @@ class Hours:
 
 
 def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore:
-    """Open what the worker calls."""
+    """Open the client that the worker calls."""
     if task.foreign:
         assert task.table is not None
         return ForeignStore(task.store, table=task.table.name, timeout=task.timeout)
@@ -116,27 +115,27 @@ def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore
         "test_interval": 0.05,
         "max_wait": None if patient else task.timeout / 10,
     }
-    verdict = Verdict.from_json(task.verdict)
+    probe_report = ProbeReport.from_json(task.probe_report)
     if task.table is None:
-        return connect(task.store, commit="native", verdict=verdict)
+        return connect(task.store, commit="native", probe_report=probe_report)
     if task.mode == "lease":
         commit: DynamoCommit | SqliteCommit
         if task.table.scheme == "sqlite":
             commit = SqliteCommit(task.table.name, **leases)
         else:
             commit = DynamoCommit(task.table.name, **leases, **options)
-        return connect(task.store, commit=commit, verdict=verdict)
+        return connect(task.store, commit=commit, probe_report=probe_report)
     return ConditionalStore(
         open_store(task.store),
         table=open_table(task.table, LEASE_SCHEMA),
         mode=task.mode,
         settings=LeaseSettings(**leases),
-        verdict=verdict,
+        probe_report=probe_report,
     )
 
 
 class Worker:
-    """Works on a task. Nothing that goes wrong with a call stops it."""
+    """The code that performs a task. A failed call does not stop it."""
 
     def __init__(self, task: Task, hours: Hours) -> None:
         self._task = task
@@ -146,20 +145,23 @@ class Worker:
         self._store: RecordedStore
         self._choices: tuple[list[Callable[[], None]], list[int]]
         self._words = 0
-        #: For each path the etag last seen there.
+        #: The last etag seen at each path.
         self._seen: dict[str, str] = {}
 
     def run(self, client: ConditionalStore | ForeignStore) -> None:
-        """Work at random until the end, then write every path once more. Raises `TimeoutError`.
+        """Make random calls until the end, then write every path once more.
 
         Args:
-            client: what to call until then. It is closed.
+            client: the client of the random calls. It is closed.
+
+        Raises:
+            TimeoutError: a path could not be written before the deadline.
         """
         end = self._hours.end
         with closing(client):
             self._use(client)
             while time.monotonic() < end:
-                with suppress(CommitError):  # it is in the history
+                with suppress(CommitError):  # the history has the error
                     self._random.choices(*self._choices)[0]()
         with closing(open_client(self._task, patient=True)) as client:
             self._use(client)
@@ -169,7 +171,7 @@ class Worker:
                 self._write_at_last(path)
 
     def _use(self, client: ConditionalStore | ForeignStore) -> None:
-        # Any: the foreign client has those of its methods that are called.
+        # Any: the foreign client has only the methods that are called.
         store: Any = client
         self._store = RecordedStore(
             store, self._recorder, client=self._task.client, whole_reads=self._task.whole_reads
@@ -219,7 +221,7 @@ class Worker:
         self._seen[target] = self._store.publish_if_absent(staged, word=word).etag
 
     def _write_at_last(self, path: str) -> None:
-        """Write `path` once, whatever is there, by as many attempts as it takes."""
+        """Retry until `path` is written once, whether or not an object is there."""
         while True:
             try:
                 etag = self._look(path, self._store.get)
@@ -234,11 +236,11 @@ class Worker:
             else:
                 return
 
-    # -- what they share ---------------------------------------------------------------------------
+    # -- shared helpers ----------------------------------------------------------------------------
 
     def _etag(self, path: str) -> str | None:
-        """Return the etag last seen, and forget it; if there is none, that of what is there now."""
-        # Empty, if the answer to a write had none.
+        """Return and forget the etag last seen at `path`; without one, read the current etag."""
+        # It is empty if the answer to a write had no etag.
         return self._seen.pop(path, "") or self._look(path, self._store.get)
 
     def _look(self, path: str, read: Callable[[str], Any]) -> str | None:
@@ -258,19 +260,19 @@ class Worker:
         return self._choose(self._random.choice((KEPT, REMOVABLE)))
 
     def _choose(self, sort: str) -> str:
-        # Now and then one of before, at which a request may arrive late.
+        # Sometimes choose an earlier path, because a late request may still arrive there.
         back = self._random.choice((0, 0, 0, 1, 2, 3)) * _ERA
         return self._random.choice(self._paths(sort, min(time.monotonic(), self._hours.end) - back))
 
     def _paths(self, sort: str, moment: float) -> list[str]:
-        # What is kept is created once only, so there have to be new paths for creations to compete.
+        # A kept object is created only once, so creations need new paths to compete for.
         era = max(0, int((moment - self._hours.begin) / _ERA)) if sort == KEPT else 0
         return [f"{sort}{era}-{number}" for number in range(_WIDTH)]
 
 
 def main() -> None:
-    """Do the task on standard input, as soon as it is said there when."""
-    # Ends with its parent, also when it is stopped, and so could not notice by itself.
+    """Read a task and then its times from standard input, and perform it."""
+    # Let the kernel end the worker with its parent: a stopped worker cannot notice the end itself.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     task = Task(**json.loads(sys.stdin.readline()))

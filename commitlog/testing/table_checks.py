@@ -1,7 +1,6 @@
 """The contract of the `Table` port, as one function that any table can be passed to.
 
-Needs no test framework: a broken rule raises `AssertionError` that says which. Imports the
-port and the checks.
+Needs no test framework: a broken rule raises `AssertionError` that says which.
 """
 
 from __future__ import annotations

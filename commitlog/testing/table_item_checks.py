@@ -1,7 +1,4 @@
-"""Checks of the `Table` contract that one caller can make: items, conditions, limits, queries, scans.
-
-Imports the port and the limits that all tables keep.
-"""
+"""Checks of the `Table` contract that one caller can make: items, conditions, limits, queries, scans."""
 
 from __future__ import annotations
 
@@ -123,7 +120,7 @@ def _check_begin_put(run: Run) -> None:
         finish()
     for key in keys:
         assert_stored(run, key, run.item(key, {"n": 1}), "begin_put and its pending call")
-    # What fails is told by the pending call, not by the method that began it.
+    # The pending call raises the error, not the method that began it.
     refused = run.table.begin_put(run.item(keys[0], {"n": 2}), condition=Absent())
     assert not _attempt(run, refused, Absent(), run.item(keys[0], {"n": 1}))
 

@@ -1,7 +1,4 @@
-"""Checks of the `Table` contract under competition, and of transactions.
-
-Imports the port.
-"""
+"""Checks of the `Table` contract under competition, and of transactions."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def _check_racing_creates(run: Run) -> None:
 
 
 def _the_winner(what: str, outcomes: Sequence[CommitError | None], otherwise: type[CommitError]) -> int:
-    """Return the number of the only racer that won; all others must have been told `otherwise`."""
+    """Return the number of the only racer that won; all others must have got `otherwise`."""
     for outcome in outcomes:
         fine = outcome is None or isinstance(outcome, otherwise)
         assert fine, f"a racing {what} ended in {outcome!r}"

@@ -1,7 +1,4 @@
-"""What the checks of the `Table` contract share: one run of them, and its assertions.
-
-Imports the port.
-"""
+"""One run of the checks of the `Table` contract, and its assertions."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ __all__ = ["Run", "assert_reason", "assert_stored", "cases"]
 
 @frozen(kw_only=True)
 class Run:
-    """One run of the checks: the table, what it is known not to do, and keys of the run's own."""
+    """One run of the checks: the table, its known limits, and the run's own keys."""
 
     table: Table
     returns_old_item: bool
@@ -68,7 +65,7 @@ def _same(one: Item | None, other: Item | None) -> bool:
 
 
 def assert_reason(run: Run, error: BaseException | None, stored: Item | None) -> None:
-    """Assert that `error` says that a condition did not hold of what was stored."""
+    """Assert that `error` says that the stored item did not satisfy the condition."""
     assert isinstance(error, ConditionFailed), f"not a ConditionFailed: {error!r}"
     if error.item_known:
         assert _same(error.item, stored), f"ConditionFailed bears {error.item!r}, not {stored!r}"

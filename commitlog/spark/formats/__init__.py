@@ -1,7 +1,4 @@
-"""The file formats of an output: how Arrow batches become files, and files batches again.
-
-Knows pyarrow and the `ObjectStore` port, and nothing of Spark's classes or of job commits.
-"""
+"""File formats of outputs: conversion of Arrow batches to files, and of files to batches."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

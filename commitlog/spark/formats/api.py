@@ -1,7 +1,4 @@
-"""What a file format is to those who write and read an output: the port of this package.
-
-Imports the files and the statistics next to it, stores' port, pyarrow and errors.
-"""
+"""Interface of the file formats of outputs."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from commitlog.spark.formats.statistics import ColumnStatistics, Statistics
 
 __all__ = ["BATCH_ROWS", "GROUP_BYTES", "GROUP_ROWS", "Encoder", "Format", "Keep", "Sink"]
 
-#: What is gathered is written out when it has this many rows, or this many bytes as Arrow: small enough
-#: to be held in memory by a task, large enough that the encodings and a reader's requests pay.
+#: Rows, and Arrow bytes, at which the buffer is written: small enough for the memory of a task, large
+#: enough for efficient encodings and requests of readers.
 GROUP_ROWS = 512 * 1024
 GROUP_BYTES = 128 * 1024 * 1024
 
@@ -30,13 +27,13 @@ Keep = Callable[[Mapping[str, ColumnStatistics]], bool]
 
 
 class Encoder(Protocol):
-    """Makes the bytes of one file."""
+    """Encodes the bytes of one file."""
 
     def write(self, table: pa.Table) -> None:
-        """Append the rows of `table`, and let go of it."""
+        """Append the rows of `table`, and release it."""
 
     def close(self, statistics: Statistics) -> None:
-        """Write what is still to come, and tell `statistics` what a footer says. Idempotent."""
+        """Write the rest of the file, and add the bounds in its footer to `statistics`. Idempotent."""
 
 
 class Format(ABC):
@@ -46,7 +43,7 @@ class Format(ABC):
     name: ClassVar[str]
     #: Suffix of file names by compression; the first is the default.
     compressions: ClassVar[Mapping[str, str]]
-    #: Whether its encoder finds the bounds of columns, so that nobody else has to.
+    #: Whether its encoder computes the bounds of columns.
     tells_bounds: ClassVar[bool] = False
 
     def check(self, schema: pa.Schema) -> None:  # noqa: B027 - most formats hold everything
@@ -97,8 +94,8 @@ class Format(ABC):
             size: its size in bytes.
             schema: of the file, with its columns in their order. Text files do not tell it.
             columns: names of the wanted columns. Those that the file has come back, in its order.
-            keep: parts for which it returns False need not come. A format whose files have no parts
-                with statistics of their own does not call it.
+            keep: called with the statistics of a part. If it returns False, the part may be skipped.
+                Formats without such statistics do not call it.
 
         Raises:
             NotFound: there is no such object.
@@ -107,10 +104,10 @@ class Format(ABC):
 
 
 class Sink:
-    """One file in the making. Not thread-safe.
+    """Buffered writer of one file. Not thread-safe.
 
-    Batches are gathered into large groups: Spark hands over some 10 000 rows at a time, and a row group
-    for each would cost readers dearly. What the underlying sink raises comes out as it is.
+    It combines batches into large groups: Spark's batches have some 10 000 rows, and a row group for
+    each would be slow to read. Errors of the underlying sink are raised unchanged.
     """
 
     def __init__(
@@ -135,7 +132,7 @@ class Sink:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the file so far, without what is gathered."""
+        """Bytes of the file so far, without the buffer."""
         return self._file.written
 
     @property
@@ -153,7 +150,7 @@ class Sink:
             self.flush()
 
     def flush(self) -> None:
-        """Write out what is gathered."""
+        """Write the buffer to the file."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, schema=self._schema)
             self._statistics.add(table)
@@ -162,12 +159,12 @@ class Sink:
         self._gathered_rows = self.gathered_bytes = 0
 
     def close(self) -> None:
-        """Write out what is gathered, and the file's end."""
+        """Write the buffer and the end of the file."""
         self.flush()
         self._guard(lambda: self._encoder.close(self._statistics))
 
     def abandon(self) -> None:
-        """Forget what is gathered; nothing more goes to the underlying sink. Idempotent."""
+        """Drop the buffer; write nothing more to the underlying sink. Idempotent."""
         # Writers of pyarrow would add a footer when they are collected.
         self._file.detach()
         self._batches = []

@@ -1,7 +1,4 @@
-"""JSON objects, one a line, as Arrow: value by value, and nothing is lost without being told.
-
-Imports the scalars next to it and pyarrow.
-"""
+"""Exact reader of JSON lines: reads value by value, and reports every value that does not fit."""
 
 from __future__ import annotations
 
@@ -167,7 +164,7 @@ def _space(text: str, at: int) -> int:
 
 
 def _members(known: Mapping[str, _Read], other: Callable[[str], _Read]) -> _Read:
-    """Return what reads objects as dictionaries: each member by what is known, or else by `other`."""
+    """Return a reader of objects as dictionaries: `known` reads its members, `other` reads the rest."""
 
     def read(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
         if not text.startswith("{", at):
@@ -197,7 +194,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
 
 
 def _next(text: str, at: int, close: str) -> tuple[bool, int]:
-    """Return whether a comma comes next, rather than `close`, and what is behind."""
+    """Return whether a comma comes next, rather than `close`, and the position after it."""
     match = _NEXT.match(text, at)
     if match is None or match[2] not in (None, close):
         raise ValueError(f"neither ',' nor {close!r} is at character {at}")

@@ -1,7 +1,4 @@
-"""Stored objects as the files that pyarrow reads from and writes to.
-
-Knows the port, and nothing of formats, Spark or job commits.
-"""
+"""File objects for pyarrow that read from and write to a store."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ COMPLAINTS = (
 
 
 class Reads(Protocol):
-    """What is needed of a store to read from it."""
+    """The part of a store that readers need."""
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """See `commitlog.stores.ObjectStore.get`."""
@@ -72,7 +69,7 @@ class SinkFile(io.RawIOBase):
         return len(data)
 
     def detach(self) -> None:
-        """Swallow from now on what is written: a footer, say, of a file that was given up."""
+        """Discard all later writes, such as the footer of an abandoned file."""
         self._sink = None
 
 

@@ -1,7 +1,4 @@
-"""Dates and times as text has them: what ISO 8601 and Spark write, in numbers that Arrow takes.
-
-Imports nothing of the project.
-"""
+"""Parsing of dates and times in ISO 8601 and Spark's notation into Arrow's numbers."""
 
 from __future__ import annotations
 
@@ -35,9 +32,10 @@ def micros_of(text: str, *, instant: bool) -> int | None:
     """Return the microseconds since 1970 of a time; None if `text` is none.
 
     Args:
-        text: a date, and perhaps the time of day, and with it a zone. What is smaller than a microsecond
-            is left out.
-        instant: whether it is an instant. Without a zone it is one in UTC. If it is not, it has no zone.
+        text: a date, optionally with a time of day, which may have a zone. Fractions of a microsecond
+            are dropped.
+        instant: whether the time is an instant. An instant without a zone is in UTC. A time that is no
+            instant must not have a zone.
 
     >>> micros_of("1970-01-01T01:00:00.000001+01:00", instant=True)
     1

@@ -1,4 +1,4 @@
-"""What columns are made of, however deeply nested. Knows pyarrow alone."""
+"""Traversal of nested types and columns."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""JSON objects, one a line, as Arrow by pyarrow: for lines that it is sure to understand.
+"""Reading of JSON lines by pyarrow, for lines that it reads correctly.
 
-It knows no objects as maps, no base64, no "NaN" in quotes; it takes several objects on a line, or one on
-several, for as many rows, and crashes on a line that is ``null``. So `Quick` looks twice, and what it
-does not vouch for is for `Exact`. Both make the same of the same line: which of them reads it depends on
-its neighbours.
-
-Knows pyarrow alone.
+pyarrow reads no objects as maps, no base64, and no "NaN" in quotes. It accepts several objects on one
+line, and one object on several lines. It crashes on a line that is ``null``. So `Quick` checks its input
+first, and leaves input that pyarrow may misread to `Exact`. Both return the same row for the same line,
+because the neighbours of a line determine which of them reads it.
 """
 
 from __future__ import annotations

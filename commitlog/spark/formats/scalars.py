@@ -1,7 +1,4 @@
-"""Simple values of JSON as those of Arrow.
-
-Imports the moments next to it and pyarrow.
-"""
+"""Conversion of simple JSON values to Arrow values."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ def is_text(value: str) -> bool:
 def scalar(kind: pa.DataType) -> Callable[[Any], Any]:
     """Return what makes values for a column of a simple type, other than string, of those of JSON.
 
-    The latter are strings, `Number`, bool, lists and dictionaries. What is not of the type makes None.
+    The latter are strings, `Number`, bool, lists and dictionaries. A value of another type becomes None.
 
     >>> scalar(pa.int8())(Number("127")), scalar(pa.int8())(Number("128")), scalar(pa.int8())("127")
     (127, None, None)

@@ -4,8 +4,6 @@ They are kept of columns of simple types at the top level, the first `COLUMNS` o
 JSON: numbers and booleans as such; decimals, dates and timestamps as text (ISO 8601; instants in UTC,
 with a ``Z``); long strings cut to a bound that still holds. None stands for a bound that is not known:
 all values are null, one of them is NaN, or the bound is infinite or outside of the years 1 to 9999.
-
-Knows pyarrow and errors.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def raw(scalar: pa.Scalar) -> Any:
 
 
 class Statistics:
-    """Gathers what is known of one file. Not thread-safe.
+    """Collects the statistics of one file. Not thread-safe.
 
     Args:
         schema: of the file.

@@ -1,7 +1,4 @@
-"""What CSV and JSON share: values as Spark writes them, years that fit, and compressed streams.
-
-Knows pyarrow and errors.
-"""
+"""Common parts of CSV and JSON: values in Spark's notation, checks of years, compressed streams."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ __all__ = [
     "whole_rows",
 ]
 
-#: What is added to a file's name, by compression. The first is the default, which is Spark's.
+#: Suffix of a file's name by compression. The first is the default, as in Spark.
 SUFFIXES = MappingProxyType({"none": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst"})
 
 #: Rows whose text is made at once: it fits into the 2 GB of an Arrow array, and into caches.
@@ -60,7 +57,7 @@ _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def compressed(file: SinkFile, compression: str) -> Any:
-    """Return a binary file that writes to `file` what is written to it, one of `SUFFIXES`."""
+    """Return a binary file that compresses its data into `file`; `compression` is one of `SUFFIXES`."""
     return _OPEN[compression](file)
 
 
@@ -121,9 +118,9 @@ def check_years(table: pa.Table) -> None:
 
 @frozen
 class Text:
-    """The text of a column: what is before and after each value, and what is between; null for null.
+    """The text of a column: each value with a prefix and a suffix; null for null.
 
-    To put them together costs a copy, which `join` spares where it can.
+    Combining the parts costs a copy, which `join` avoids if it can.
     """
 
     before: str

@@ -1,8 +1,8 @@
-"""The Spark source ``commitlog_ingest``: every object of a bucket, each version exactly once.
+"""Spark source ``commitlog_ingest``: reads every version of every object in a bucket exactly once.
 
     spark.readStream.format("commitlog_ingest").option("fileFormat", "json").load("s3://landing/events/")
 
-See ``docs/ingest.md``. What is named here is imported when it is asked for, as in `commitlog.spark`.
+See ``docs/ingest.md``. Names are imported on first use, as in `commitlog.spark`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The columns of a source: what is read of files, and what is told about them.
-
-Imports input formats, pyspark's types and pyarrow.
-"""
+"""Columns of a source: from the content of files, their paths, and their metadata."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ from commitlog.spark.inputs.types import Misfit, matched
 from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
-__all__ = ["METADATA", "METADATA_COLUMN", "Shape", "told_by_path"]
+__all__ = ["METADATA", "METADATA_COLUMN", "Shape", "path_values"]
 
-#: Name of the column that tells of each record's file, and what it can tell.
+#: Name of the column with the metadata of each record's file, and its possible fields.
 METADATA_COLUMN = "_metadata"
 METADATA = t.StructType(
     [
@@ -93,13 +90,13 @@ class Shape:
         self.content = pa.schema([each for each in self._schema if each.name not in own])
 
     def columns(self, file: File) -> Columns:
-        """Return what is wanted of the content of a file.
+        """Return the columns to read from the content of a file.
 
-        A column that the path tells is asked of the content, too, unless new columns are ignored: `rows`
+        A column in the path is read from the content too, unless new columns are ignored: `rows`
         compares the two.
 
-        Raises `UnknownColumns` if the path tells columns that the query does not know and that is the
-        policy, `InputUnreadable` as `told_by_path`.
+        Raises `UnknownColumns` if the path has columns that the query does not know and the policy is
+        to fail, and `InputUnreadable` like `path_values`.
         """
         told, unknown = self._told(file.path)
         columns = Columns(
@@ -145,7 +142,7 @@ class Shape:
 
     def _told(self, path: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
         """Return the values that a path tells: those of columns by their names, and all others."""
-        told = told_by_path(path)
+        told = path_values(path)
         names = list(told)
         try:
             places = matched(names, self.content.names)
@@ -207,15 +204,15 @@ def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
-def told_by_path(path: str) -> dict[str, str | None]:
-    """Return the values that directories called ``name=value`` tell; others may have any name.
+def path_values(path: str) -> dict[str, str | None]:
+    """Return the values in directories called ``name=value``; other directories are ignored.
 
-    Escapes are UTF-8, as pyarrow and DuckDB write them. If they are not, each is one character, as
-    Hive and Spark read them; these escape no characters but those of ASCII.
+    Escapes are read as UTF-8, as pyarrow and DuckDB write them. If they are not valid UTF-8, each is one
+    character, as in Hive and Spark, which escape only ASCII characters.
 
-    Raises `InputUnreadable` if two directories of one name tell two values.
+    Raises `InputUnreadable` if two directories have the same name and different values.
 
-    >>> told_by_path("raw/day=2026-11-21/at=00%3A30/a=b.json"), told_by_path("a=caf%E9/b=caf%C3%A9/c")
+    >>> path_values("raw/day=2026-11-21/at=00%3A30/a=b.json"), path_values("a=caf%E9/b=caf%C3%A9/c")
     ({'day': '2026-11-21', 'at': '00:30'}, {'a': 'café', 'b': 'café'})
     """
     told: dict[str, str | None] = {}

@@ -1,7 +1,4 @@
-"""The options of the source ``commitlog_ingest``, checked before anything is touched.
-
-Imports the rules' settings, input formats, and how stores and tables are opened.
-"""
+"""The options of the source ``commitlog_ingest``, checked before anything is touched."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ from typing import get_args
 from attrs import field, frozen
 
 from commitlog.errors import ConfigurationError
-from commitlog.ingest import INGEST_SCHEMA, IngestSettings, Names
+from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Starting
 from commitlog.ingest.source import PARTITION_BYTES
-from commitlog.spark.given import Given, connection_names, place_of, table_of
 from commitlog.spark.inputs import INPUTS, Input
 from commitlog.spark.inputs.api import NewColumns
+from commitlog.spark.options import OptionReader, connection_names, place_of, table_of
 from commitlog.stores.api import ObjectStore
-from commitlog.stores.local_tree import RESERVED
+from commitlog.stores.local.tree import RESERVED
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
@@ -40,7 +37,7 @@ _OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_CO
 # What makes a segment of a path a glob. A question mark begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
 
-#: The files of an SQLite database: what is added to its name.
+#: Suffixes of the files of an SQLite database.
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 
 #: What else is given for one is something else.
@@ -49,7 +46,7 @@ _EPOCH_SECONDS = (1e8, 1e11)
 
 @frozen(kw_only=True)
 class IngestOptions:
-    """Where input and state are, what is wanted of the input, and what becomes of it.
+    """Location of the input and the state, and the options for reading the input.
 
     Attributes:
         url: of the directory or prefix that all input is below, or its absolute path.
@@ -60,7 +57,7 @@ class IngestOptions:
         settings: the rules'.
         input: the format of the files.
         new_columns: what to do about columns that the query does not know; None: it depends.
-        metadata: whether there is to be a column that tells of each record's file.
+        metadata: whether to add a column with the metadata of each record's file.
         rescued_column: name of the column that takes what no other can.
         sample_files: how many files are looked at to infer columns.
         partition_bytes: how much a task should read.
@@ -82,7 +79,7 @@ class IngestOptions:
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
         """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
         kind = _format(options)
-        given = Given(options, (*_OWN, *kind.options))
+        given = OptionReader(options, (*_OWN, *kind.options))
         url, glob, connection = _place(given)
         state, state_options = table_of(given, "state")
         state = default_state(url) if state is None else state
@@ -139,7 +136,7 @@ def _format(options: Mapping[str, str]) -> type[Input]:
     return INPUTS[known[name.lower()]]
 
 
-def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
+def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:
     """Return the URL below which all input is, the glob of it, and how to reach the store."""
     glob = given.get("glob")
     path, mark, query = (given.get("path") or "").partition("?")
@@ -152,13 +149,13 @@ def _place(given: Given) -> tuple[str, str | None, dict[str, str]]:
         raise ConfigurationError("the glob in the path is in the name of the bucket: name one bucket")
     if glob is not None:
         raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
-    # What is quoted in a URL is no glob.
+    # Quoted characters in a URL are not globs.
     glob = "/".join(segments[first:])
     url, connection = place_of(given, "/".join(segments[:first]) + mark + query)
     return url, glob, connection
 
 
-def _new_columns(given: Given) -> NewColumns | None:
+def _new_columns(given: OptionReader) -> NewColumns | None:
     new: NewColumns | None = None
     if given.get("newColumns"):
         new = given.choice("newColumns", get_args(NewColumns))
@@ -168,14 +165,14 @@ def _new_columns(given: Given) -> NewColumns | None:
 
 
 def default_state(url: str) -> str | None:
-    """Return the URL of a table beside the input, or None if that is no directory."""
+    """Return the URL of a table next to the input, or None if the input is not a local directory."""
     parsed = parse_store_url(url)
     if parsed.scheme != "file":
         return None
     return str(Url(scheme="sqlite", name=os.path.join(parsed.name, RESERVED, "ingest.sqlite")))
 
 
-def _check_state_place(url: Url, state: Url, names: Names) -> None:
+def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
     """Raise `ConfigurationError` if the query would read its own state, and write it again, for ever."""
     if url.scheme != "file" or state.scheme != "sqlite":
         return
@@ -192,7 +189,7 @@ def _check_state_place(url: Url, state: Url, names: Names) -> None:
         )
 
 
-def _settings(given: Given, url: Url, glob: str | None) -> IngestSettings:
+def _settings(given: OptionReader, url: Url, glob: str | None) -> IngestSettings:
     local = url.scheme == "file"
     place = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
     values = {
@@ -210,7 +207,7 @@ def _settings(given: Given, url: Url, glob: str | None) -> IngestSettings:
     }
     return IngestSettings(
         source=given.get("source") or place,
-        names=Names(glob=glob, name=given.get("pathGlobFilter"), hidden=given.flag("hiddenFiles")),
+        names=PathFilter(glob=glob, name=given.get("pathGlobFilter"), hidden=given.flag("hiddenFiles")),
         starting_from=_starting(given.get("startingFrom") or "all"),
         ordered=given.flag("ordered"),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]

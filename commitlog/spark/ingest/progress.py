@@ -1,10 +1,9 @@
-"""What a query's ingest sources have done, batch by batch: for whoever wants to know, and as metrics.
+"""Progress of a query's ingest sources, batch by batch: as a listener and as metrics.
 
     spark.streams.addListener(IngestListener(MetricsFile("/var/lib/node_exporter/query.prom")))
 
-A source tells its counters in the progress that Spark keeps of a query, as part of ``latestOffset``:
-Spark has no metrics of its own for sources in Python. Imports the rules' counters and metrics; pyspark
-from outside.
+A source puts its counters into ``latestOffset`` of the query's progress, because Spark has no metrics
+for sources in Python.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from commitlog._util.metrics import Metric, openmetrics
 from commitlog.errors import CommitError
 from commitlog.ingest import Counters
 from commitlog.ingest.offset import Offset
-from commitlog.metrics import Metric, openmetrics
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -38,7 +37,7 @@ __all__ = ["IngestListener", "IngestProgress", "MetricsFile"]
 
 @frozen(kw_only=True)
 class IngestProgress:
-    """What became of one source in one batch of a query.
+    """Progress of one source in one batch of a query.
 
     Attributes:
         query: the query's id, which outlives restarts.
@@ -64,14 +63,14 @@ class IngestProgress:
 
 
 class IngestListener(StreamingQueryListener):
-    """Tells what became of each ``commitlog_ingest`` source in each batch of all queries of a session.
+    """Reports the progress of each ``commitlog_ingest`` source in each batch of a session's queries.
 
     Args:
         tell: called for each source of each batch that ended, on a thread of Spark's, one call after
             the other. An error that it raises is logged by Spark, and stops no query.
 
-    A source of which a batch has nothing is not told of. Spark drops events if listeners are too slow:
-    do not block.
+    A source without data in a batch is not reported. Spark drops events if listeners are too slow: do
+    not block.
     """
 
     def __init__(self, tell: Callable[[IngestProgress], object]) -> None:
@@ -81,8 +80,8 @@ class IngestListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Tell of each source."""
-        # As JSON it is the same in Spark Connect, and offsets are what they are.
+        """Report each source."""
+        # The JSON form is the same in Spark Connect, and does not change offsets.
         for each in _told(json.loads(event.progress.json)):
             self._tell(each)
 
@@ -176,7 +175,7 @@ class MetricsFile:
         self._sums: dict[tuple[str, str], _Sum] = {}
 
     def __call__(self, progress: IngestProgress) -> None:
-        """Take in what became of a source, and write the file. Raises `OSError` if that fails."""
+        """Add the progress of a source and write the file. Raises `OSError` if that fails."""
         key = (progress.name or progress.query, progress.source)
         with self._lock:
             before = self._sums.get(key)

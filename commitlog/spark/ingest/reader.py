@@ -1,9 +1,7 @@
-"""Reading a source in micro-batches: what Spark calls on the driver, and in its tasks.
+"""Streaming reader of a source, on the driver and in tasks.
 
-One object lives in a process beside the driver for as long as the query runs; each task has a copy that
-was pickled before. All that tasks need is in their partition, and in the options.
-
-Imports the rules and its siblings; pyspark and pyarrow from outside.
+One object lives in a process next to the driver for as long as the query runs. Each task has a copy that
+was pickled before. A task needs only its partition and the options.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ from pyspark.sql.streaming.datasource import (
 
 from commitlog.clock import SystemClock
 from commitlog.errors import ConfigurationError
-from commitlog.ingest import About, Fetch, Ingest, Pinned, Problems, Slice
+from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMetadata
 from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
-from commitlog.spark.workers import settle
+from commitlog.spark.workers import freeze_gc
 
 __all__ = ["IngestReader"]
 
-#: Rows of small files are put together until there are so many, or so many bytes of them.
+#: Rows, and bytes, up to which the rows of small files are combined into one batch.
 GATHERED_ROWS = 16 * 1024
 GATHERED_BYTES = 16 * 1024 * 1024
 
@@ -119,21 +117,23 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _describe(self) -> None:
         """Tell operators what the query runs with, now that the source is known to be the query's."""
         options = self._options
-        about = About(url=str(options.store_url), format=options.input.name, settings=options.settings)
+        about = SourceMetadata(
+            url=str(options.store_url), format=options.input.name, settings=options.settings
+        )
         self._ingest.state.describe(about)
 
     # in a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises as `Fetch.read`."""
-        settle()
+        freeze_gc()
         options, shape = self._options, self._shape
         with ExitStack() as opened:
             store = opened.enter_context(options.opened_store())
             table = opened.enter_context(options.opened_table())
             # A disk answers before another thread could take over.
             fetchers = None if options.local else opened.enter_context(ThreadPoolExecutor(FETCHERS))
-            problems = Problems(table, options.settings.source, clock=SystemClock())
+            problems = Quarantine(table, options.settings.source, clock=SystemClock())
 
             def decode(pinned: Pinned, slice: Slice) -> Iterator[pa.RecordBatch]:
                 if not (slice.whole or options.input.splits(slice.file.path)):

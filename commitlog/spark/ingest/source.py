@@ -1,7 +1,4 @@
-"""The Spark data source ``commitlog_ingest``.
-
-Imports the rules and its siblings; pyspark and pyarrow from outside.
-"""
+"""The Spark data source ``commitlog_ingest``."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from commitlog.errors import ConfigurationError, NotFound, TableNotFound
-from commitlog.ingest import File, Pinned, State
-from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, told_by_path
+from commitlog.ingest import File, Pinned, StateTable
+from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, path_values
 from commitlog.spark.ingest.options import IngestOptions, default_state
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.inputs.api import Columns
@@ -111,7 +108,7 @@ def _content(options: IngestOptions) -> t.StructType:
     """Return the columns of the files, as the state has them; infer them if it does not."""
     _check_table(options)
     with options.opened_table() as table:
-        state = State(table, options.settings.source)
+        state = StateTable(table, options.settings.source)
         stored = state.schema()
         if stored is None:
             stored = state.fix_schema(dump_schema(_inferred(options)))
@@ -133,7 +130,7 @@ def _inferred(options: IngestOptions) -> t.StructType:
     # What a directory is called, one day, must not fail a query that took its name for a number.
     known = {name.lower() for name in merged.names}
     more = []
-    for name in (name for file in sample for name in told_by_path(file.path)):
+    for name in (name for file in sample for name in path_values(file.path)):
         if name.lower() not in known:
             known.add(name.lower())
             more.append(pa.field(name, pa.string()))

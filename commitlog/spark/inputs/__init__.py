@@ -1,7 +1,4 @@
-"""The formats of files that others wrote: how slices of them become Arrow batches.
-
-Knows pyarrow, what a source hands out (`Pinned`, `Slice`), and nothing of Spark's classes.
-"""
+"""Input formats of ingest: conversion of slices of files to Arrow batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a format of input files is to a source: the port of this package.
-
-Imports what a source hands out, pyarrow and errors.
-"""
+"""Interface of the input formats."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ NewColumns: TypeAlias = Literal["ignore", "fail", "rescue"]
 
 @frozen(kw_only=True)
 class Columns:
-    """What a query wants of the content of files.
+    """The columns that a query reads from the content of files.
 
     Attributes:
         schema: columns and their types. Files may lack some.
-        new: what to do about others. ``rescue`` also keeps values that are not of their column's type.
-        told: names of those columns of `schema` whose value the path of the file tells as well. A file
-            whose columns are known by position alone does not have them.
-        offsets: whether records have to come with their places.
+        new: policy for other columns. ``rescue`` also keeps values that are not of their column's type.
+        told: names of the columns of `schema` whose values the path of the file contains as well. A file
+            that identifies columns by position only does not contain them.
+        offsets: whether records need their places.
     """
 
     schema: pa.Schema
@@ -129,12 +126,12 @@ class Input(ABC):
     def decode(self, pinned: Pinned, slice: Slice, columns: Columns) -> Iterator[Records]:
         """Yield the records that begin in a slice, in order, the same ones each time.
 
-        Memory is bounded by what is read at a time, and by the largest record.
+        Memory is bounded by the size of one read and of the largest record.
 
         Raises:
-            InputUnreadable: what follows is not what it should be; all before it was yielded. Under
-                ``rescue``, a record or value that is not is rescued instead, where that is possible.
-            UnknownColumns: there are new columns, and that is the policy.
+            InputUnreadable: the next record is not valid; all records before it were yielded. Under
+                ``rescue``, an invalid record or value is rescued instead, if possible.
+            UnknownColumns: there are new columns, and the policy is to fail.
             InputChanged, InputMissing: as `Pinned.get`.
         """
 

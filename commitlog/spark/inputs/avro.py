@@ -1,4 +1,4 @@
-"""Avro, whose records fastavro decodes; it is imported where it is needed. Knows how columns fit."""
+"""Avro input. fastavro decodes the records, and is imported on first use."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def _part(rows: list[dict[str, Any]], target: pa.Schema, start: int, end: int) -
 
 
 def _misfit(row: dict[str, Any], target: pa.Schema) -> str:
-    """Return what is wrong with a row that no batch can be made of."""
+    """Return why a row does not fit a batch."""
     for field in target:
         try:
             _batch([row], pa.schema([field]))

@@ -1,4 +1,4 @@
-"""How much a block of Avro may hold, checked before anything is allocated for it. Knows schemas alone.
+"""How much a block of Avro may hold, checked before anything is allocated for it.
 
 A few bytes can stand for any number of values: of type null, which takes no bytes, and of records that
 consist of such. A record that is part of itself can be nested as deeply as there are bytes, and fastavro

@@ -1,4 +1,4 @@
-"""Avro object container files: header and blocks, decompressed. Imports pyarrow's codecs.
+"""Avro object container files: header and blocks, decompressed.
 
 Source: "Object Container Files" of the Avro specification, version 1.11.
 """
@@ -57,7 +57,7 @@ class Header:
     Attributes:
         schema: as JSON.
         codec: by which its blocks are compressed.
-        sync: what is behind each block.
+        sync: the marker after each block.
     """
 
     schema: bytes
@@ -203,7 +203,7 @@ def _zstandard(data: bytes, most: int) -> bytes:
 
 
 def _inflated(machine: _Decompressor, plain: bytes, behind: bytes, most: int) -> bytes:
-    """Return what was decompressed, if that is all; `behind` may be left of the compressed bytes."""
+    """Return `plain` if the stream is complete; only `behind` may be left of the compressed bytes."""
     if len(plain) > most:
         raise _too_large(most)
     if not machine.eof:

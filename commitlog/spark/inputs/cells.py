@@ -1,7 +1,4 @@
-"""Cells of text as values of a column's type: all of a column at once, or one by one, to the same.
-
-Imports the scalars of JSON and pyarrow.
-"""
+"""Conversion of text cells to a column's type, by column or one by one, with the same result."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _TRUTH: Mapping[str, bool] = MappingProxyType({"true": True, "false": False})
 
 
 def cell(kind: pa.DataType) -> Callable[[str], Any]:
-    """Return what makes values of a type of text: None of what is none.
+    """Return a function that converts text to values of a type, and invalid text to None.
 
     >>> cell(pa.int8())("+7"), cell(pa.int8())("7.0"), cell(pa.bool_())("TRUE")
     (7, None, True)

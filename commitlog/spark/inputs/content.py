@@ -1,7 +1,4 @@
-"""The content of a file, in pieces, decompressed as its suffix says. Bounded memory, whatever its size.
-
-Knows what a source hands out, pyarrow's codecs and errors.
-"""
+"""Content of a file in pieces, decompressed by its suffix, in bounded memory for any size."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ __all__ = ["PIECE", "content_of", "is_compressed", "ranges_of"]
 #: Bytes that are asked for at once, and handed on at once.
 PIECE = 8 * 1024 * 1024
 
-#: Compressed bytes that a decompressor is given at once. What it makes of those it fails at is lost.
+#: Compressed bytes for one call of a decompressor. If the call fails, its output is lost.
 _FED = 64 * 1024
 #: Bytes that pyarrow is asked for at once, which are lost if it fails.
 _MADE = 4 * 1024
@@ -87,7 +84,7 @@ def ranges_of(pinned: Pinned, start: int, end: int, *, beyond: int = 0) -> Itera
         pinned: which file.
         start: the first byte.
         end: up to where they are surely needed.
-        beyond: how many behind `end` it is worth to bring along. What comes later is read in small
+        beyond: number of bytes after `end` to read in the same request. Later bytes are read in small
             ranges first.
 
     A file that is no more than a piece, or empty, is one request. Raises as `Pinned.get`.
@@ -115,10 +112,10 @@ def content_of(pinned: Pinned) -> Iterator[bytes]:
     are one content, and zeros that fill up a block are none.
 
     Raises:
-        InputUnreadable: a compressed stream is damaged, or ends early. What comes before was yielded,
-            but for what some last 64 KiB of it would have made. Its offset is that of the compressed
-            bytes, about. (Checksums come behind the data: that bytes are wrong may be noticed late.)
-            Or it is of Hadoop's own kind, as ``.snappy`` and its ``.lz4`` are; that of the lz4 program
+        InputUnreadable: a compressed stream is damaged, or ends early. The content before it was
+            yielded, except for that of up to 64 KiB of compressed bytes. The error's offset is the
+            approximate compressed offset. (Checksums follow the data, so damage may be noticed late.)
+            It is also raised for Hadoop's own formats ``.snappy`` and ``.lz4``; files of the lz4 program
             can be read.
         InputChanged, InputMissing: as `Pinned.get`.
     """

@@ -4,8 +4,6 @@ As Spark reads them where it loses nothing, but for this: under a header, column
 each file for itself; a doubled quote within quotes is one, as RFC 4180 has it; and what Spark would fill
 up, cut off, round or guess does not fit: a line with more or fewer fields than there are columns, quotes
 that end within a field, digits of a decimal, the time of day in a date. Times without a zone are in UTC.
-
-Imports its siblings, and what outputs say of CSV.
 """
 
 from __future__ import annotations

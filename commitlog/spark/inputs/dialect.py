@@ -1,4 +1,4 @@
-"""How a line of CSV falls into fields. Knows errors alone."""
+"""Dialect of CSV: how a line is split into fields."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ DIALECT_OPTIONS = (
 class Dialect:
     r"""What the characters of a line mean. The defaults are Spark's.
 
-    A field that begins with a quote ends with one. Within, a doubled quote is a quote, as RFC 4180 has
-    it; so is one behind an escape character; that character twice is one, and before another one it is
-    itself. In other fields, quotes and escapes are what they are.
+    A field that begins with a quote ends with one. Inside, a doubled quote is a quote (RFC 4180). So is
+    a quote after an escape character. A doubled escape character is one escape character. Before any
+    other character, an escape character is literal. In unquoted fields, quotes and escapes are literal.
 
     Attributes:
-        separator: what is between fields.
-        quote: the character around fields that have what else would mean something; empty for none.
+        separator: the separator between fields.
+        quote: the character around fields that contain special characters; empty for none.
         escape: see above; empty for none.
         null: what stands for null; without quotes, nothing does, too.
         comment: the character that lines begin with that do not count; empty for none.
@@ -66,7 +66,7 @@ class Dialect:
             if "\n" in value or "\r" in value or (name != "sep" and len(value) > 1):
                 raise ConfigurationError(f"option {name} is {value!r}: give one character")
         if not separator:
-            raise ConfigurationError("option sep is empty: give what is between fields")
+            raise ConfigurationError("option sep is empty: give the separator of fields")
         left, right = (
             options.get(f"ignore{side}WhiteSpace", "false") for side in ("Leading", "Trailing")
         )

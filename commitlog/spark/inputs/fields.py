@@ -1,7 +1,4 @@
-"""Lines of CSV as columns of a schema: by pyarrow where that is sure, and one by one.
-
-Imports its siblings and pyarrow.
-"""
+"""Parser of CSV lines into columns: with pyarrow if its result is certain, else line by line."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class Fields:
         # pyarrow takes one byte for each.
         self._is_simple = len(self._quote) <= 1 == len(self._separator)
         quote, separator = re.escape(self._quote), re.escape(self._separator)
-        #: Next to what is in quotes, and left out here, is what ends a field.
+        #: A quote next to which no field begins or ends.
         self._odd_quote = re.compile(
             b"[^%b\n%b]%b|%b[^%b\r\n%b]" % (separator, quote, quote, quote, separator, quote)
         )
@@ -72,7 +69,7 @@ class Fields:
         self._blank = re.compile(b"(?:\\A|\n)[%b]*(?:\n|[%b]\\Z)" % (white, white))
 
     def quick(self, lines: bytes) -> tuple[pa.Table, pa.Array | None] | None:
-        """Return the columns of some lines, and what is rescued of them; None if that is not sure.
+        """Return the columns of some lines and their rescued values; None if the result is uncertain.
 
         Args:
             lines: lines that end with line feeds.

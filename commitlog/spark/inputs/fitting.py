@@ -1,7 +1,4 @@
-"""The columns of a file as those of a query, for formats whose files tell their own schema.
-
-Knows types, rescue and the port.
-"""
+"""Mapping of a file's columns to those of a query, for formats with a schema in the file."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Fitting:
     Args:
         path: of the file, for messages.
         found: the columns that it tells it has.
-        columns: what is wanted.
+        columns: the columns to read.
         zone: that of times which bear none, as of `fit`.
 
     Columns are matched by name, letter case aside, and so are members of structs. What the query does
@@ -59,7 +56,7 @@ class Fitting:
         except Misfit as error:
             raise InputUnreadable(f"{path!r} cannot be read: {error}") from error
         wanted = self._rescued.union(name for _, name in self._taken)
-        #: What has to be read of the file, in its order.
+        #: The columns to read from the file, in its order.
         self.names = [name for name in found.names if name in wanted]
 
     def _take(self, field: pa.Field, found: pa.Field) -> None:

@@ -1,4 +1,4 @@
-"""Types of columns, guessed from values of JSON. Knows pyarrow, and how types are merged."""
+"""Inference of column types from JSON values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Guess", "common", "number_type"]
 
 
 class Guess:
-    """What is known of the members of some objects. Not thread-safe.
+    """Collects the types of the members of some objects. Not thread-safe.
 
     >>> guess = Guess()
     >>> guess.add(b'{"a": 1, "b": [{"c": null}]}')

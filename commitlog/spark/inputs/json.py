@@ -1,12 +1,10 @@
 """``json``: objects, one a line, or files that are a document each.
 
-As Spark reads them where it loses nothing: columns are known by name, in any order; what is missing is
-null; a string column holds the text of any value as it stands there; the last of several members with
-one name counts. Times are those of ISO 8601, and in UTC if they name no zone. What Spark would round,
-cut off or skip in silence does not fit here: digits of a decimal, the time of day in a date, whatever
-follows the object on its line.
-
-Imports its siblings and the reader of objects.
+The rules are those of Spark where Spark loses no data. Names identify columns, in any order. A missing
+member is null. A string column holds the text of any value unchanged. Of several members with one name,
+the last one counts. Times are those of ISO 8601, in UTC if they have no zone. A value that Spark would
+silently round, truncate or skip does not fit here: excess digits of a decimal, the time of day in a
+date, text after the object on its line.
 """
 
 from __future__ import annotations
@@ -126,7 +124,7 @@ _skip = json.JSONDecoder(parse_int=float).raw_decode
 def _documents(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield each object of some documents as a line, with the byte at which it begins.
 
-    What is none comes as it is; what follows it cannot be told apart from it.
+    Text that is not an object is yielded unchanged, together with all that follows it.
     """
     at = len(_MARK) if content.startswith(_MARK) else 0
     try:
@@ -147,7 +145,7 @@ def _documents(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each object begins and ends, and what is none.
+    """Yield the begin and end of each object, and of text that is not an object.
 
     What cannot be read is one part up to the end of the text; an array that has no end, its bracket.
     """

@@ -1,7 +1,7 @@
 """Files as lines: those that begin in a slice, in blocks; and blocks as arrays of lines.
 
 A line ends with a line feed, a carriage return, or both, as in Spark's own sources; or with whatever
-option ``lineSep`` says, and then with nothing else. Knows content, pyarrow and errors.
+option ``lineSep`` says, and then with nothing else.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Lines:
         )
 
     def splits(self, path: str) -> bool:
-        """Tell whether slices of this file can be read.
+        """Return whether slices of this file can be read.
 
-        Not of a compressed one; nor if an end could lie in two places of the same bytes, which can only
-        be told from the begin of the file.
+        A compressed file has no slices. Nor has a file whose separator can overlap itself, because only
+        a reader from the beginning of the file can find the ends of its lines.
 
         >>> Lines().splits("a.csv"), Lines().splits("a.csv.gz"), Lines(separator=b"--").splits("a")
         (True, False, False)
@@ -124,7 +124,7 @@ class Lines:
     ) -> Iterator[tuple[int, int, bytes]]:
         """Yield those lines of a block that are records: where they begin and end, without their ends.
 
-        What is none takes some 50 ns a line, so that a file of nothing else is read in little time.
+        Other lines take some 50 ns each, so that a file of only such lines is read fast.
 
         Args:
             at: where the block begins.

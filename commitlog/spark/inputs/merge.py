@@ -1,7 +1,4 @@
-"""One schema of many: what columns some files have together, when each tells its own.
-
-Knows pyarrow and errors.
-"""
+"""Merge of the schemas of several files into one."""
 
 from __future__ import annotations
 

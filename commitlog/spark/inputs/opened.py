@@ -1,4 +1,4 @@
-"""Input files as what pyarrow reads from, and its complaints as ours. Knows pyarrow and errors."""
+"""Input files as file objects for pyarrow, with its errors converted to `InputUnreadable`."""
 
 from __future__ import annotations
 

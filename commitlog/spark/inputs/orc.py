@@ -1,4 +1,4 @@
-"""ORC as anybody writes it. Knows pyarrow's reader, and how columns fit."""
+"""ORC input, from any writer."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _instant(field: pa.Field) -> pa.DataType:
 
 
 def _dated(table: pa.Table) -> tuple[int, Misfit | None]:
-    """Return how many rows come before a date that the reader gets wrong, and what it is, if any."""
+    """Return the number of rows before the first date that the reader gets wrong, and its error."""
     try:
         _check_dates(table, 0, len(table))
     except Misfit as error:

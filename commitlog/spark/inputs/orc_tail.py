@@ -1,4 +1,4 @@
-"""What the end of an ORC file tells, and pyarrow's reader does not pass on. Imports nothing.
+"""Tail of an ORC file: facts that pyarrow's reader does not return.
 
 Source: the messages FileTail, Footer and StripeInformation of ``orc_proto.proto``, in the format of
 protocol buffers, as ORC version 1 has them.

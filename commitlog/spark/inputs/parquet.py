@@ -1,4 +1,4 @@
-"""Parquet as anybody writes it. Knows pyarrow's reader, and how columns fit."""
+"""Parquet input, from any writer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _rows(group: pq.RowGroupMetaData) -> int:
 
 
 def _instants(file: pq.ParquetFile) -> list[pa.Field]:
-    """Return the columns of a file. What is stored as INT96 is an instant, though it does not say so."""
+    """Return the columns of a file. INT96 columns are instants, though their type does not say so."""
     stored = [file.schema.column(number).physical_type for number in range(len(file.schema))]
     if "INT96" not in stored:
         return list(file.schema_arrow)

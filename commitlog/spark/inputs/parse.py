@@ -1,6 +1,6 @@
 """Lines of text to records: many at a time where that is sure, and one by one where it is not.
 
-What JSON and CSV share. Imports the port, lines, and the ground floor.
+What JSON and CSV share.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Parser:
 
     Args:
         path: of the file.
-        columns: what is wanted of it.
+        columns: the columns to read.
         lines: how it falls into lines.
-        quick: returns the rows of lines that end with line feeds, one for each, and what is rescued of
-            them; None if that is not sure.
+        quick: returns the rows of lines that end with line feeds, one for each, and their rescued
+            values; None if the result is uncertain.
         exact: makes what reads the others. Both ways of reading a line come to the same.
         white: bytes that make no record, if a line has no others.
     """
@@ -166,7 +166,7 @@ class Parser:
     def _unreadable(self, at: int, why: str) -> InputUnreadable:
         return InputUnreadable(
             f"{self._path!r} cannot be read further than to byte {at}: {why}",
-            # What a place in the content is worth in the object, nobody knows.
+            # A position in decompressed content has no known position in the object.
             offset=None if is_compressed(self._path) else at,
         )
 
@@ -183,7 +183,7 @@ def _batches(table: pa.Table, rescued: pa.Array | None, begins: pa.Array | None)
 
 
 def _as_json(text: str) -> str:
-    """Return what was read as JSON as others read it: NaN and the infinities are strings there."""
+    """Return JSON that all readers accept: NaN and the infinities become strings."""
     if "NaN" in text or "Infinity" in text:
         return json.dumps(json.loads(text, parse_constant=str, parse_int=_short))
     return text

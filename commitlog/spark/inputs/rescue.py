@@ -1,4 +1,4 @@
-"""What no column can take, as JSON. Knows pyarrow, and the writer of JSON."""
+"""Rescued values as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["as_json", "joined"]
 
 
 def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | None:
-    """Return a JSON object for each row of some columns, of what is not null in it.
+    """Return a JSON object for each row of some columns, with its values that are not null.
 
     A row of nothing but nulls is null; if all rows are, there is no array. Binary is base64, dates and
     times are text, and maps whose keys are no strings are lists of ``{"key": …, "value": …}``.
@@ -34,7 +34,7 @@ def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array | Non
 
 
 def joined(first: pa.Array | None, second: pa.Array | None) -> pa.Array | None:
-    """Return JSON objects with the members of both, row by row; what is null has none.
+    """Return JSON objects with the members of both, row by row; null counts as an empty object.
 
     >>> joined(pa.array(['{"a":1}', None]), pa.array(['{"b":2}', '{"b":3}'])).to_pylist()
     ['{"a":1,"b":2}', '{"b":3}']

@@ -64,7 +64,7 @@ class Text(Input):
                 )
 
     def _read(self, pinned: Pinned, slice: Slice) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-        """Yield lines, where they begin, and what is to be added to that."""
+        """Yield lines, their positions, and the base of these positions."""
         if not self._whole:
             for place, block in self._lines.read(pinned, slice):
                 for at, part in self._lines.parts(place, block):

@@ -1,7 +1,4 @@
-"""Types of files as those that a query knows: what is read as what, without a change of any value.
-
-Knows pyarrow alone.
-"""
+"""Conversion of the types in files to those of a query, without changing a value."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 class Misfit(ValueError):
-    """Something cannot be read as what it should be."""
+    """A value or type does not fit the expected type."""
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -84,9 +81,9 @@ def fit(array: pa.Array, kind: pa.DataType, zone: str | None = "UTC") -> pa.Arra
     out.
 
     Args:
-        array: what there is.
-        kind: what is wanted.
-        zone: that of times which bear none, where instants are wanted. None if nobody knows.
+        array: the values in the file.
+        kind: the type to return.
+        zone: time zone of times without one, if `kind` is an instant. None if it is unknown.
     """
     found = array.type
     if found.equals(kind):
@@ -199,7 +196,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if _is.is_timestamp(found) and found.unit == "ns":
         moments = array.cast(pa.int64())
         cut = pc.divide(moments, 1000)
-        # Division goes towards zero, which is later for what was before 1970.
+        # Division rounds towards zero, which is later for times before 1970.
         later = pc.greater(pc.multiply(cut, 1000), moments)
         return pc.if_else(later, pc.subtract(cut, 1), cut).cast(kind)
     exact = not (_is.is_floating(kind) or _is.is_date(kind))

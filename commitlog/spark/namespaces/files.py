@@ -1,7 +1,4 @@
-"""The files of a directory in a namespace: which there are, their columns, and where their bytes are.
-
-Imports namespace, and the rest of this package; pyspark and pyarrow from outside.
-"""
+"""Files of a directory in a namespace: their list, their columns, and the place of their bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from commitlog.backoff import Backoff
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog.clock import SystemClock
 from commitlog.errors import Conflict, NotFound, NotSupported
 from commitlog.namespace import Data, Namespace, Status
-from commitlog.namespace.content import Content
+from commitlog.namespace.write.content import Content
 from commitlog.outputs import DataFile
 from commitlog.outputs.foreign import partition_in
 from commitlog.spark.formats import format_of
@@ -30,12 +28,11 @@ from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.urls import Url
-from commitlog.words import random_word
 
 __all__ = [
     "SCHEMA",
     "Directory",
-    "LakeFile",
+    "NamespaceFile",
     "columns_in",
     "columns_of",
     "content_at",
@@ -53,7 +50,7 @@ _TRIES = 10
 
 
 @frozen(kw_only=True)
-class LakeFile(DataFile):
+class NamespaceFile(DataFile):
     """A file in a directory of a namespace; its path is relative to the directory.
 
     Attributes:
@@ -74,11 +71,11 @@ class Directory:
     """
 
     status: Status
-    files: tuple[LakeFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    files: tuple[NamespaceFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
 
 
 def directory_at(lake: Namespace, path: str) -> Directory:
-    """Return what is at `path`. Raises `NotFound`, and `Conflict` if it is replaced all the time."""
+    """Return the directory at `path`. Raises `NotFound`, and `Conflict` if it is replaced repeatedly."""
     for _ in range(_TRIES):
         before = lake.stat(path)
         files = tuple(files_at(lake, path))
@@ -88,12 +85,14 @@ def directory_at(lake: Namespace, path: str) -> Directory:
     raise Conflict(f"{path!r} was replaced again and again while it was listed")
 
 
-def files_at(lake: Namespace, path: str) -> Iterator[LakeFile]:
+def files_at(lake: Namespace, path: str) -> Iterator[NamespaceFile]:
     """Yield the files below `path` that readers do not pass over, by path."""
     for found in lake.walk(path):
         name = found.path[len(path) :].lstrip("/") or found.name
         if found.data is not None and not any(map(_is_hidden, name.split("/"))):
-            yield LakeFile(path=name, size=found.size, partition=partition_in(name), data=found.data)
+            yield NamespaceFile(
+                path=name, size=found.size, partition=partition_in(name), data=found.data
+            )
 
 
 def _is_hidden(name: str) -> bool:
@@ -104,21 +103,21 @@ def _is_hidden(name: str) -> bool:
 
 
 def columns_of(found: Directory, find: Find) -> StructType:
-    """Return the columns of a directory: those that its jobs have told, or else its first file's.
+    """Return the columns of a directory: those that its jobs have stored, or else its first file's.
 
     Raises:
         NotFound: there is no file, and nothing tells columns.
         NotSupported: the first file does not tell its columns, or has types that are not known here.
     """
-    told = found.status.attributes.get(SCHEMA)
-    if told is not None:
-        return load_schema(told)
+    stored = found.status.attributes.get(SCHEMA)
+    if stored is not None:
+        return load_schema(stored)
     if not found.files:
         raise NotFound(f"there is no file at {found.status.path!r}, and nothing tells columns")
     return columns_in(found.files, find)
 
 
-def columns_in(files: Sequence[LakeFile], find: Find) -> StructType:
+def columns_in(files: Sequence[NamespaceFile], find: Find) -> StructType:
     """Return the columns that the first of `files` tells, and those in the names of directories."""
     [first, *_] = files
     try:
@@ -150,7 +149,7 @@ def _is_whole(value: str) -> bool:
         return False
 
 
-def _footer(file: LakeFile, find: Find) -> pa.Schema:
+def _footer(file: NamespaceFile, find: Find) -> pa.Schema:
     kind = format_of(file.path).name
     footer: Mapping[str, Callable[[object], pa.Schema]] = {
         "parquet": pa.parquet.read_schema,
@@ -174,7 +173,7 @@ class _Pinned:
     """Reads one object, as long as it is the one that the file was given."""
 
     content: Content
-    file: LakeFile
+    file: NamespaceFile
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         data = self.file.data
@@ -199,7 +198,7 @@ def finding(store: ObjectStore) -> Find:
     content = content_in(store)
 
     def find(file: DataFile) -> tuple[_Pinned, str]:
-        assert isinstance(file, LakeFile)
+        assert isinstance(file, NamespaceFile)
         # Its name in the namespace, for that is what tells how it is compressed.
         return _Pinned(content, file), file.path
 
@@ -208,4 +207,4 @@ def finding(store: ObjectStore) -> Find:
 
 def content_in(store: ObjectStore) -> Content:
     """Return the content of a namespace, in a process that has its store alone."""
-    return Content(store=store, clock=SystemClock(), backoff=Backoff(), words=random_word)
+    return Content(store=store, clock=SystemClock(), backoff=Backoff(), new_id=random_id)

@@ -1,7 +1,4 @@
-"""What the data source does with a URL of a namespace: columns, readers and writers.
-
-Imports the rest of this package; pyspark from outside.
-"""
+"""Data source for directories of a namespace: columns, readers and writers."""
 
 from __future__ import annotations
 
@@ -27,58 +24,64 @@ from commitlog.spark.namespaces.files import (
     directory_at,
     finding,
 )
-from commitlog.spark.namespaces.options import LakeOptions, LakeWriteOptions
-from commitlog.spark.namespaces.writer import LakeStreamWriter, LakeWriter, Mount, fits, publishing
+from commitlog.spark.namespaces.options import NamespaceOptions, NamespaceWriteOptions
+from commitlog.spark.namespaces.writer import (
+    Mount,
+    NamespaceStreamWriter,
+    NamespaceWriter,
+    fits,
+    publishing,
+)
 from commitlog.spark.pruning import parse_filters
 from commitlog.spark.reader import CommitlogReader, check_asked
 from commitlog.spark.schema import nullable
-from commitlog.spark.task import writable
+from commitlog.spark.tasks import writable
 from commitlog.spark.writer import NothingToWrite
 from commitlog.urls import Url
 
-__all__ = ["LakeSource", "mount_lake", "physical_files"]
+__all__ = ["NamespaceSource", "namespace_of", "physical_files"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
-def mount_lake(options: LakeOptions) -> Namespace:
+def namespace_of(options: NamespaceOptions) -> Namespace:
     """Open the namespace that options name."""
     return options.mount()
 
 
-class LakeSource:
+class NamespaceSource:
     """One directory of a namespace, for reading or for writing.
 
     Args:
         options: as Spark hands them over.
         mount: opens the namespace.
 
-    What was found when the columns were asked for is what is read.
+    The files to read are those that exist when the columns are read first.
     """
 
-    def __init__(self, options: Mapping[str, str], mount: Mount = mount_lake) -> None:
+    def __init__(self, options: Mapping[str, str], mount: Mount = namespace_of) -> None:
         self._given = options
         self._mount = mount
         self._found: tuple[Directory, StructType | None, Url] | None = None
 
     def schema(self) -> StructType:
-        """Return the columns of what is there now. Raises `NotFound`, `NotSupported`."""
+        """Return the columns of the directory now. Raises `NotFound`, `NotSupported`."""
         _, columns, _ = self._find(inferring=True)
         assert columns is not None
         return columns
 
     def reader(self, schema: StructType) -> CommitlogReader:
-        """Return the reader of what was found."""
+        """Return the reader of the files."""
         found, stored, place = self._find(inferring=False)
         if stored is None:  # nothing tells columns but the user
             stored = nullable(schema)
         check_asked(nullable(schema), stored)
-        pruning = parse_filters(LakeOptions.parse(self._given).filters, stored)
+        pruning = parse_filters(NamespaceOptions.parse(self._given).filters, stored)
         return CommitlogReader(partial(content_at, place), found.files, stored, schema, pruning)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of one job; everything that can be refused is refused here."""
-        options = LakeWriteOptions.parse(self._given)
+        options = NamespaceWriteOptions.parse(self._given)
         mode = options.save_mode(overwrite)
         columns = writable(schema, options)
         with publishing(self._mount, options) as publication:
@@ -94,11 +97,11 @@ class LakeSource:
                 if options.if_exists == "ignore":
                     return NothingToWrite()
                 raise
-        return LakeWriter(self._mount, options, place, attempt, columns)
+        return NamespaceWriter(self._mount, options, place, attempt, columns)
 
-    def stream_writer(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:
+    def stream_writer(self, schema: StructType, overwrite: bool) -> NamespaceStreamWriter:
         """Return the writer of a micro-batch of a streaming query."""
-        options = LakeWriteOptions.parse(self._given)
+        options = NamespaceWriteOptions.parse(self._given)
         if overwrite:
             raise NotSupported(
                 "output mode 'complete' would replace everything with each batch: use 'append'"
@@ -111,12 +114,12 @@ class LakeSource:
         columns = writable(schema, options)
         with publishing(self._mount, options) as publication:
             place = options.store_of(publication.lake)
-        return LakeStreamWriter(self._mount, options, place, columns)
+        return NamespaceStreamWriter(self._mount, options, place, columns)
 
     def _find(self, *, inferring: bool) -> tuple[Directory, StructType | None, Url]:
         # Spark keeps this object from load() on, so all actions on a DataFrame see the same files.
         if self._found is None:
-            options = LakeOptions.parse(self._given)
+            options = NamespaceOptions.parse(self._given)
             with self._mount(options) as lake:
                 found = directory_at(lake, options.path)
                 columns = None
@@ -127,13 +130,13 @@ class LakeSource:
 
 
 def physical_files(url: str, *, options: Mapping[str, str] = _EMPTY) -> list[str]:
-    """Return the URLs of the objects that are the files of a directory now, in the order of their paths.
+    """Return the URLs of the objects of a directory's current files, in the order of the files' paths.
 
-    They are for Spark's own readers, which read faster than ``format("commitlog")``:
+    Use them with Spark's own readers, which read faster than ``format("commitlog")``:
     ``spark.read.schema(columns).parquet(*physical_files("commitlog://lake/events"))``. Such a reader
-    finds the columns that are in the files, but none of those that are in the names of directories; a
-    file's own name tells neither its format nor how it is compressed. What is overwritten or deleted
-    later is readable for the grace of the namespace, and then an error.
+    finds the columns in the files, but not those in the names of directories. The name of an object
+    shows neither its format nor its compression. Files that are overwritten or deleted later can be read
+    for the grace period of the namespace; after that, reading them fails.
 
     Args:
         url: of the directory.
@@ -141,7 +144,7 @@ def physical_files(url: str, *, options: Mapping[str, str] = _EMPTY) -> list[str
 
     Raises `NotFound`, and `ConfigurationError` for an option that is wrong.
     """
-    given = LakeOptions.parse({**options, "path": url})
+    given = NamespaceOptions.parse({**options, "path": url})
     with given.mount() as lake:
         place = given.store_of(lake)
         keys = [lake.store.key(file.data.path) for file in directory_at(lake, given.path).files]

@@ -1,8 +1,7 @@
-"""Writing one job, or one micro-batch of a stream, into a namespace.
+"""Writers of a job, or of a micro-batch of a stream, into a namespace.
 
-Tasks store objects under names that tell nothing, and tell the driver what each is to be called. Those
-of attempts that Spark drops are named by nothing, and a check of the namespace finds them. Imports
-namespace, and the rest of this package; pyspark and pyarrow from outside.
+Tasks store objects under random names, and send the driver the path for each. The driver links them. No
+path refers to the objects of attempts that Spark drops; fsck of the namespace finds them.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.errors import AlreadyExists, JobAlreadyCommitted
-from commitlog.namespace import Attempt, Data, FileWriter, Namespace, Publication, Status
-from commitlog.namespace.content import Content
+from commitlog.namespace import Attempt, Data, DirectoryCommitter, FileWriter, Namespace, Status
+from commitlog.namespace.write.content import Content
 from commitlog.outputs import Job, StagedFile
-from commitlog.spark.fitting import fitted
 from commitlog.spark.namespaces.files import (
     SCHEMA,
-    LakeFile,
+    NamespaceFile,
     columns_in,
     content_in,
     files_at,
     finding,
 )
-from commitlog.spark.namespaces.options import LakeOptions, LakeWriteOptions
+from commitlog.spark.namespaces.options import NamespaceOptions, NamespaceWriteOptions
 from commitlog.spark.schema import dump_schema
-from commitlog.spark.stream import batch_of
-from commitlog.spark.workers import settle
+from commitlog.spark.schema_check import check_schema
+from commitlog.spark.streaming import batch_of
+from commitlog.spark.workers import freeze_gc
 from commitlog.spark.writer import PUBLISHERS, staged_rows
 from commitlog.stores.api import Staged, StageWriter
 from commitlog.stores.open import open_store
 from commitlog.urls import Url
 
-__all__ = ["LakeStreamWriter", "LakeWriter", "Mount", "Shelf", "fits", "publishing"]
+__all__ = ["Mount", "NamespaceStreamWriter", "NamespaceTarget", "NamespaceWriter", "fits", "publishing"]
 
 #: Opens the namespace that options name, in a driver.
-Mount: TypeAlias = Callable[[LakeOptions], Namespace]
+Mount: TypeAlias = Callable[[NamespaceOptions], Namespace]
 
 
 @frozen
@@ -58,7 +57,7 @@ class FilesStored(WriterCommitMessage):
     files: Mapping[str, Data]
 
 
-class Shelf:
+class NamespaceTarget:
     """Where tasks put objects that are to become files: a store, and which names they are to have.
 
     Attributes:
@@ -80,7 +79,7 @@ class Shelf:
 
 
 class _Upload(StageWriter):
-    def __init__(self, shelf: Shelf, name: str) -> None:
+    def __init__(self, shelf: NamespaceTarget, name: str) -> None:
         self._shelf = shelf
         self._name = name
         self._writer = FileWriter(shelf.content, _never)
@@ -102,33 +101,33 @@ def _never(data: Data) -> NoReturn:
 
 def _store(
     place: Url,
-    options: LakeWriteOptions,
+    options: NamespaceWriteOptions,
     job: Job,
     columns: StructType,
     batches: Iterator[pa.RecordBatch],
 ) -> FilesStored:
     """Store the rows of one task attempt; if it fails, nothing of it stays behind."""
-    settle()
+    freeze_gc()
     with closing(open_store(place)) as store:
-        shelf = Shelf(content_in(store))
+        shelf = NamespaceTarget(content_in(store))
         staged_rows(shelf, options, job, columns, batches)
         return FilesStored(job.job_id, shelf.stored)
 
 
 def _files_of(messages: Iterable[WriterCommitMessage | None]) -> dict[str, Data]:
-    told = [cast(FilesStored, message) for message in messages]
-    return {name: data for each in told for name, data in each.files.items()}
+    stored = [cast(FilesStored, message) for message in messages]
+    return {name: data for each in stored for name, data in each.files.items()}
 
 
 @contextmanager
-def publishing(mount: Mount, options: LakeOptions) -> Iterator[Publication]:
+def publishing(mount: Mount, options: NamespaceOptions) -> Iterator[DirectoryCommitter]:
     """Open the namespace, to publish in it."""
     with mount(options) as lake, ThreadPoolExecutor(PUBLISHERS) as executor:
-        yield Publication(lake, options.path, mapper=executor.map)
+        yield DirectoryCommitter(lake, options.path, mapper=executor.map)
 
 
 def fits(
-    publication: Publication, columns: StructType, options: LakeWriteOptions
+    publication: DirectoryCommitter, columns: StructType, options: NamespaceWriteOptions
 ) -> Callable[[Status | None], Mapping[str, str]]:
     """Return what decides whether rows of `columns` fit, and which attributes the directory gets."""
     lake = publication.lake
@@ -137,32 +136,32 @@ def fits(
         if there is None:
             return {SCHEMA: dump_schema(columns)}
 
-        def files() -> Iterator[LakeFile]:
+        def files() -> Iterator[NamespaceFile]:
             return files_at(lake, there.path)
 
         before = there.attributes.get(SCHEMA)
         if before is None and (found := list(files())):
             before = dump_schema(columns_in(found, finding(lake.store)))
-        return {SCHEMA: fitted(before, files, columns, options, merge=options.merge_schema)}
+        return {SCHEMA: check_schema(before, files, columns, options, merge=options.merge_schema)}
 
     return fit
 
 
-class LakeWriter(DataSourceArrowWriter):
-    """Writes one job; each process opens what it needs anew.
+class NamespaceWriter(DataSourceArrowWriter):
+    """Writes one job; each process opens the store or the namespace itself.
 
     Args:
         mount: opens the namespace.
         options: of the job.
         place: URL of the store, for tasks; it may bear credentials.
-        attempt: as `Publication.begin` made it.
+        attempt: as `DirectoryCommitter.begin` made it.
         columns: of the rows.
     """
 
     def __init__(
         self,
         mount: Mount,
-        options: LakeWriteOptions,
+        options: NamespaceWriteOptions,
         place: Url,
         attempt: Attempt,
         columns: StructType,
@@ -180,7 +179,7 @@ class LakeWriter(DataSourceArrowWriter):
         return _store(self._place, self._options, job, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the files of the winning attempts; see `Publication.publish`."""
+        """Publish the files of the winning attempts; see `DirectoryCommitter.publish`."""
         # Every task has a message here. Were one skipped, its rows would be missing.
         files = _files_of(messages)
         with publishing(self._mount, self._options) as publication:
@@ -202,14 +201,16 @@ class LakeWriter(DataSourceArrowWriter):
             publication.abort(self._attempt, _files_of(m for m in messages if m is not None))
 
 
-class LakeStreamWriter(DataSourceStreamArrowWriter):
+class NamespaceStreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch: a job by itself, which appends, and is named by query and batch.
 
     Args:
-        mount, options, place, columns: as of `LakeWriter`.
+        mount, options, place, columns: as of `NamespaceWriter`.
     """
 
-    def __init__(self, mount: Mount, options: LakeWriteOptions, place: Url, columns: StructType) -> None:
+    def __init__(
+        self, mount: Mount, options: NamespaceWriteOptions, place: Url, columns: StructType
+    ) -> None:
         self._mount = mount
         self._options = options
         self._place = place

@@ -1,10 +1,14 @@
-"""A simulator that breaks commit protocols: the ports, time and every misfortune, under one scheduler.
+"""A simulator for commit protocols: the ports, time and faults, under one deterministic scheduler.
 
-See docs/verification.md for what is modelled and what is not. Needs the extra ``simulator``.
+docs/verification.md describes the model and its limits. Needs the extra ``simulator``.
 """
 
-from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, campaign
-from commitlog.testing.sim.choices import (
+from commitlog.extras import require
+
+require("greenlet", extra="simulator", user=__name__)
+
+from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, campaign  # noqa: E402
+from commitlog.testing.sim.choices import (  # noqa: E402
     Choices,
     Deviating,
     Drawn,
@@ -13,13 +17,13 @@ from commitlog.testing.sim.choices import (
     Replayed,
     Seeded,
 )
-from commitlog.testing.sim.clock import EPOCH, SimulatedClock
-from commitlog.testing.sim.explore import Exploration, Violation, World, explore
-from commitlog.testing.sim.faults import Fault, Faults, Forced
-from commitlog.testing.sim.shrink import Orders, Shrunk, shrink
-from commitlog.testing.sim.simulation import Crashed, Node, Simulation, Stuck
-from commitlog.testing.sim.store import SimulatedStore, store_state
-from commitlog.testing.sim.table import SimulatedTable, something_expired, table_state
+from commitlog.testing.sim.clock import EPOCH, SimulatedClock  # noqa: E402
+from commitlog.testing.sim.explore import Exploration, Violation, World, explore  # noqa: E402
+from commitlog.testing.sim.faults import Fault, Faults, Forced  # noqa: E402
+from commitlog.testing.sim.shrink import Orders, Shrunk, shrink  # noqa: E402
+from commitlog.testing.sim.simulation import Crashed, Node, Simulation, Stuck  # noqa: E402
+from commitlog.testing.sim.store import SimulatedStore, store_state  # noqa: E402
+from commitlog.testing.sim.table import SimulatedTable, something_expired, table_state  # noqa: E402
 
 __all__ = [
     "EPOCH",

@@ -25,7 +25,7 @@ from commitlog.testing.sim.runner import WorldResult, load_worlds, run_worlds
 __all__ = ["main"]
 
 _COMMAND = "python -m commitlog.testing.sim"
-_FILE = Path("tests/sim_worlds.py")
+_FILE = Path("tests/worlds.py")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
-"""Many runs of a large world, each drawn from a seed of its own, until the time is up or one is wrong.
+"""Campaigns: many runs of a large world, one seed each, until the time is over or a run fails.
 
-A run that is judged wrong is shrunk, and reported with the line that repeats it. Imports its siblings.
+A failed run is shrunk and reported with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["CampaignFailed", "CampaignReport", "campaign"]
 
 @define
 class CampaignReport:
-    """What a campaign did so far.
+    """The progress of a campaign.
 
     Attributes:
-        seed: seed of the first run; the next ones follow it.
-        runs: runs that were made.
-        steps: events in all of them.
-        seconds: how long it took.
-        faults: how often each fault happened.
-        told: sums of what the world's judge returned, where that is a mapping of words to numbers, such
-            as calls by outcome.
+        seed: seed of the first run. Each later run uses the next integer.
+        runs: number of runs.
+        steps: number of events in all runs.
+        seconds: duration of the campaign.
+        faults: how often each fault struck.
+        told: sums of the judge's results, if the judge returns a mapping of words to numbers, such as
+            calls by outcome.
     """
 
     seed: int
@@ -42,7 +42,7 @@ class CampaignReport:
     told: Counter[str] = field(factory=Counter)
 
     def add(self, simulation: Simulation, told: object, *, seconds: float) -> None:
-        """Count a run that has ended, `seconds` after the beginning of the campaign."""
+        """Add a run that ended `seconds` after the beginning of the campaign."""
         self.runs += 1
         self.steps += simulation.steps
         self.seconds = seconds
@@ -69,12 +69,12 @@ class CampaignReport:
 
 
 class CampaignFailed(AssertionError):
-    """A run was judged wrong. The message repeats it in one line, and tells what happened.
+    """The error of a failed run. Its message has the command that repeats the run, and the trace.
 
     Attributes:
-        seed: the seed of that run.
-        shrunk: that run or one like it, made as simple as can be.
-        report: what the campaign did up to and with it.
+        seed: the seed of the failed run.
+        shrunk: the failed run, or a similar one, reduced as far as possible.
+        report: the report of the campaign, the failed run included.
     """
 
     def __init__(self, message: str, *, seed: int, shrunk: Shrunk, report: CampaignReport) -> None:
@@ -95,22 +95,22 @@ def campaign(
     tell: Callable[[str], object] | None = None,
     tell_every: float = 30.0,
 ) -> CampaignReport:
-    """Make runs of a world, of seeds that follow one another, and return what was done.
+    """Run a world with consecutive seeds, and return a report.
 
     Args:
-        world: builds the world anew for each run, see `commitlog.testing.sim.explore.World`. Its judge
-            may return numbers to be summed up in `CampaignReport.told`.
-        seed: that of the first run.
-        runs: how many, or None for as many as there is time for.
-        seconds: how long, or None for as long as it takes. One of both must be given.
-        steps: most steps of a run; one that takes more is wrong, see `Simulation.run`.
-        again: the command that begins with the run of ``{seed}``, for the message.
-        tell: takes a line of progress.
-        tell_every: seconds between two of them.
+        world: builds a world for each run, see `commitlog.testing.sim.explore.World`. Its judge may
+            return numbers, and `CampaignReport.told` sums them.
+        seed: seed of the first run.
+        runs: number of runs, or None for as many as `seconds` allows.
+        seconds: duration, or None for no limit. `runs` or `seconds` must be given.
+        steps: maximum number of steps of a run. A run with more steps fails, see `Simulation.run`.
+        again: the command that starts with the run of ``{seed}``, for the message.
+        tell: called with a line of progress.
+        tell_every: seconds between two lines of progress.
 
     Raises:
-        CampaignFailed: a run was judged wrong. An error that is no `AssertionError` is raised as it is,
-            with a note that says how to have it again.
+        CampaignFailed: a run failed. An error that is no `AssertionError` propagates unchanged, with a
+            note that has the command to repeat the run.
     """
     if runs is None and seconds is None:
         raise ValueError("say how many runs, or for how many seconds")
@@ -119,7 +119,7 @@ def campaign(
     while (runs is None or report.runs < runs) and (seconds is None or report.seconds < seconds):
         current = seed + report.runs
         simulation, judge = world(Seeded(current))
-        simulation.tracing = False  # a run that is wrong is made again, with its trace
+        simulation.tracing = False  # a failed run is repeated with its trace
         error: AssertionError | None = None
         try:
             with simulation:

@@ -1,4 +1,4 @@
-"""Clocks of the simulator, each with a rate and an offset of its own. Imports nothing of the project."""
+"""Clocks of the simulator, each with a rate and an offset of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPOCH = 1_800_000_000.0
 
 @define
 class TrueTime:
-    """The time of the world, which nobody in it can read. `now` is in seconds from the beginning."""
+    """The true time of the world, hidden from nodes. `now` is in seconds from the beginning."""
 
     now: float = 0.0
 
@@ -22,8 +22,8 @@ class SimulatedClock:
 
     Args:
         time: the time of the world.
-        rate: how many of its seconds pass in a true one.
-        offset: by how many seconds it is ahead of the others at the beginning.
+        rate: seconds of this clock per second of true time.
+        offset: seconds by which its `epoch` is ahead of the others at the beginning.
 
     >>> clock = SimulatedClock(TrueTime(10.0), rate=3.0)
     >>> clock.monotonic()
@@ -36,13 +36,17 @@ class SimulatedClock:
         self.time = time
         self.rate = rate
         self.offset = offset
+        self._read_at = self._shown = 0.0  # the last reading, since time stands still between events
 
     def monotonic(self) -> float:
-        """Seconds since the beginning, as this clock counts."""
-        return round(self.time.now * self.rate, 9)
+        """Return the seconds since the beginning on this clock."""
+        now = self.time.now
+        if now != self._read_at:
+            self._read_at, self._shown = now, round(now * self.rate, 9)
+        return self._shown
 
     def epoch(self) -> float:
-        """Epoch seconds, as this clock counts."""
+        """Return the epoch seconds on this clock."""
         return EPOCH + self.offset + self.monotonic()
 
     def set_forward(self, seconds: float) -> None:

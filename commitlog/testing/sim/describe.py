@@ -1,7 +1,4 @@
-"""What the trace says of an answer: everything that the code which got it can tell from it.
-
-Imports the records of the ports, and its siblings.
-"""
+"""Descriptions of answers for the trace, with everything that the receiver can learn from them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ __all__ = ["describe"]
 
 
 def describe(answer: object) -> str:
-    """Return one line that differs for answers that differ.
+    """Return one line for an answer. Different answers have different lines.
 
     >>> describe(None), describe({"path": "a", "generation": 0})
     ('done', "{'generation': 0, 'path': 'a'}")

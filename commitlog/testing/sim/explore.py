@@ -1,8 +1,8 @@
-"""Every run of a small world: depth first, each state once.
+"""Exhaustive search of all runs of a small world: depth first, each state once.
 
-A run cannot be taken back, so each is made anew from its picks (stateless search), and broken off when
-it comes to a state that was seen before: from there on, everything is known. The states are those of
-`Simulation.state`. Imports its siblings.
+A run cannot be undone, so the search repeats each run from its list of picks (stateless search). It ends
+a run at a state that an earlier run has reached, because all continuations are already known. The states
+are those of `Simulation.state`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from commitlog.testing.sim.simulation import Simulation
 
 __all__ = ["Exploration", "Violation", "World", "explore"]
 
-#: Builds a world whose programs are started, and what judges a run of it: it raises `AssertionError`.
+#: Builds a world with started programs, and a judge that raises `AssertionError` if a run is wrong.
 World: TypeAlias = Callable[[Choices], tuple[Simulation, Callable[[], object]]]
 
 
@@ -26,10 +26,10 @@ class Violation:
     """A run that was judged wrong.
 
     Attributes:
-        picks: repeats it, as `Replayed`.
-        faults: how many faults it took.
-        trace: what happened.
-        error: the judge's.
+        picks: the picks that repeat the run with `Replayed`.
+        faults: number of faults in the run.
+        trace: the trace of the run.
+        error: the judge's error.
     """
 
     picks: tuple[int, ...]
@@ -40,13 +40,13 @@ class Violation:
 
 @define
 class Exploration:
-    """What was explored.
+    """The result of an exploration.
 
     Attributes:
         states: distinct states seen between two steps.
-        runs: runs that were made, those included that were broken off at a state seen before.
-        ends: runs that came to their end and were judged.
-        violations: those that were judged wrong.
+        runs: number of runs, including those that ended early at a known state.
+        ends: number of runs that ended and passed the judge.
+        violations: the runs that failed.
         complete: whether nothing is left to explore.
     """
 
@@ -58,7 +58,7 @@ class Exploration:
 
     @property
     def shortest(self) -> Violation | None:
-        """The violation of the fewest faults, and of those the one of the shortest trace."""
+        """The violation with the fewest faults; among equals, the one with the shortest trace."""
         return min(self.violations, key=lambda v: (v.faults, len(v.trace)), default=None)
 
 
@@ -69,15 +69,15 @@ class _SeenBefore(BaseException):
 def explore(
     world: World, *, most_runs: int | None = None, most_violations: int | None = 1
 ) -> Exploration:
-    """Make every run of a world.
+    """Search all runs of a world.
 
     Args:
-        world: builds it. All that its judge looks at must be a function of `Simulation.state`, so what
-            it records beside has to be added with `Simulation.add_state`.
-        most_runs: stop after so many; None: never.
-        most_violations: stop after so many; None: never.
+        world: builds the world. Everything that its judge reads must be a function of
+            `Simulation.state`, so add other records of the world with `Simulation.add_state`.
+        most_runs: stop after this number of runs; None for no limit.
+        most_violations: stop after this number of violations; None for no limit.
 
-    Errors of programs that are no `AssertionError` are raised.
+    Errors of programs propagate, except `AssertionError`.
     """
     result = Exploration()
     seen: set[int] = set()

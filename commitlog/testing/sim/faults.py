@@ -1,7 +1,4 @@
-"""What can go wrong in the simulator, how often, and by whose order.
-
-Imports nothing of the project.
-"""
+"""The faults of the simulator: kinds, rates and forced faults."""
 
 from __future__ import annotations
 
@@ -16,51 +13,51 @@ __all__ = ["Fault", "Faults", "Forced"]
 
 
 class Fault(enum.Enum):
-    """A kind of misfortune. Requests meet the first ten, nodes the next two, the table the last."""
+    """A kind of fault. The first ten strike requests, the next two nodes, the last one the table."""
 
-    #: The request never arrives; its sender gives up after a while, not knowing.
+    #: The request never arrives. Its sender gives up after a while and does not know the outcome.
     LOST_REQUEST = "request lost"
-    #: The request is performed, and its answer never arrives; its sender gives up, not knowing.
+    #: The request is performed, but its answer never arrives. Its sender does not know the outcome.
     LOST_RESPONSE = "response lost"
     #: The request arrives late, perhaps after its sender has given up.
     DELAYED = "request delayed"
-    #: The request is performed and answered, and performed once more some time later.
+    #: The request is performed and answered, and later performed a second time.
     DUPLICATED = "request duplicated"
-    #: Something on the way sends the request twice, at once, and passes on the second answer alone.
+    #: An intermediary sends the request twice in succession and returns only the second answer.
     REPEATED = "request repeated on the way"
-    #: The request is performed and answered as failed, which says nothing (HTTP 500).
+    #: The request is performed, but the answer is an error that proves nothing (HTTP 500).
     FAILED_AFTER = "5xx after applying"
-    #: The service saw a rival, or says so, and did nothing (HTTP 409).
+    #: The service reports a concurrent request and did nothing (HTTP 409).
     CONFLICT = "conflict"
-    #: The service sheds the request, and did nothing (HTTP 503 Slow Down).
+    #: The service sheds load and did nothing (HTTP 503 Slow Down).
     THROTTLED = "throttled"
-    #: Of a bulk deletion some are done, and others are reported as failed.
+    #: A bulk deletion removes some objects, and reports the others as failed.
     PARTIAL = "partial bulk delete"
-    #: Something on the way, such as an ingress, answers a read with 404 instead of the store. Only
-    #: clients that take any 404 for the store's meet it; for others it is as if no answer came.
+    #: An intermediary, such as an ingress, answers a read with 404 instead of the store. This fault
+    #: strikes only clients that trust any 404. For other clients, it equals a missing answer.
     MISROUTED = "404 that is not the store's"
-    #: The node stands still for a while, and does not notice.
+    #: The node stops for a while and does not notice it.
     PAUSED = "node paused"
-    #: The node dies. What it has sent is still on its way.
+    #: The node crashes. The requests that it has sent still arrive.
     CRASHED = "node crashed"
-    #: The table drops its expired items at this moment.
+    #: The table drops its expired items at this time.
     SWEPT = "expired items swept"
 
-    # That of `enum.Enum` is written in Python, and faults are looked up all the time.
+    # The hash of `enum.Enum` is written in Python: too slow for the frequent look-ups of faults.
     __hash__ = object.__hash__
 
 
 @frozen
 class Forced:
-    """A fault that is ordered to happen.
+    """A fault that happens at a given point.
 
     Attributes:
-        where: name of the scheduling point: the node's name and what it is about to do as the trace has
-            it, such as ``"A put a/b"``; or ``"A clock"`` before a reading of its clock, ``"A sleep"``
-            before a sleep, and ``"table sweep"`` before a step while there is something to sweep.
-        fault: what happens there.
-        nth: at which visit of that point, from 1.
-        seconds: how long the delay or pause is, or how much later the duplicate arrives.
+        where: name of the scheduling point: the node's name and its next action as in the trace, such as
+            ``"A put a/b"``; ``"A clock"`` before a reading of its clock; ``"A sleep"`` before a sleep;
+            ``"table sweep"`` before a step while the table has items to sweep.
+        fault: the fault that happens there.
+        nth: the number of the visit of that point, from 1.
+        seconds: length of the delay or pause, or the time until the duplicate arrives.
     """
 
     where: str
@@ -75,14 +72,14 @@ def _frozen_rates(rates: Mapping[Fault, float]) -> Mapping[Fault, float]:
 
 @frozen(kw_only=True)
 class Faults:
-    """What goes wrong in a run. Without arguments, nothing does.
+    """The faults of a run. Without arguments, there are none.
 
     Args:
-        rates: how probable each fault is at each point where it is possible.
-        delays: the lengths that delays, pauses and the distances of duplicates are picked from, in
-            seconds of true time.
-        most: most faults in one run, ordered ones not counted; None: any number.
-        until: moment of true time, in seconds, from which on nothing goes wrong any more.
+        rates: the probability of each fault at each point where it is possible.
+        delays: the lengths of delays and pauses, and the times until duplicates arrive, in seconds of
+            true time. Each fault picks one of them.
+        most: maximum number of faults in one run, without the forced ones; None for no limit.
+        until: the true time in seconds after which only forced faults happen.
         forced: faults that happen in any case.
 
     >>> Faults(rates={Fault.LOST_RESPONSE: 0.1}, until=60.0).rates[Fault.LOST_RESPONSE]

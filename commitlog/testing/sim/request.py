@@ -1,11 +1,8 @@
-"""One request from a node to a server: on its way, performed (once, twice, never), answered or not.
-
-Imports the errors, the `Pending` of the ports, and its siblings.
-"""
+"""Simulated requests from a node to a server: transport, execution, answers and faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -28,7 +25,10 @@ _WRITE_FAULTS = (
     Fault.REPEATED,
     Fault.FAILED_AFTER,
 )
-#: What a server answers with: errors of the port, and those of arguments that are none.
+#: The faults of requests that name no additional ones.
+_READ = (*_NODE_FAULTS, *_READ_FAULTS)
+_WRITE = (*_NODE_FAULTS, *_WRITE_FAULTS)
+#: Errors that a server may answer with: those of the port, and those of invalid arguments.
 _ANSWERS = (CommitError, TypeError, ValueError)
 _NONE: Mapping[Fault, Callable[[], Any]] = MappingProxyType({})
 
@@ -39,56 +39,59 @@ def begin(
     perform: Callable[[], T],
     *,
     mutates: bool,
-    more: Iterable[Fault] = (),
+    more: Collection[Fault] = (),
     instead: Mapping[Fault, Callable[[], T]] = _NONE,
     spared: Collection[Fault] = (),
     body: float = 0.0,
     admit: Callable[[], object] = lambda: None,
 ) -> Callable[[], T]:
-    """Send a request, and return what waits for its answer.
+    """Send a request, and return a function that waits for its answer.
 
     Args:
-        node: who sends it.
-        what: verb and path, for the trace and for ordered faults.
-        perform: does it on the server.
-        mutates: whether it changes anything. A read can be lost and late, but nobody needs to know how;
-            its sender gets `Unavailable`. A mutation's sender gets `OutcomeUnknown`.
-        more: further faults that it can meet.
-        instead: what is performed in place of `perform` when the request meets one of these faults.
-        spared: faults that it never meets.
+        node: the sender.
+        what: verb and path, for the trace and for forced faults.
+        perform: performs the request on the server.
+        mutates: whether the request changes state. If a read gets no answer, its sender gets
+            `Unavailable`, because a lost read has no effect. If a mutation gets no answer, its sender
+            gets `OutcomeUnknown`.
+        more: additional faults that may strike the request.
+        instead: for each fault, the function that replaces `perform` if the fault strikes.
+        spared: faults that never strike the request.
         body: seconds of true time between the arrival of the request's head and that of the last byte of
-            its body. It is performed after them.
-        admit: called when the head arrives, if the body takes time; raises what refuses the request.
+            its body. The server performs the request after that.
+        admit: called when the head arrives, if `body` is not 0. It raises an error to refuse a request.
     """
-    fault, seconds = node.point(what, _possible(mutates, (*more, *instead), frozenset(spared)))
+    if more or instead or spared:
+        possible = _possible(mutates, (*more, *instead), frozenset(spared))
+    else:
+        possible = _WRITE if mutates else _READ
+    fault, seconds = node.point(what, possible)
     performed = instead.get(fault, perform) if fault else perform
-    request = Request(node, what, performed, mutates=mutates, body=body, admit=admit)
+    request = Request(node, what, performed, mutates, body, admit)
     request.send(fault, seconds)
     return request.wait
 
 
 @lru_cache(maxsize=256)
 def _possible(mutates: bool, more: tuple[Fault, ...], spared: frozenset[Fault]) -> tuple[Fault, ...]:
-    """Return the faults that a request can meet, in the order in which they are drawn."""
-    faults = _WRITE_FAULTS if mutates else _READ_FAULTS
-    return tuple(fault for fault in (*_NODE_FAULTS, *faults, *more) if fault not in spared)
+    """Return the faults that may strike a request, in the order in which they are drawn."""
+    return tuple(fault for fault in (*(_WRITE if mutates else _READ), *more) if fault not in spared)
 
 
 def call(node: Node, what: str, perform: Callable[[], T], **options: Any) -> T:
-    """Send a request, and wait for its answer; arguments as for `begin`."""
+    """Send a request and wait for its answer. The arguments are those of `begin`."""
     pending: Callable[[], T] = begin(node, what, perform, **options)
     return pending()
 
 
 class Request(Generic[T]):
-    """See `begin`."""
+    """A request that `begin` sends."""
 
     def __init__(
         self,
         node: Node,
         what: str,
         perform: Callable[[], T],
-        *,
         mutates: bool,
         body: float,
         admit: Callable[[], object],
@@ -104,7 +107,7 @@ class Request(Generic[T]):
         self._answer: Callable[[], T] | None = None
 
     def send(self, fault: Fault | None, seconds: float) -> None:
-        """Put the request on its way, and let `fault` happen to it."""
+        """Schedule the arrival of the request, with `fault`."""
         simulation = self._simulation
         there, back = simulation.latency(self._node.name), simulation.latency(self._node.name)
         if fault is Fault.DELAYED:
@@ -116,27 +119,28 @@ class Request(Generic[T]):
             met = f" [{fault.value}{length}]" if fault else ""
             self._node.note(f"{self._name}: {self._what}{met}")
         if fault is not Fault.LOST_REQUEST:
-            # The way back is settled by now, so what is on its way is named by it, too.
-            way_back = f", to be answered in {back:g} s" if back else ""
+            # The travel time of the answer is already chosen, so it is part of the event's name.
             self._later(
-                there, f"arrives{way_back}", lambda: self._arrive(fault, back if answered else None)
+                there, "arrives", lambda: self._arrive(fault, back if answered else None), back or None
             )
         if fault is Fault.DUPLICATED:
             self._later(there + seconds, "arrives again", self._arrive_again)
         if not answered:
-            # A client that is still sending does not wait for an answer yet.
+            # The client starts to wait for an answer only after it has sent the body.
             self._later(patience + self._body, "gives up", lambda: self._settle(self._no_answer))
 
     def wait(self) -> T:
-        """Wait for the answer, and return or raise it."""
+        """Wait for the answer, then return the value or raise the error."""
         while self._answer is None:
             self._node.wait_for(self)
         return self._answer()
 
     # inside
 
-    def _later(self, seconds: float, what: str, action: Callable[[], None]) -> None:
-        self._simulation.after(seconds, f"{self._name} {what}", action)
+    def _later(
+        self, seconds: float, what: str, action: Callable[[], None], back: float | None = None
+    ) -> None:
+        self._simulation.after(seconds, (self._name, what, back), action)
 
     def _arrive(self, fault: Fault | None, back: float | None) -> None:
         answer: Callable[[], T]
@@ -147,8 +151,7 @@ class Request(Generic[T]):
         elif self._body and (refused := self._refusal(self._name)):
             answer = refused
         elif self._body:
-            way_back = "" if back is None else f", to be answered in {back:g} s"
-            self._later(self._body, f"is whole{way_back}", lambda: self._apply(fault, back))
+            self._later(self._body, "is whole", lambda: self._apply(fault, back), back)
             return
         else:
             self._apply(fault, back)
@@ -167,7 +170,7 @@ class Request(Generic[T]):
         if back is None:
             return
         if back == 0:
-            self._settle(answer)  # nothing else can come in between
+            self._settle(answer)  # no other event can come in between
         else:
             self._later(back, "is answered", lambda: self._settle(answer))
 
@@ -182,7 +185,7 @@ class Request(Generic[T]):
         self._effect(name)
 
     def _refusal(self, name: str) -> Callable[[], T] | None:
-        """Return the answer with which the server refuses the request before it has its body."""
+        """Return the refusal if the server refuses the request before its body arrives, else None."""
         try:
             self._simulation.perform(name, self._admit)
         except _ANSWERS as error:
@@ -191,7 +194,7 @@ class Request(Generic[T]):
         return None
 
     def _effect(self, name: str) -> Callable[[], T]:
-        """Perform the request, and return what answers it."""
+        """Perform the request, and return a function that returns or raises the answer."""
         try:
             value = self._simulation.perform(name, self._perform)
         except _ANSWERS as error:

@@ -1,7 +1,7 @@
-"""From a run that was judged wrong to one that people can read: what has to go otherwise than it should.
+"""Shrinking of failed runs: find a small set of deviations with which a run still fails.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over
-the decisions of a run that were not the ordinary ones. Imports its siblings.
+the decisions of a run that differ from the ordinary ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from commitlog.testing.sim.explore import World
 
 __all__ = ["Orders", "Shrunk", "shrink"]
 
-#: What deviates from the ordinary, as `Deviating` takes it.
+#: The deviations from the ordinary decisions, as `Deviating` takes them.
 Orders: TypeAlias = Mapping[tuple[str, int], int]
 
 
@@ -29,13 +29,13 @@ def _frozen(orders: Orders) -> Orders:
 
 @frozen
 class Shrunk:
-    """A run that was judged wrong, and of which little can be left out.
+    """A failed run with few deviations.
 
     Attributes:
-        orders: repeats it, as `Deviating`.
-        faults: how many faults it took.
-        trace: what happened.
-        error: the judge's.
+        orders: the deviations that repeat the run with `Deviating`.
+        faults: number of faults in the run.
+        trace: the trace of the run.
+        error: the judge's error.
     """
 
     orders: Orders = field(converter=_frozen, hash=False)
@@ -52,16 +52,16 @@ def shrink(
     most_seconds: float = 60.0,
     steps: int = 100_000,
 ) -> Shrunk | None:
-    """Make a run; return the simplest one found that is judged wrong, if this one is, else None.
+    """Repeat a run; return the simplest failed run found, or None if the run passes.
 
-    What it returns may be wrong for another reason than the run it began with.
+    The returned run may fail for another reason than the given one.
 
     Args:
-        world: builds it.
-        choices: those of the run.
-        most_runs: stop after so many.
-        most_seconds: stop after so long; runs without end take their time.
-        steps: most steps of a run; one that takes more is judged wrong, see `Simulation.run`.
+        world: builds the world.
+        choices: the choices of the run.
+        most_runs: maximum number of runs.
+        most_seconds: maximum duration in seconds; long runs may take up all of it.
+        steps: maximum number of steps of a run. A run with more steps fails, see `Simulation.run`.
     """
     first = _wrong(world, choices, steps)
     if first is None:
@@ -102,7 +102,7 @@ class _Shrinker:
         return self._best
 
     def _leave_out(self, size: int) -> None:
-        """Leave out so many orders at a time, the last ones first: the least depends on them."""
+        """Try to remove `size` orders at a time. Begin at the end: fewest decisions depend on those."""
         end = len(self._best.orders)
         while end > 0:
             start = max(0, end - size)
@@ -117,13 +117,13 @@ class _Shrinker:
                     break
 
     def _try(self, orders: Orders) -> bool:
-        """Keep the run of `orders` if it is simpler and judged wrong; tell whether it is."""
+        """Keep the run of `orders` if it is simpler and fails; return whether it was kept."""
         if not self._may_go_on():
             return False
         self._runs -= 1
         try:
             found = _wrong(self._world, Deviating(orders), self._steps)
-        except Exception:  # whatever that is, it is another case
+        except Exception:  # a different failure
             return False
         if found is None or _size(found.orders) >= _size(self._best.orders):
             return False

@@ -1,14 +1,12 @@
-"""The simulator: nodes that run one at a time, requests on their way, and a time that jumps.
+"""The simulator: nodes that run one at a time, an event queue, and simulated time.
 
 Every node is a greenlet that runs ordinary synchronous code on simulated ports (`SimulatedStore`,
-`SimulatedTable`, its clock). A port call stops the node and puts an event into the one queue; the
-scheduler takes the earliest event, performs it, and lets the node run on that it concerns. Whatever
-could go otherwise (which of several events of one moment comes first, how long a request travels, what
-goes wrong) is asked of one `Choices`. So the same choices give the same trace, bit for bit.
+`SimulatedTable`, its clock). A port call suspends the node and adds an event to the only queue. The
+scheduler takes the earliest event, performs it, and resumes the node that waits for it. One `Choices`
+makes every decision: the order of simultaneous events, the travel times of requests, and the faults. So
+the same choices give the same trace, bit for bit.
 
-Time passes only from event to event. A node computes in no time at all, unless it is paused.
-
-Imports greenlet and its siblings.
+Time passes only from event to event. The code of a node takes no time, unless the node is paused.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -29,39 +27,43 @@ __all__ = ["Crashed", "Node", "NodeClock", "Simulation", "Stuck"]
 
 T = TypeVar("T")
 
-#: Faults that have a length.
+#: Faults with a duration.
 _LENGTHY = (Fault.DELAYED, Fault.DUPLICATED, Fault.PAUSED)
 _SWEEPS = (Fault.SWEPT,)
+_NOTHING = (None, 0.0)
+#: Faults of a node: at a reading of its clock, and before a sleep.
+_AT_CLOCK = (Fault.PAUSED,)
+_AT_SLEEP = (Fault.CRASHED,)
 
 
 class Crashed(BaseException):
-    """What ends the code of a node that dies. Not an `Exception`, so nobody recovers from it."""
+    """The exception that ends the code of a crashed node. Handlers of `Exception` do not catch it."""
 
 
 class Stuck(AssertionError):
-    """A run went on for more steps than it was given: some node does not finish."""
+    """The error of a run that exceeds its limit of steps: some node does not finish."""
 
 
-class _Event(NamedTuple):
-    """What is going to happen. No two have the same `order`, so nothing beyond it is ever compared."""
+#: The name of an event, or its parts: a request or node, its action, and the seconds until its answer,
+#: if they are known. The parts save time, because few names are needed.
+Label: TypeAlias = str | tuple[str, str, float | None]
 
-    at: float
-    order: int
-    name: str
-    action: Callable[[], None]
+#: An event: its time, its order, its label, and the action. The order is unique, so comparisons never
+#: reach the label.
+_Event: TypeAlias = tuple[float, int, Label, Callable[[], None]]
 
 
 class Simulation:
-    """One world, with its time, its nodes and its misfortunes. For one run; not thread-safe.
+    """One simulated world with its time, nodes and faults. For one run; not thread-safe.
 
     Args:
-        choices: decides what is open.
-        faults: what goes wrong.
-        latencies: times that a request travels, in seconds of true time, each as likely as the others.
-            One alone leaves nothing to chance but the order of what happens at one moment.
-        patience: for how many seconds of its own clock a node waits for an answer that does not come.
+        choices: the source of decisions.
+        faults: the faults to inject.
+        latencies: travel times of requests and answers in seconds of true time, all equally likely. With
+            a single latency, only the order of simultaneous events is random.
+        patience: for how many seconds of its own clock a node waits for a missing answer.
 
-    Use it as a context manager, or call `close`: it ends what nodes are left in the middle of.
+    Use it as a context manager, or call `close`, to end the nodes that still run.
 
     >>> from commitlog.testing.sim.choices import Seeded
     >>> with Simulation(Seeded(1)) as simulation:
@@ -82,16 +84,16 @@ class Simulation:
     ) -> None:
         self.time = TrueTime()
         self.patience = patience
-        #: What happened, a line each. Empty while `tracing` is false.
+        #: The trace: one line per occurrence. Empty while `tracing` is false.
         self.trace: list[str] = []
-        #: Whether to write the trace. Without it a run takes the same course in less time, and `state`
-        #: cannot be used.
+        #: Whether to write the trace. Without a trace, a run takes the same course in less time, but
+        #: `state` cannot be used.
         self.tracing = True
-        #: How often each fault happened.
+        #: How often each fault struck.
         self.injected: Counter[Fault] = Counter()
-        #: How many events there were.
+        #: Number of events so far.
         self.steps = 0
-        #: Called before each step; may raise to break the run off.
+        #: Called before each step. It may raise an exception to end the run.
         self.watch: Callable[[], None] | None = None
         self._choices = choices
         self._faults = Faults() if faults is None else faults
@@ -114,18 +116,18 @@ class Simulation:
 
     @property
     def now(self) -> float:
-        """Seconds of true time since the beginning."""
+        """Seconds of true time since the beginning of the run."""
         return self.time.now
 
     def tick(self) -> int:
-        """Return a number larger than all before: the order of what happens, finer than time."""
+        """Return a number larger than all before: it orders events of the same time."""
         self._ticks += 1
         return self._ticks
 
     # building the world
 
     def node(self, name: str, *, rate: float = 1.0, offset: float = 0.0) -> Node:
-        """Add a node, whose clock counts `rate` seconds a true second, and is `offset` seconds ahead."""
+        """Add a node. Its clock counts `rate` seconds per true second, and is `offset` seconds ahead."""
         if name in self._nodes:
             raise ValueError(f"there is a node {name!r} already")
         self._nodes[name] = Node(self, name, rate=rate, offset=offset)
@@ -136,63 +138,66 @@ class Simulation:
         return SimulatedClock(self.time, rate=rate, offset=offset)
 
     def server_word(self) -> str:
-        """Return a word for a server to name what it stores by: after the request that it performs."""
+        """Return a unique word for an object that a server stores, derived from the current request."""
         self._effects += 1
         return f"{self._performing}.{self._effects}"
 
     def add_state(self, part: Callable[[], Hashable]) -> None:
-        """Let `part` contribute to `state`: what a server holds."""
+        """Add the result of `part`, such as the contents of a server, to `state`."""
         self._parts.append(part)
 
     def add_sweeper(self, due: Callable[[], bool], sweep: Callable[[], object]) -> None:
-        """Let `sweep` drop expired items at any moment at which `due`, if faults have it so."""
+        """Add a sweep of expired items. The fault `Fault.SWEPT` may run it whenever `due()` is true."""
         self._sweepers.append((due, sweep))
 
     # running it
 
     def run(self, *, until: float = math.inf, steps: int = 100_000) -> None:
-        """Let things happen until nothing is left to happen.
+        """Perform events until the queue is empty.
 
         Args:
-            until: moment of true time at which to stop.
-            steps: most steps; `Stuck` is raised after so many.
+            until: the true time at which to stop.
+            steps: the maximum number of steps. More steps raise `Stuck`.
 
-        Raises what a node's program raises, other than `Crashed`.
+        Exceptions of a node's program propagate, except `Crashed`.
         """
-        while self._events and self._events[0].at <= until:
+        events, time = self._events, self.time
+        while events and events[0][0] <= until:
             steps -= 1
             if steps < 0:
-                raise Stuck(f"still busy after all steps, at {self.now} s; next: {self._events[0].name}")
+                name = _name_of(events[0][2])
+                raise Stuck(f"still busy after all steps, at {self.now} s; next: {name}")
             if self.watch is not None:
                 self.watch()
             if self._sweeps:
                 self._sweep()
-            events = self._events
-            same, first = 1, events[0].at
-            while same < len(events) and events[same].at == first:
+            same, first = 1, events[0][0]
+            while same < len(events) and events[same][0] == first:
                 same += 1
-            at = 0 if same == 1 else self.pick(f"before {events[0].name}", self._even(same))
-            event = events.pop(at)
+            at = 0
+            if same > 1:
+                at = self.pick(f"before {_name_of(events[0][2])}", self._even(same))
+            moment, _, _, action = events.pop(at)
             self.steps += 1
-            if event.at > self.time.now:
-                self.time.now = event.at
-            event.action()
+            if moment > time.now:
+                time.now = moment
+            action()
 
     def state(self) -> Hashable:
-        """Return all that the future depends on, between two steps, as far as it can matter.
+        """Return the state between two steps on which the future depends.
 
-        The code of a node is a function of what it was answered, so its past stands for its variables.
+        The state of a node's code is a function of the responses it got, so `Node.past` represents it.
         """
         return (
             self.now,
             self._chosen,
             tuple(node.past for node in self._nodes.values()),
-            tuple(sorted((event.at, event.name) for event in self._events)),
+            tuple(sorted((at, _name_of(label)) for at, _, label, _ in self._events)),
             tuple(part() for part in self._parts),
         )
 
     def close(self) -> None:
-        """End all nodes. Idempotent."""
+        """End the programs of all nodes. Idempotent."""
         for node in self._nodes.values():
             node.kill()
 
@@ -205,7 +210,7 @@ class Simulation:
     # for nodes and ports
 
     def pick(self, what: str, weights: Sequence[float]) -> int:
-        """Decide between alternatives; without asking if there is one alone."""
+        """Choose an alternative by its index. A single alternative needs no decision."""
         return 0 if len(weights) == 1 else self._choices.pick(what, weights)
 
     def note(self, text: str) -> None:
@@ -213,20 +218,20 @@ class Simulation:
         if self.tracing:
             self.trace.append(f"{self.now:9.3f}  {text}")
 
-    def after(self, seconds: float, name: str, action: Callable[[], None]) -> None:
-        """Put an event into the queue, `seconds` of true time from now."""
+    def after(self, seconds: float, label: Label, action: Callable[[], None]) -> None:
+        """Schedule an event `seconds` of true time from now."""
         self._ticks += 1
-        insort(self._events, _Event(round(self.time.now + seconds, 9), self._ticks, name, action))
+        insort(self._events, (round(self.time.now + seconds, 9), self._ticks, label, action))
 
     def latency(self, node: str) -> float:
-        """Return how long the next request or answer of a node travels."""
+        """Return the travel time of the next request or answer of a node, in seconds of true time."""
         latencies = self._latencies
         if len(latencies) == 1:
             return latencies[0]
-        return latencies[self.pick(f"{node} latency", self._even(len(latencies)))]
+        return latencies[self._choices.pick(f"{node} latency", self._even(len(latencies)))]
 
     def fate(self, where: str, possible: tuple[Fault, ...]) -> tuple[Fault | None, float]:
-        """Decide what goes wrong at a point, and for how many seconds of true time."""
+        """Choose the fault at a point, and its length in seconds of true time."""
         if self._forced:
             self._visits[where] += 1
             forced = self._forced.get((where, self._visits[where]))
@@ -234,13 +239,15 @@ class Simulation:
                 self.injected[forced.fault] += 1
                 return forced.fault, forced.seconds
         fault = self._strikes(where, possible)
+        if fault is None:
+            return _NOTHING
         if fault in _LENGTHY:
             delays = self._faults.delays
             return fault, delays[self.pick(f"{where}: how long", self._even(len(delays)))]
         return fault, 0.0
 
     def perform(self, name: str, action: Callable[[], T]) -> T:
-        """Perform a request of that name on a server."""
+        """Perform the request `name` on a server."""
         self._performing, self._effects = name, 0
         return action()
 
@@ -262,13 +269,15 @@ class Simulation:
 
     def _strikes(self, where: str, possible: tuple[Fault, ...]) -> Fault | None:
         faults = self._faults
+        if self._chosen == faults.most or self.time.now >= faults.until:
+            return None
         odds = self._odds.get(possible)
         if odds is None:
             odds = self._odds[possible] = _odds(faults.rates, possible)
         candidates, weights = odds
-        if not candidates or self._chosen == faults.most or self.time.now >= faults.until:
+        if not candidates:
             return None
-        at = self.pick(where, weights)
+        at = self._choices.pick(where, weights)
         if at == 0:
             return None
         self._chosen += 1
@@ -276,25 +285,32 @@ class Simulation:
         return candidates[at - 1]
 
 
+def _name_of(label: Label) -> str:
+    if isinstance(label, str):
+        return label
+    who, what, back = label
+    return f"{who} {what}" if back is None else f"{who} {what}, to be answered in {back:g} s"
+
+
 def _odds(
     rates: Mapping[Fault, float], possible: tuple[Fault, ...]
 ) -> tuple[tuple[Fault, ...], tuple[float, ...]]:
-    """Return which faults may happen at a point, and the weights of none and of each."""
+    """Return the possible faults at a point, and the weights: first of no fault, then of each one."""
     candidates = tuple(fault for fault in possible if rates.get(fault))
     weights = [rates[fault] for fault in candidates]
     return candidates, (max(0.0, 1.0 - sum(weights)), *weights)
 
 
 class Node:
-    """A process in the simulated world: a name, a clock, and code that runs until it ends or dies.
+    """A process in the simulated world: a name, a clock, and code that runs until it ends or crashes.
 
-    Made by `Simulation.node`.
+    `Simulation.node` creates nodes.
 
     Attributes:
-        name: what the trace calls it.
-        clock: its own.
-        past: stands for all that its code has experienced, see `Simulation.state`.
-        crashes: how often it died.
+        name: the name in the trace.
+        clock: the clock of this node.
+        past: a hash of everything that the node's code has observed, see `Simulation.state`.
+        crashes: number of crashes so far.
     """
 
     def __init__(self, simulation: Simulation, name: str, *, rate: float, offset: float) -> None:
@@ -307,11 +323,11 @@ class Node:
         self._awaited: object = None
         self._words = 0
         self._requests = 0
-        self._points = 0  # scheduling points that were passed
+        self._points = 0  # scheduling points passed so far
 
     @property
     def running(self) -> bool:
-        """True from the moment at which its program was started until it ended or died."""
+        """Whether the node's program has started and has neither ended nor crashed."""
         return self._greenlet is not None and not self._greenlet.dead
 
     def start(
@@ -322,13 +338,13 @@ class Node:
         restart: Callable[[], object] | None = None,
         restart_after: float = 1.0,
     ) -> None:
-        """Let `program` run on this node.
+        """Schedule `program` to run on this node.
 
         Args:
             program: ordinary code that uses the node's clock and ports.
             after: seconds of true time until it starts.
-            restart: what runs if it dies (and if that dies, again); None: nothing.
-            restart_after: seconds of true time between death and restart.
+            restart: the code that runs after each crash; None for no restart.
+            restart_after: seconds of true time between crash and restart.
         """
 
         def live() -> None:
@@ -350,19 +366,19 @@ class Node:
         self.simulation.after(after, f"{self.name} starts", begin)
 
     def word(self) -> str:
-        """Return a word that no other call returns, in any node."""
+        """Return a word that is unique among all nodes and calls."""
         self._words += 1
         return f"{self.name}-{self._words}"
 
     def note(self, text: str) -> None:
-        """Add a line to the trace, and to the node's past."""
+        """Add a line to the trace and to the node's past."""
         simulation = self.simulation
         if simulation.tracing:
             self.past = hash((self.past, simulation.now, text))
             simulation.note(f"{self.name} {text}")
 
     def kill(self) -> None:
-        """End the program, from outside, without a restart. Idempotent."""
+        """End the node's program from outside, without a restart. Idempotent."""
         if self.running:
             assert self._greenlet is not None
             doomed, self._greenlet = self._greenlet, None
@@ -371,13 +387,13 @@ class Node:
     # for ports and the clock
 
     def point(self, what: str, possible: tuple[Fault, ...]) -> tuple[Fault | None, float]:
-        """Pass a scheduling point: be paused or die here, or return what else goes wrong."""
+        """Pass a scheduling point: pause or crash the node, or return another fault and its seconds."""
         if self._greenlet is None or getcurrent() is not self._greenlet:
-            raise Crashed  # the code of a dead process is being unwound
+            raise Crashed  # the code of a crashed process is being unwound
         fault, seconds = self.simulation.fate(f"{self.name} {what}", possible)
         self._points += 1
         if fault is Fault.PAUSED:
-            # Of several readings of the clock at one moment, the code knows which one came after it.
+            # The code may read the clock several times at one time: the past shows after which reading.
             self.past = hash((self.past, self._points))
             self.note(f"is paused before {what} for {seconds:g} s")
             self.rest(seconds)
@@ -390,20 +406,20 @@ class Node:
         return fault, seconds
 
     def rest(self, seconds: float) -> None:
-        """Stand still for so many seconds of true time."""
+        """Suspend the node for `seconds` of true time."""
         token = object()
-        self.simulation.after(seconds, f"{self.name} goes on", lambda: self._wake(token))
+        self.simulation.after(seconds, (self.name, "goes on", None), lambda: self._wake(token))
         self.wait_for(token)
 
     def wait_for(self, awaited: object) -> None:
-        """Stop until `go_on` is called with the same object."""
+        """Suspend the node until `go_on` is called with the same object."""
         self._awaited = awaited
         hub = getcurrent().parent
         assert hub is not None
         hub.switch()
 
     def go_on(self, awaited: object) -> None:
-        """Let the node run, if that is what it waits for."""
+        """Resume the node if it waits for `awaited`."""
         if self._greenlet is not None and self._awaited is awaited:
             self._awaited = None
             self._greenlet.switch()
@@ -420,19 +436,19 @@ class Node:
 
 
 class NodeClock(SimulatedClock):
-    """The clock of a node. Every reading is a point at which the node may be paused."""
+    """The clock of a node. Every reading is a scheduling point at which the node may be paused."""
 
     def __init__(self, node: Node, *, rate: float, offset: float) -> None:
         super().__init__(node.simulation.time, rate=rate, offset=offset)
         self._node = node
 
     def monotonic(self) -> float:
-        """Seconds since the beginning, as this clock counts."""
-        self._node.point("clock", (Fault.PAUSED,))
+        """Return the seconds since the beginning of the run on this clock."""
+        self._node.point("clock", _AT_CLOCK)
         return super().monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass on this clock, and others run."""
-        self._node.point("sleep", (Fault.CRASHED,))
+        """Suspend the node for `seconds` of this clock; other nodes run."""
+        self._node.point("sleep", _AT_SLEEP)
         if seconds > 0:
             self._node.rest(seconds / self.rate)

@@ -1,7 +1,4 @@
-"""A node's client of a store in the simulated world.
-
-Imports the port, and its siblings.
-"""
+"""The simulated client through which a node uses a store."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from commitlog.errors import AccessDenied, CommitError, NotFound, RequestExpired
 from commitlog.stores.api import (
     Body,
     Condition,
-    Fence,
     IfMatch,
+    InFlight,
     ObjectData,
     ObjectStore,
     Observation,
     Page,
-    Pending,
     PutResult,
+    RequestExpiry,
     Staged,
     StagedInfo,
     StageWriter,
@@ -41,24 +38,26 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class SimulatedStore(ObjectStore):
-    """An `ObjectStore` whose every request travels through a `Simulation`.
+    """An `ObjectStore` that sends every request through a `Simulation`.
 
     Args:
-        node: whose client it is.
+        node: the node that uses this client.
         server: the store itself, such as a `commitlog.stores.memory.MemoryStore` on a clock of
-            `Simulation.server_clock`. It is called when a request arrives, one at a time. What it
-            answers is taken for the truth, so it must fail by itself only as the port has it.
-        conditions: whether it enforces conditions. If not, this client sends none, as that of a store
-            which a probe found wanting.
-        fences: whether it enforces expiries. If not, requests carry them, the server ignores them, and
-            only a verdict that is given tells so (else a `ConditionalStore` probes, in the simulation).
-        spared: faults that mutations never meet, such as those against which nothing is promised.
+            `Simulation.server_clock`. It is called when a request arrives, one at a time. Its answers
+            count as the truth, so it may raise only the errors that the port allows.
+        conditions: whether the store enforces conditions. If not, this client sends none, like the
+            client of a store that failed a probe.
+        fences: whether the store enforces expiries. If not, requests carry expiries but the server
+            ignores them. A `ConditionalStore` learns this only from a given probe report. Without one,
+            it probes the store in the simulation.
+        spared: faults that never strike mutations, such as those that no guarantee covers.
         denied: mutations that this client has no permission for, by the names of the port's methods,
-            such as ``publish``. They are answered with `AccessDenied`, and do nothing.
-        trusts_any_404: whether the client takes a 404 for the store's, whoever has answered. One that
-            does not asks again, and reports `Unavailable` in the end.
-        bandwidth: bytes of a body that reach the store in a second of true time. The store checks the
-            expiry when the head of a request arrives, and performs the request when its body is there.
+            such as ``publish``. The server answers them with `AccessDenied` and does nothing.
+        trusts_any_404: whether the client attributes every 404 to the store, even one from an
+            intermediary. A client that does not trust it retries, and finally raises `Unavailable`.
+        bandwidth: number of body bytes that reach the store per second of true time. The store checks
+            the expiry when the head of a request arrives. It performs the request when the body is
+            complete.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class SimulatedStore(ObjectStore):
             server.capabilities,
             conditions=server.capabilities.conditions if conditions else {},
             enforced=fences,
-            fences=server.capabilities.fences,
+            request_expiry=server.capabilities.request_expiry,
         )
 
     def key(self, path: str) -> str:
@@ -94,7 +93,7 @@ class SimulatedStore(ObjectStore):
 
     # reads
 
-    def begin_head(self, path: str) -> Pending[Observation]:
+    def begin_head(self, path: str) -> InFlight[Observation]:
         """See `ObjectStore.begin_head`."""
         return begin(
             self._node,
@@ -145,17 +144,23 @@ class SimulatedStore(ObjectStore):
         condition: Condition | None = None,
         metadata: Mapping[str, str] = _EMPTY,
         content_type: str | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.put`."""
-        data = b"".join(chunks(body))  # a request that is performed twice has the same body twice
+        # A request that is performed twice needs the same body twice.
+        data = body if type(body) is bytes else b"".join(chunks(body))
         return self._write(
             f"put {path}",
             lambda kept: self._server.put(
-                path, data, condition=condition, metadata=metadata, content_type=content_type, fence=kept
+                path,
+                data,
+                condition=condition,
+                metadata=metadata,
+                content_type=content_type,
+                expiry=kept,
             ),
             condition,
-            fence,
+            expiry,
             size=len(data),
         )
 
@@ -165,27 +170,29 @@ class SimulatedStore(ObjectStore):
         target: str,
         *,
         condition: Condition | None = None,
-        fence: Fence | None = None,
+        expiry: RequestExpiry | None = None,
     ) -> PutResult:
         """See `ObjectStore.copy`."""
         return self._write(
             f"copy {source} {target}",
-            lambda kept: self._server.copy(source, target, condition=condition, fence=kept),
+            lambda kept: self._server.copy(source, target, condition=condition, expiry=kept),
             condition,
-            fence,
+            expiry,
         )
 
-    def delete(self, path: str, *, condition: IfMatch | None = None, fence: Fence | None = None) -> None:
+    def delete(
+        self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
+    ) -> None:
         """See `ObjectStore.delete`."""
         self._write(
             f"delete {path}",
-            lambda kept: self._server.delete(path, condition=condition, fence=kept),
+            lambda kept: self._server.delete(path, condition=condition, expiry=kept),
             condition,
-            fence,
+            expiry,
         )
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
-        """See `ObjectStore.delete_many`. A partial deletion leaves every second path."""
+        """See `ObjectStore.delete_many`. A partial deletion keeps every second path."""
         paths = list(paths)
 
         def all_of_them() -> Mapping[str, CommitError]:
@@ -224,14 +231,14 @@ class SimulatedStore(ObjectStore):
         return _Writer(self, path, inner)
 
     def publish(
-        self, staged: Staged, *, condition: Condition | None = None, fence: Fence | None = None
+        self, staged: Staged, *, condition: Condition | None = None, expiry: RequestExpiry | None = None
     ) -> PutResult:
         """See `ObjectStore.publish`."""
         return self._write(
             f"publish {staged.path}",
-            lambda kept: self._server.publish(staged, condition=condition, fence=kept),
+            lambda kept: self._server.publish(staged, condition=condition, expiry=kept),
             condition,
-            fence,
+            expiry,
         )
 
     def abort(self, staged: Staged | StagedInfo) -> None:
@@ -252,7 +259,7 @@ class SimulatedStore(ObjectStore):
         return call(self._node, what, perform, mutates=False)
 
     def _upload(self, what: str, perform: Callable[[], T], *, size: int = 0) -> T:
-        # What nobody sees yet is sent again inside the port until it is known: no answer is lost.
+        # Real clients retry staged uploads, which readers cannot see, until they have an answer.
         def allowed() -> T:
             self._check_allowed(what.partition(" ")[0])
             return perform()
@@ -262,13 +269,13 @@ class SimulatedStore(ObjectStore):
     def _write(
         self,
         what: str,
-        perform: Callable[[Fence | None], T],
+        perform: Callable[[RequestExpiry | None], T],
         condition: Condition | None,
-        fence: Fence | None,
+        expiry: RequestExpiry | None,
         *,
         size: int = 0,
     ) -> T:
-        kept = fence if self._fences else None
+        kept = expiry if self._fences else None
         body = size / self._bandwidth
 
         def allowed() -> T:
@@ -287,16 +294,16 @@ class SimulatedStore(ObjectStore):
         )
 
     def _check_allowed(self, method: str) -> None:
-        """Raise `AccessDenied`, as the server does, if the client may not call `method`."""
+        """Raise `AccessDenied`, as the server would, if the client may not call `method`."""
         if method in self._denied:
             raise AccessDenied(f"{self._node.name} has no permission to {method}")
 
-    def _check_expiry(self, what: str, fence: Fence | None) -> None:
-        """Refuse a request that is late, on a clock that the store cuts to whole seconds."""
-        if fence is None:
+    def _check_expiry(self, what: str, expiry: RequestExpiry | None) -> None:
+        """Refuse a late request by the store's clock, which it truncates to whole seconds."""
+        if expiry is None:
             return
         now = self._server.begin_head("clock")().store_time
-        if now is not None and now > fence.expires_at:
+        if now is not None and now > expiry.expires_at:
             raise RequestExpired(f"{what} came after its expiry")
 
 
@@ -325,7 +332,7 @@ class _Writer(StageWriter):
 
 
 def store_state(server: ObjectStore) -> Callable[[], Hashable]:
-    """Return what tells all that `server` holds, for `Simulation.add_state`. Meant for small stores."""
+    """Return a function for `Simulation.add_state` that returns all contents of a small `server`."""
 
     def state() -> Hashable:
         objects: list[Any] = []

@@ -1,7 +1,4 @@
-"""A node's client of a table in the simulated world.
-
-Imports the port, and its siblings.
-"""
+"""The simulated client through which a node uses a table."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from typing import TypeVar
 
 from commitlog.tables.api import (
     ConditionFailed,
+    InFlight,
     Item,
     ItemPage,
     Key,
-    Pending,
     Table,
     TableCondition,
     TableInfo,
@@ -32,16 +29,16 @@ T = TypeVar("T")
 
 
 class SimulatedTable(Table):
-    """A `Table` whose every request travels through a `Simulation`.
+    """A `Table` that sends every request through a `Simulation`.
 
     Args:
-        node: whose client it is.
+        node: the node that uses this client.
         server: the table itself, such as a `commitlog.tables.memory.MemoryTable` on a clock of
             `Simulation.server_clock`; it is called when a request arrives, one at a time.
-        tells: whether a failed condition brings along what was found instead.
+        tells: whether the error of a failed condition contains the item that was found.
 
-    Throttling and conflicts are retried by real tables inside; here they come out at once, as they do
-    when those retries have failed.
+    Real tables retry throttled and conflicting requests internally. Here, the errors surface at once, as
+    if those retries had failed.
     """
 
     def __init__(self, node: Node, server: Table, *, tells: bool = True) -> None:
@@ -67,7 +64,7 @@ class SimulatedTable(Table):
         """See `Table.get`."""
         return self._read(f"table.get {_name(key)}", lambda: self._server.get(key))
 
-    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> Pending[None]:
+    def begin_put(self, item: Item, *, condition: TableCondition | None = None) -> InFlight[None]:
         """See `Table.begin_put`."""
         kept = dict(item)
         return begin(
@@ -130,16 +127,16 @@ def _name(key: Key) -> str:
 
 
 def table_state(server: Table) -> Callable[[], Hashable]:
-    """Return what tells all that `server` holds, for `Simulation.add_state`. Meant for small tables."""
+    """Return a function for `Simulation.add_state` that returns all items of a small `server`."""
     return lambda: tuple(sorted(tuple(sorted(item.items())) for item in server.scan()))
 
 
 def something_expired(server: MemoryTable, clock: SimulatedClock) -> Callable[[], bool]:
-    """Return what tells whether TTL could drop an item of `server`, for `Simulation.add_sweeper`.
+    """Return a function for `Simulation.add_sweeper`: whether TTL could drop an item of `server`.
 
-    An item that is expired when it is written is noticed at the next moment.
+    It notices an item that is already expired when it is written as soon as the time changes.
     """
-    quiet = -math.inf  # the last moment at which nothing was expired
+    quiet = -math.inf  # the last time at which no item was expired
 
     def due() -> bool:
         nonlocal quiet

@@ -1,0 +1,1 @@
+"""SQLite for several threads and processes: write locking, safety at a fork."""

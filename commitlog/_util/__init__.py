@@ -1,0 +1,1 @@
+"""Helpers that know nothing of object stores: retries, parallel work, ids, immutable records."""

@@ -1,0 +1,41 @@
+"""Parsing of durations and sizes with units."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+from commitlog.errors import ConfigurationError
+
+__all__ = ["parse_bytes", "parse_seconds"]
+
+_SECONDS = MappingProxyType({"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400})
+_BYTES = MappingProxyType({"": 1, "k": 2**10, "m": 2**20, "g": 2**30})
+
+
+def parse_seconds(text: str) -> float:
+    """Return a duration in seconds: a plain number of seconds, or a number with a unit s, m, h or d.
+
+    Raises `ConfigurationError` for any other text.
+
+    >>> parse_seconds("90"), parse_seconds("1.5h")
+    (90.0, 5400.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None:
+        raise ConfigurationError(f"{text!r} is no duration: write 90s, 15m, 2h or 1d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_bytes(text: str) -> int:
+    """Return a size in bytes: a plain number of bytes, or a number with a unit KiB, MiB or GiB.
+
+    Raises `ConfigurationError` for any other text.
+
+    >>> parse_bytes("512"), parse_bytes("1.5KiB"), parse_bytes("64m")
+    (512, 1536, 67108864)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:([kmg])(?:i?b)?)?", text, re.IGNORECASE)
+    if match is None:
+        raise ConfigurationError(f"{text!r} is no size: write 512, 64KiB, 128MiB or 1GiB")
+    return int(float(match[1]) * _BYTES[(match[2] or "").lower()])

@@ -1,0 +1,303 @@
+"""The commands ``fs mv``, ``rm``, ``rmdir``, ``mkdir`` and ``touch``: changes of names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+
+import click
+
+from commitlog.absence import SuppressAbsent
+from commitlog.cli.connection import Connection, grace_option, namespace_options
+from commitlog.cli.exit_status import Trials
+from commitlog.cli.fs.paths import Found, Goals, Spot, found, spot, urls_argument
+from commitlog.cli.fs.status import status_record
+from commitlog.cli.fs.upload import target_of
+from commitlog.cli.output import dry_run_option, json_option, print_json, print_plan, printable
+from commitlog.cli.parameters import MOMENT
+from commitlog.cli.progress import Headway
+from commitlog.cli.transfer import Advance, Job, threads_option, work
+from commitlog.clock import SystemClock
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+)
+from commitlog.namespace import Status, make_directories
+
+__all__ = ["mkdir", "mv", "rm", "rmdir", "touch"]
+
+
+@click.command()
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.argument("target", metavar="TARGET")
+@click.option("-f", "--force", is_flag=True, help="Replace a file, or an empty directory.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Put a directory in the place of TARGET, which goes to the trash with all that is in it.",
+)
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, expose_value=False, help="Directories move whole anyway."
+)
+@dry_run_option
+@json_option
+@namespace_options
+def mv(
+    connection: Connection,
+    urls: tuple[str, ...],
+    target: str,
+    force: bool,
+    replace: bool,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    """Move files and directories to TARGET.
+
+    Each file or directory moves in one step, however much it contains. If TARGET is a directory, they
+    move into it. With --replace, the directory TARGET is replaced: readers see either the old directory
+    or the new one, complete.
+
+    \b
+    Example:
+      commitlog fs mv commitlog://lake/staging commitlog://lake/events
+    """
+    trials = Trials()
+    goal = spot(connection, target)
+    sources: list[Found] = []
+    for url in urls:
+        with trials.of(url):
+            sources.extend(found(connection, url))
+    if replace and len(sources) > 1:
+        raise click.UsageError("--replace takes one source: TARGET is what it replaces")
+    several = max(len(sources), len(urls)) > 1
+    into = bool(sources) and target_of(goal, several=several) and not replace
+    taken = Goals()
+    for each in sources:
+        with trials.of(each.url):
+            at = goal.below(each.name) if into and each.name else goal
+            taken.take(at.url, each.url)
+            _check_same(each, at)
+            if dry_run:
+                print_plan("move", each.url, at.url, json=json)
+                continue
+            if replace:
+                status = each.namespace.replace(each.path, at.path)
+            else:
+                status = _rename(each, at, force=force)
+            if json:
+                print_json(status_record(at.namespace, status))
+    trials.end()
+
+
+def _rename(source: Spot, target: Spot, *, force: bool) -> Status:
+    try:
+        return source.namespace.rename(source.path, target.path, overwrite=force)
+    except AlreadyExists as error:
+        if force:
+            raise
+        raise AlreadyExists(f"{error}; --force replaces a file, or an empty directory") from None
+
+
+def _check_same(source: Spot, target: Spot) -> None:
+    if source.namespace is not target.namespace:
+        raise ConfigurationError(
+            f"{target.url} is in another namespace: copy it there, and remove it here"
+        )
+
+
+@click.command()
+@urls_argument
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Remove directories with all that is in them."
+)
+@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@click.option(
+    "-skipTrash",
+    "--skip-trash",
+    is_flag=True,
+    expose_value=False,
+    help="Taken, and changes nothing: what was removed cannot be got back in either case.",
+)
+@grace_option
+@threads_option
+@dry_run_option
+@json_option
+@namespace_options
+def rm(
+    connection: Connection,
+    urls: tuple[str, ...],
+    recursive: bool,
+    force: bool,
+    threads: int,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    """Remove files and, with --recursive, directories.
+
+    Each file or directory is removed in one step, however much it contains. The matches of a pattern are
+    removed several at a time. If 8 in a row fail for a reason that is not specific to the file, the
+    command does not try the rest.
+
+    The content is kept for a while for current readers; "namespace gc" frees the space.
+
+    \b
+    Example:
+      commitlog fs rm -r commitlog://lake/staging
+    """
+    trials = Trials()
+    headway = Headway(
+        "files and directories were removed",
+        go_on="the same command" if force else "the same command with --force",
+    )
+    missing = SuppressAbsent() if force else contextlib.nullcontext()
+
+    def remove(each: Found, _: Advance) -> Found | None:
+        with missing:
+            _remove(each, recursive=recursive, dry_run=dry_run)
+            return each
+        return None
+
+    def tell(removed: Found | None) -> None:
+        if removed is not None:
+            _tell_removed(removed, dry_run=dry_run, json=json)
+
+    def jobs(url: str) -> Iterator[Job]:
+        for each in found(connection, url):
+            yield Job(what=each.url, do=partial(remove, each))
+
+    with headway.told(trials):
+        for url in urls:
+            headway.check()
+            with trials.of(url), headway.of(url):
+                spot(connection, url)  # a missing namespace is an error even so
+                with missing:
+                    work(
+                        jobs(url),
+                        trials,
+                        label="removing",
+                        length=lambda: 0,
+                        threads=threads,
+                        done=tell,
+                        headway=headway,
+                    )
+    trials.end()
+
+
+def _remove(at: Found, *, recursive: bool, dry_run: bool) -> None:
+    """Remove a file or directory, or only check whether it could be removed."""
+    if not at.path:
+        raise InvalidPath(
+            "the root of a namespace cannot be removed; what is in it can: commitlog://…/*"
+        )
+    if at.is_directory and not recursive:
+        raise IsADirectory("it is a directory: --recursive removes it with all that is in it")
+    if not dry_run:
+        at.namespace.delete(at.path, recursive=at.is_directory)
+
+
+def _tell_removed(at: Found, *, dry_run: bool, json: bool) -> None:
+    if dry_run and json:
+        print_plan("remove", at.url, json=True)
+    elif json:
+        print_json({"url": at.url, "type": "directory" if at.is_directory else "file", "removed": True})
+    else:
+        whole = " and all in it" if at.is_directory else ""
+        line = f"{'would remove' if dry_run else 'removed'} {printable(at.url)}{whole}"
+        if at.is_directory and not dry_run:
+            line += f"; 'commitlog namespace gc {at.namespace.name}' frees the space"
+        click.echo(line)
+
+
+@click.command()
+@urls_argument
+@json_option
+@namespace_options
+def rmdir(connection: Connection, urls: tuple[str, ...], json: bool) -> None:
+    """Remove empty directories. A directory that is not empty is an error, and stays.
+
+    \b
+    Example:
+      commitlog fs rmdir commitlog://lake/empty
+    """
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            for each in found(connection, url):
+                if not each.is_directory:
+                    raise NotADirectory(f"{each.url} is a file")
+                each.namespace.delete(each.path)
+                if json:
+                    print_json({"url": each.url, "type": "directory", "removed": True})
+    trials.end()
+
+
+@click.command()
+@urls_argument
+@click.option("-p", "--parents", is_flag=True, help="Those above, too; one that is there is no error.")
+@json_option
+@namespace_options
+def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool, json: bool) -> None:
+    """Make directories.
+
+    Without --parents, only one of several clients that make the same directory succeeds. With --parents,
+    about thirty missing levels are made in one step, and more in several steps.
+
+    \b
+    Example:
+      commitlog fs mkdir -p commitlog://lake/a/b
+    """
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            at = spot(connection, url)
+            if parents:
+                status = make_directories(at.namespace, at.path)
+            else:
+                status = at.namespace.make_directory(at.path, exist_ok=False, parents=False)
+            if json:
+                print_json(status_record(at.namespace, status))
+    trials.end()
+
+
+@click.command()
+@urls_argument
+@click.option("-c", "--no-create", is_flag=True, help="Make no file.")
+@click.option("-t", "--time", type=MOMENT, help="Time of modification, instead of now.")
+@json_option
+@namespace_options
+def touch(
+    connection: Connection, urls: tuple[str, ...], no_create: bool, time: int | None, json: bool
+) -> None:
+    """Set the modification time of files. Make an empty file where none exists.
+
+    \b
+    Example:
+      commitlog fs touch commitlog://lake/_SUCCESS
+    """
+    trials = Trials()
+    for url in urls:
+        with trials.of(url):
+            at = spot(connection, url)
+            status = _touch(at, time, create=not no_create)
+            if json and status is not None:
+                print_json(status_record(at.namespace, status))
+    trials.end()
+
+
+def _touch(at: Spot, time: int | None, *, create: bool) -> Status | None:
+    modified = int(SystemClock().epoch() * 1000) if time is None else time
+    if at.status() is None:
+        if not create:
+            return None
+        try:
+            made = at.namespace.write(at.path, b"", overwrite=False, parents=False)
+        except AlreadyExists:  # another client was faster
+            pass
+        else:
+            if time is None:
+                return made
+    return at.namespace.set_attributes(at.path, modified=modified)

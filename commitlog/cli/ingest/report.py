@@ -1,0 +1,220 @@
+"""The output of the ``ingest`` commands: for people, as JSON, and as metrics.
+
+JSON keys and names of metrics are part of the interface and do not change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, get_args
+
+import click
+from attrs import asdict, frozen
+
+from commitlog._util.metrics import Metric, openmetrics
+from commitlog.cli.output import duration, moment, printable, progress_file
+from commitlog.ingest import Backlog, IngestSettings, Problem, Slice, SourceMetadata, Status
+from commitlog.ingest.quarantine import Kind
+
+__all__ = [
+    "Shown",
+    "counting",
+    "problem_lines",
+    "problem_record",
+    "shown_metrics",
+    "slice_record",
+    "status_record",
+    "status_rows",
+    "waiting_line",
+]
+
+
+@frozen(kw_only=True)
+class Shown:
+    """The information on a source that a command shows.
+
+    Attributes:
+        now: the time, in epoch seconds.
+        status: the status from the state table.
+        about: the settings of its query, if known.
+        backlog: the waiting files, if the input was listed.
+    """
+
+    now: float
+    status: Status
+    about: SourceMetadata | None
+    backlog: Backlog | None = None
+
+
+def _age(each: Slice, now: float) -> float:
+    return max(0.0, now - each.file.modified)
+
+
+def slice_record(each: Slice, *, now: float) -> dict[str, Any]:
+    """Return the printed record of a slice."""
+    file = each.file
+    return {
+        "path": file.path,
+        "size": file.size,
+        "etag": file.etag,
+        "modified": file.modified,
+        "age": _age(each, now),
+        "start": each.start,
+        "end": each.end,
+    }
+
+
+def problem_record(problem: Problem, *, now: float) -> dict[str, Any]:
+    """Return the printed record of a problem."""
+    return {
+        "state": problem.kind,
+        **slice_record(problem.slice, now=now),
+        "error": problem.error,
+        "offset": problem.offset,
+        "epoch": problem.epoch,
+        "records": problem.records,
+        "time": problem.time,
+    }
+
+
+def waiting_line(each: Slice, *, now: float) -> str:
+    """Return the line for a waiting slice."""
+    return _line("waiting", each, now)
+
+
+def _line(state: str, each: Slice, now: float) -> str:
+    return f"{state:10}  {each.size:>14}  {duration(_age(each, now)):>13}  {printable(each.file.path)}"
+
+
+def problem_lines(problem: Problem, *, now: float) -> Iterator[str]:
+    """Yield the lines for a problem."""
+    yield _line(problem.kind, problem.slice, now)
+    where = "" if problem.offset is None else f" at byte {problem.offset}"
+    yield (
+        f"    epoch {problem.epoch}, {moment(problem.time)}, after {problem.records} records{where}:"
+        f" {printable(problem.error)}"
+    )
+
+
+def status_record(shown: Shown) -> dict[str, Any]:
+    """Return the record of a source for --json."""
+    status, about, backlog = shown.status, shown.about, shown.backlog
+    record = asdict(status, recurse=False)
+    record["problems"] = dict(record.pop("problems_by_kind"))
+    record["url"] = about and about.url
+    record["format"] = about and about.format
+    record["settings"] = about and _settings(about.settings)
+    record["backlog"] = backlog and {
+        "files": backlog.files,
+        "bytes": backlog.bytes,
+        "oldest": backlog.oldest and slice_record(backlog.oldest, now=shown.now),
+    }
+    return record
+
+
+def _settings(settings: IngestSettings) -> dict[str, Any]:
+    return asdict(settings, filter=lambda each, _: each.init and each.name != "source")
+
+
+def status_rows(shown: Shown) -> list[tuple[str, str]]:
+    """Return the information on a source as names and values."""
+    status, about = shown.status, shown.about
+    under_way = "" if status.cursor is None else f", one under way: at {status.cursor or 'its start'}"
+    kinds = ", ".join(f"{number} {kind}" for kind, number in status.problems_by_kind.items() if number)
+    rows = [
+        ("source", status.source),
+        ("input", "-" if about is None else f"{about.url} ({about.format})"),
+        ("epoch", f"{status.epoch}"),
+        ("handed out", f"{status.files} files, {status.bytes} bytes"),
+        ("passes", f"{status.sweeps} complete{under_way}"),
+        ("known before", "-" if status.known_before is None else moment(status.known_before)),
+        ("rest", f"{status.rest} bytes"),
+        ("passed over", f"{status.passed_over}"),
+        ("problems", kinds or "0"),
+    ]
+    if shown.backlog is not None:
+        rows.append(("waiting", _waiting(shown.backlog, shown.now)))
+    if about is not None:
+        rows.append(("settings", _unusual(about.settings)))
+    return rows
+
+
+def _waiting(backlog: Backlog, now: float) -> str:
+    text = f"{backlog.files} files, {backlog.bytes} bytes"
+    if backlog.oldest is None:
+        return text
+    return f"{text}; the oldest for {duration(_age(backlog.oldest, now))}: {backlog.oldest.file.path}"
+
+
+def _unusual(settings: IngestSettings) -> str:
+    """Return the settings that are not the default."""
+    default = _settings(IngestSettings(source=settings.source))
+    given = _settings(settings)
+    names = {**given.pop("names"), "prefix": given.pop("prefix")}
+    default = {**default, **default.pop("names")}
+    told = [f"{name}={value}" for name, value in {**names, **given}.items() if value != default[name]]
+    return ", ".join(told) or "defaults"
+
+
+def _oldest(backlog: Backlog, now: float) -> float:
+    return 0.0 if backlog.oldest is None else _age(backlog.oldest, now)
+
+
+def _problems(kind: Kind, shown: Shown) -> float:
+    return shown.status.problems_by_kind[kind]
+
+
+_METRICS: Sequence[Metric[Shown]] = (
+    Metric("epoch", "gauge", "Number of the last epoch planned.", lambda s: s.status.epoch),
+    Metric("files", "counter", "Files handed out.", lambda s: s.status.files),
+    Metric("bytes", "counter", "Bytes handed out.", lambda s: s.status.bytes),
+    Metric("sweeps", "counter", "Passes over the listing completed.", lambda s: s.status.sweeps),
+    Metric("rest_bytes", "gauge", "Bytes left of the last file.", lambda s: s.status.rest),
+    Metric("passed_over", "counter", "Objects too old when listed.", lambda s: s.status.passed_over),
+    *(
+        Metric(
+            "problems",
+            "gauge",
+            "Slices that could not be read and were not handed out again.",
+            partial(_problems, kind),
+            {"kind": kind},
+        )
+        for kind in get_args(Kind)
+    ),
+    Metric(
+        "backlog_files", "gauge", "Files that wait.", lambda s: s.backlog.files if s.backlog else None
+    ),
+    Metric(
+        "backlog_bytes", "gauge", "Bytes that wait.", lambda s: s.backlog.bytes if s.backlog else None
+    ),
+    Metric(
+        "backlog_oldest_seconds",
+        "gauge",
+        "Age of the oldest file that waits, 0 if none does.",
+        lambda s: _oldest(s.backlog, s.now) if s.backlog else None,
+    ),
+)
+
+
+def shown_metrics(shown: Sequence[Shown]) -> str:
+    """Return the information on sources as OpenMetrics text."""
+    things = [({"source": each.status.source}, each) for each in shown]
+    return openmetrics(_METRICS, things, prefix="commitlog_ingest_")
+
+
+@contextmanager
+def counting(label: str, *, hidden: bool = False) -> Iterator[Callable[[], object]]:
+    """Show the number of listed objects on a terminal. Yield the function to call for each."""
+    with click.progressbar(
+        itertools.count(),
+        label=label,
+        bar_template="%(label)s: %(info)s objects",
+        show_pos=True,
+        update_min_steps=1000,
+        file=progress_file(hidden=hidden or not sys.stderr.isatty()),
+    ) as bar:
+        yield lambda: bar.update(1)

@@ -1,0 +1,177 @@
+"""The commands ``import`` and ``diff``, for objects that were not written through the namespace."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exit_status import Exit, Interrupted, Question, complain
+from commitlog.cli.fs.paths import found, spot, url_of
+from commitlog.cli.output import counted, json_option, note, print_json, printable, readable
+from commitlog.cli.urls import refuse_secrets
+from commitlog.errors import ConfigurationError
+from commitlog.namespace import Difference, ImportReport, Namespace
+from commitlog.urls import parse_store_url
+
+__all__ = ["diff", "import_", "prefix_in"]
+
+
+@click.command("import")
+@click.argument("source", metavar="STORE_URL")
+@click.argument("url")
+@click.option("--start-after", default="", metavar="PATH", help="Go on behind this object.")
+@json_option
+@namespace_options
+def import_(connection: Connection, source: str, url: str, start_after: str, json: bool) -> None:
+    """Create files below URL from the objects below STORE_URL, without copying the content.
+
+    STORE_URL has to be in the store of the namespace. The objects stay where they are, even when their
+    files are removed. The command can be run again: it skips objects that are imported already, and
+    updates files whose objects were overwritten. If it is interrupted, it prints where to continue.
+
+    Objects that cannot become files, such as "a/b" next to "a", are reported, and the exit status is 1.
+    The status is also 1 if there are no objects.
+
+    \b
+    Example:
+      commitlog namespace import s3://bucket/lake/old commitlog://lake/old
+    """
+    at = spot(connection, url)
+    prefix = prefix_in(at.namespace, source)
+    so_far = ImportReport(last=start_after)
+    try:
+        with counted("objects") as count:
+
+            def progress(now: ImportReport) -> None:
+                nonlocal so_far
+                so_far = now
+                count(now.files + now.updated + now.known + len(now.refused))
+
+            done = at.namespace.maintenance.import_objects(
+                prefix, at.path, start_after=start_after, progress=progress
+            )
+    except KeyboardInterrupt as error:
+        raise Interrupted(_state(so_far, start_after)) from error
+    except BaseException:
+        if so_far.last:
+            here = f"--start-after {printable(so_far.last)!r}"
+            note(f"to go on there, say {here}")
+        raise
+    for path, reason in done.refused:
+        complain(reason, what=path)
+    if json:
+        print_json(
+            {
+                "files": done.files,
+                "updated": done.updated,
+                "known": done.known,
+                "bytes": done.bytes,
+                "refused": [{"path": path, "reason": reason} for path, reason in done.refused],
+                "last": done.last,
+            }
+        )
+    else:
+        click.echo(
+            f"files made: {done.files}, updated: {done.updated}, {readable(done.bytes)}; "
+            f"known before: {done.known}; refused: {len(done.refused)}"
+        )
+    nothing = not (start_after or done.files or done.updated or done.known or done.refused)
+    if nothing:
+        complain(f"there is nothing to import below {source}")
+    click.get_current_context().exit(Exit.FAILED if nothing or done.refused else Exit.DONE)
+
+
+def _state(so_far: ImportReport, start_after: str) -> str:
+    """Return the state of an interrupted import, and how to continue it."""
+    made = f"files made: {so_far.files}, updated: {so_far.updated}; known before: {so_far.known}"
+    if so_far.refused:
+        made += f"; refused: {len(so_far.refused)}"
+    again = "the same command"
+    if so_far.last != start_after:
+        again += f" with --start-after {printable(so_far.last)!r}"
+    return (
+        f"{made}; some of the objects behind may have become files, too, and are known then; to go on:"
+        f" {again}"
+    )
+
+
+def prefix_in(namespace: Namespace, url: str) -> str:
+    """Return the prefix in the namespace's store of the objects below `url`; "" for all objects.
+
+    Raises `ConfigurationError` if `url` is not in that store.
+    """
+    given, store = parse_store_url(url), parse_store_url(namespace.store.url)
+    refuse_secrets(given)
+    endpoint = given.options.get("endpoint_url", store.options.get("endpoint_url"))
+    if given.scheme == "file":
+        here, top = os.path.realpath(given.name), os.path.realpath(store.name)
+        below = os.path.relpath(here, top)
+        path = None if below.split(os.sep, 1)[0] == os.pardir else below.removeprefix(os.curdir)
+    else:
+        same = (given.name, endpoint) == (store.name, store.options.get("endpoint_url"))
+        within = f"{given.prefix}/".startswith(f"{store.prefix}/") or not store.prefix
+        path = given.prefix[len(store.prefix) :].strip("/") if same and within else None
+    if given.scheme != store.scheme or path is None:
+        raise ConfigurationError(
+            f"{given} is not in the store of namespace {namespace.name!r}, which is {store}: objects"
+            " become files in place, so copy them there, or make a namespace where they are"
+        )
+    return f"{path}/" if path else ""
+
+
+@click.command(cls=Question)
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option(
+    "--with",
+    "source",
+    metavar="STORE_URL",
+    help="Where the directory was imported from: find objects there that are no files, too.",
+)
+@json_option
+@namespace_options
+def diff(connection: Connection, urls: tuple[str, ...], source: str | None, json: bool) -> None:
+    """Show differences between the store and the namespace, at and below URLs.
+
+    \b
+    missing  the object of a file does not exist
+    changed  the object of a file was overwritten
+    unknown  an object has no file, in a directory that is bound or compared --with its origin
+    hidden   an object exists, but its file was deleted
+
+    No content is read. The exit status is 0 if there are no differences, 1 if there are some, and 2 if
+    the comparison failed.
+
+    \b
+    Example:
+      commitlog namespace diff commitlog://lake
+    """
+    if source is not None and len(urls) > 1:
+        raise click.UsageError("--with is about one directory: give one URL")
+    differences = 0
+    for url in urls:
+        for each in found(connection, url):
+            prefix = None if source is None else prefix_in(each.namespace, source)
+            with counted(f"looked at in {printable(each.url)}") as count:
+                for difference in each.namespace.bindings.diff(each.path, prefix=prefix, progress=count):
+                    differences += 1
+                    _clear_line()
+                    _print_difference(each.namespace, difference, json=json)
+    click.get_current_context().exit(Exit.FAILED if differences else Exit.DONE)
+
+
+def _clear_line() -> None:
+    """Clear the progress line on a terminal. The progress is shown again below the next line."""
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _print_difference(namespace: Namespace, difference: Difference, *, json: bool) -> None:
+    status = difference.status
+    at = url_of(namespace, status.path)
+    if json:
+        print_json({"url": at, "kind": difference.kind, "object": status.data and status.data.path})
+    else:
+        click.echo(f"{difference.kind:8}  {printable(at)}")

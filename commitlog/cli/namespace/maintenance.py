@@ -1,0 +1,163 @@
+"""The commands ``namespace gc``, ``recover`` and ``compact``: periodic maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from commitlog.cli.connection import Connection, grace_option, namespace_options
+from commitlog.cli.exit_status import Exit, complain, message_of
+from commitlog.cli.output import (
+    counted,
+    duration,
+    json_option,
+    moment,
+    print_json,
+    readable,
+)
+from commitlog.cli.parameters import DURATION
+from commitlog.errors import CommitError
+from commitlog.namespace import CompactionReport, GcReport, TrashReport, abort_uploads, sweep_staging
+
+__all__ = ["abandoned_option", "compact", "gc", "recover"]
+
+R = TypeVar("R")
+
+
+def abandoned_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the option `older_than`, the age at which a pending change is abandoned, to `command`."""
+    return click.option(
+        "--older-than",
+        type=DURATION,
+        default="1h",
+        show_default=True,
+        help="Age at which a pending change counts as abandoned.",
+    )(command)
+
+
+@click.command()
+@click.argument("name")
+@grace_option
+@json_option
+@namespace_options
+def gc(connection: Connection, name: str, json: bool) -> None:
+    """Empty the trash of the namespace NAME, and remove unreferenced content.
+
+    The command first abandons jobs that were started a week ago and never published. At the end it
+    aborts uploads of that age, which dead writers left behind.
+
+    Content is removed --grace after its file was overwritten or removed, or after its directory left the
+    trash. So a later run frees the space of files that were removed a moment ago.
+
+    Run the command from cron, at any time and as often as you like; writers, readers and other runs may
+    be active. It can be interrupted. Failures are reported, with the paths of objects and the ids of
+    files and directories in the trash. The exit status is then 1, and the next run tries again.
+
+    \b
+    Example:
+      commitlog namespace gc lake
+    """
+    lake = connection.namespace(name)
+    abandoned = sweep_staging(lake)
+    with counted("emptying the trash") as count:
+
+        def swept_so_far(done: TrashReport) -> None:
+            count(done.files + done.directories)
+
+        swept = lake.maintenance.empty_trash(swept_so_far)
+    with counted("removing objects") as count:
+
+        def collected_so_far(done: GcReport) -> None:
+            count(done.objects)
+
+        collected = lake.maintenance.gc(collected_so_far)
+    uploads, failed = 0, [*swept.failed, *collected.failed]
+    try:
+        uploads = abort_uploads(lake)
+    except CommitError as unfinished:  # only the listing of uploads needs this permission
+        failed.append(("uploads", message_of(unfinished)))
+    for what, error in failed:
+        complain(error, what=what)
+    if json:
+        print_json(
+            {
+                "abandoned": abandoned,
+                "files": swept.files,
+                "directories": swept.directories,
+                "objects": collected.objects,
+                "bytes": collected.bytes,
+                "uploads": uploads,
+                "failed": [{"what": what, "error": error} for what, error in failed],
+            }
+        )
+    else:
+        if abandoned:
+            click.echo(f"jobs given up: {abandoned}")
+        click.echo(f"out of the trash: {swept.files} files, {swept.directories} directories")
+        click.echo(f"objects removed: {collected.objects}, {readable(collected.bytes)}")
+        if uploads:
+            click.echo(f"uploads aborted: {uploads}")
+    click.get_current_context().exit(Exit.FAILED if failed else Exit.DONE)
+
+
+@click.command()
+@click.argument("name")
+@abandoned_option
+@json_option
+@namespace_options
+def recover(connection: Connection, name: str, older_than: float, json: bool) -> None:
+    """Decide the changes that are pending in the log of the namespace NAME.
+
+    A change is pending if its client died before it logged the outcome. The command adds the outcome to
+    the log; names and content do not change. Run it at any time; writers may be active.
+
+    \b
+    Example:
+      commitlog namespace recover lake
+    """
+    lake = connection.namespace(name)
+    decided = lake.maintenance.recover(older_than=older_than)
+    for operation in decided:
+        decision = operation.decision and operation.decision.value
+        if json:
+            print_json({"id": operation.id, "time": operation.time, "decision": decision})
+        else:
+            click.echo(f"{operation.id}  {moment(operation.time)}  {decision or 'pending'}")
+    if not decided and not json:
+        click.echo(f"nothing that is older than {duration(older_than)} is pending")
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--older-than",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="Age from which decided changes are folded into the base.",
+)
+@json_option
+@namespace_options
+def compact(connection: Connection, name: str, older_than: float, json: bool) -> None:
+    """Shorten the log of the namespace NAME to the size of the namespace, which stays restorable.
+
+    Run the command from cron from time to time; writers may be active. It can be interrupted. If several
+    runs are active, one continues.
+
+    \b
+    Example:
+      commitlog namespace compact lake --older-than 7d
+    """
+    lake = connection.namespace(name)
+    with counted("changes read, and files and directories kept") as count:
+
+        def progress(so_far: CompactionReport) -> None:
+            count(so_far.read + so_far.written)
+
+        done = lake.maintenance.compact_log(older_than=older_than, progress=progress)
+    if json:
+        print_json({"operations": done.operations, "states": done.states})
+    else:
+        click.echo(f"changes removed from the log: {done.operations}; states in its base: {done.states}")

@@ -1,0 +1,149 @@
+"""The commands ``namespace restore`` and ``namespace rewrite-log``."""
+
+from __future__ import annotations
+
+import click
+
+from commitlog.cli.connection import Connection, namespace_options
+from commitlog.cli.exit_status import Exit, complain
+from commitlog.cli.namespace.maintenance import abandoned_option
+from commitlog.cli.output import counted, json_option, moment, note, print_json, printable
+from commitlog.errors import ConfigurationError
+from commitlog.namespace import RestoreReport
+from commitlog.oplog import Decision, Operation
+
+__all__ = ["restore", "rewrite_log"]
+
+
+@click.command()
+@click.argument("name")
+@click.option("--replace", is_flag=True, help="Remove first what the table has of the namespace.")
+@click.option(
+    "--undecided",
+    type=click.Choice([decision.value for decision in Decision]),
+    help="What became of changes of which the log does not tell.",
+)
+@click.option("--read-only", is_flag=True, help="Make a copy to look at, as for a drill.")
+@click.option("--salvage", is_flag=True, help="Pass over what of the log cannot be read, and show it.")
+@json_option
+@namespace_options
+def restore(
+    connection: Connection,
+    name: str,
+    replace: bool,
+    undecided: str | None,
+    read_only: bool,
+    salvage: bool,
+    json: bool,
+) -> None:
+    """Restore the names of the namespace NAME in the table, from the log in --store.
+
+    From then on the log belongs to this table: all other tables of the namespace refuse changes. For a
+    drill next to a table in use, add --read-only: the command then writes only the given table, and the
+    restored copy cannot be changed.
+
+    Stop the writers first. The command can be interrupted and run again (with --replace, if the
+    namespace exists by then).
+
+    The log may not show whether the changes that were active when the table was lost were committed. The
+    command lists such changes and does nothing until --undecided gives the decision. "rolled-back" is
+    mostly right: a change whose client saw a success is committed in the log, unless just that entry
+    could not be written.
+
+    Files that two tables have written, or whose directory is lost, are moved into "lost+found". Files
+    whose objects are missing or changed, and unreadable entries of the log, are reported, and the exit
+    status is 1.
+
+    \b
+    Example:
+      commitlog namespace restore lake --store s3://bucket/lake
+    """
+    restorer = connection.restorer(name)
+    decision = None if undecided is None else Decision(undecided)
+
+    def decide(operation: Operation) -> Decision:
+        assert decision is not None
+        return decision
+
+    with counted("changes read, files and directories made") as count:
+
+        def progress(so_far: RestoreReport) -> None:
+            count(so_far.operations + so_far.removed + so_far.files + so_far.directories)
+
+        try:
+            done = restorer.restore(
+                decide=None if decision is None else decide,
+                replace=replace,
+                read_only=read_only,
+                salvage=salvage,
+                progress=progress,
+            )
+        except ConfigurationError:
+            if decision is not None or not (waiting := restorer.undecided()):
+                raise
+            for operation in waiting:
+                what = printable(f"{operation.body.get('what')}")
+                note(f"{operation.id}  {moment(operation.time)}  {what}")
+            raise ConfigurationError(
+                f"of {len(waiting)} changes the log does not tell whether they happened: say --undecided"
+                " rolled-back, or committed. Nothing was written"
+            ) from None
+    for lost in done.lost:
+        fate = "is another" if lost.changed else "is gone"
+        complain(f"its object {lost.object} {fate}", what=lost.path)
+    for error in done.unreadable:
+        complain(f"passed over: {error}")
+    if json:
+        print_json(
+            {
+                "epoch": done.epoch,
+                "found": list(done.found),
+                "unreadable": list(done.unreadable),
+                "files": done.files,
+                "directories": done.directories,
+                "garbage": done.garbage,
+                "records": done.records,
+                "lost": [
+                    {"path": lost.path, "object": lost.object, "changed": lost.changed}
+                    for lost in done.lost
+                ],
+                "decided": [
+                    {"id": each.id, "decision": each.decision and each.decision.value}
+                    for each in done.decided
+                ],
+            }
+        )
+    else:
+        click.echo(f"files: {done.files}, directories: {done.directories}, lost: {len(done.lost)}")
+        if done.found:
+            click.echo(f"in lost+found: {len(done.found)}")
+    click.get_current_context().exit(Exit.FAILED if done.lost or done.unreadable else Exit.DONE)
+
+
+@click.command("rewrite-log")
+@click.argument("name")
+@click.option("--take-over", is_flag=True, help="Also if the log belongs to another table by now.")
+@abandoned_option
+@json_option
+@namespace_options
+def rewrite_log(
+    connection: Connection, name: str, take_over: bool, older_than: float, json: bool
+) -> None:
+    """Write the log of the namespace NAME again, from its table.
+
+    Use the command for a log with unreadable entries. With --take-over, use it also for a log that
+    belongs to another table because the namespace was restored there by mistake; changes made in that
+    table are not in this one.
+
+    Check the table first, and stop the writers. The command can be interrupted and run again. The
+    previous log is left as it is.
+
+    \b
+    Example:
+      commitlog namespace rewrite-log lake
+    """
+    done = connection.namespace(name).maintenance.rewrite_log(take_over=take_over, older_than=older_than)
+    if json:
+        print_json({"epoch": done.epoch, "states": done.states})
+    else:
+        click.echo(f"states in the log: {done.states}; its epoch: {done.epoch}")

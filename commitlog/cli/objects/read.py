@@ -1,0 +1,159 @@
+"""Commands that read: ``get``, ``cat``, ``ls``, ``stat``."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import click
+
+from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.output import (
+    human_option,
+    json_option,
+    moment,
+    no_letter_r,
+    object_record,
+    print_columns,
+    print_json,
+    size_of,
+)
+from commitlog.cli.streams import arriving, open_object, shown
+from commitlog.commit import ConditionalStore
+from commitlog.stores.api import ObjectInfo
+
+__all__ = ["cat", "get", "ls", "stat"]
+
+
+@click.command()
+@click.argument("url")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
+@click.option("--if-absent", is_flag=True, help="Only if FILE does not exist.")
+@json_option
+@object_options
+def get(
+    connection: Connection, url: str, file: str, if_match: str | None, if_absent: bool, json: bool
+) -> None:
+    """Download the object URL to FILE, or to standard output if FILE is "-".
+
+    FILE appears when it is complete. All bytes are of one version: if the object is replaced during the
+    download, the command exits with status 3 and FILE is unchanged.
+
+    \b
+    Example:
+      commitlog get s3://bucket/report.csv report.csv
+    """
+    if file == "-":
+        _send(connection, url, if_match, sys.stdout.buffer)
+        return
+    with arriving(file, absent=if_absent) as target:
+        info = _send(connection, url, if_match, target)
+    if json:
+        print_json({**object_record(connection.place(url), info), "file": file})
+
+
+@click.command()
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option("--if-match", metavar="ETAG", help="Only if the object has this etag.")
+@object_options
+def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> None:
+    """Write objects to standard output, one after the other.
+
+    \b
+    Example:
+      commitlog cat s3://bucket/a.txt s3://bucket/b.txt
+    """
+    for url in urls:
+        _send(connection, url, if_match, sys.stdout.buffer)
+
+
+def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> ObjectInfo:
+    place = connection.place(url)
+    info, body = open_object(connection.open(place.store), place.path, etag=etag)
+    with shown(body, info.size, "reading") as source:
+        # Small pieces, so that a reader that goes away is noticed.
+        shutil.copyfileobj(source, target, 64 * 1024)
+    target.flush()
+    return info
+
+
+@click.command()
+@click.argument("url")
+@click.option("-l", "--long", is_flag=True, help="Show size, time of modification and etag as well.")
+@click.option("-R", "--recursive", is_flag=True, help="List everything below, not one level.")
+@no_letter_r
+@human_option
+@click.option("--limit", type=click.IntRange(min=1), help="Print at most so many lines.")
+@json_option
+@object_options
+def ls(
+    connection: Connection,
+    url: str,
+    long: bool,
+    recursive: bool,
+    human: bool,
+    limit: int | None,
+    json: bool,
+) -> None:
+    """List the objects whose URL begins with URL, one level unless --recursive.
+
+    URL is a prefix of keys, as usual on object stores: end it with "/" to list a directory.
+
+    \b
+    Example:
+      commitlog ls -lh s3://bucket/reports/
+    """
+    place = connection.place(url, prefix=True)
+    objects = connection.open(place.store)
+    delimiter = "" if recursive else "/"
+    for entry in itertools.islice(_entries(objects, place.path, delimiter), limit):
+        if isinstance(entry, str):
+            record = {"type": "prefix", "url": place.url_of(entry), "path": entry}
+            details = ("-", "-", "-")
+        else:
+            record = {"type": "object", **object_record(place, entry)}
+            details = (size_of(entry.size, human=human), moment(entry.last_modified), entry.etag)
+        if json:
+            print_json(record)
+        elif long:
+            click.echo("{:>14}  {:20}  {}  {}".format(*details, record["url"]))
+        else:
+            click.echo(record["url"])
+
+
+def _entries(objects: ConditionalStore, prefix: str, delimiter: str) -> Iterator[str | ObjectInfo]:
+    for page in objects.list_pages(prefix, delimiter=delimiter):
+        yield from page.prefixes
+        yield from page.objects
+
+
+@click.command()
+@click.argument("url")
+@json_option
+@object_options
+def stat(connection: Connection, url: str, json: bool) -> None:
+    """Show the object URL: size, etag, version, modification time, metadata.
+
+    \b
+    Example:
+      commitlog stat s3://bucket/report.csv
+    """
+    place = connection.place(url)
+    info = connection.open(place.store).head(place.path)
+    if json:
+        print_json({**object_record(place, info), "metadata": dict(info.metadata)})
+        return
+    print_columns(
+        [
+            ("url", place.url),
+            ("size", f"{info.size}"),
+            ("etag", info.etag),
+            ("version", info.version or "-"),
+            ("modified", moment(info.last_modified)),
+            *((f"metadata {name}", value) for name, value in sorted(info.metadata.items())),
+        ]
+    )

@@ -1,0 +1,122 @@
+"""The command ``compact``: merge small files of an output into larger ones.
+
+Heavy imports wait until it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+
+from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.output import json_option, print_columns, print_json, progress_file
+from commitlog.cli.outputs.recover import WORKERS
+from commitlog.cli.parameters import SIZE
+from commitlog.errors import ConfigurationError
+from commitlog.outputs import Job, Output, StagedFile
+from commitlog.outputs.compaction import Group
+
+__all__ = ["compact"]
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--target-size",
+    type=SIZE,
+    default="128MiB",
+    show_default=True,
+    help="Merge files up to this size; those of three quarters of it are left alone.",
+)
+@click.option(
+    "--min-files",
+    type=click.IntRange(min=2),
+    default=2,
+    show_default=True,
+    help="Merge no fewer files than this into one.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be merged.")
+@json_option
+@object_options
+def compact(
+    connection: Connection, url: str, target_size: int, min_files: int, dry_run: bool, json: bool
+) -> None:
+    """Merge small files of the output URL into larger ones, in one commit.
+
+    Files of one partition, format and compression are merged, in the order in which they were committed.
+    Readers of the log see each row once, before and after. Writers, such as a stream, may be active:
+    files that they add are not touched, and files that they replace stay replaced.
+
+    Where only the log shows files (visibility "logged"), the merged ones stay until "gc" removes them.
+    Otherwise readers that list the directory see rows twice for a moment.
+
+    Needs the extra "spark" (pyspark, pyarrow), but no Java.
+
+    \b
+    Example:
+      commitlog output compact s3://bucket/out --min-files 8
+    """
+    try:
+        from commitlog.spark.compaction import groups_of, merged, rewrite
+    except ImportError as error:
+        raise ConfigurationError(
+            f"to rewrite files takes pyarrow and pyspark: pip install 'commitlog-store[spark]' ({error})"
+        ) from error
+    place = connection.directory(url)
+    with ThreadPoolExecutor(WORKERS) as executor:
+        output = Output(connection.open(place.store), place.path, executor=executor)
+        if dry_run:
+            state = output.state()
+            groups = groups_of(state.files.values(), target_bytes=target_size, min_files=min_files)
+            _print_plan(groups, place.url, json=json)
+            return
+
+        def stage(job: Job, groups: Sequence[Group], schema: Any) -> list[StagedFile]:
+            with click.progressbar(
+                length=sum(group.bytes for group in groups),
+                label=f"{sum(len(group.files) for group in groups)} files into {len(groups)}",
+                file=progress_file(hidden=not sys.stderr.isatty()),
+            ) as bar:
+                files = []
+                for number, group in enumerate(groups):
+                    files.append(rewrite(output, job, number, group, schema))
+                    bar.update(group.bytes)
+                return files
+
+        record = merged(output, stage, target_bytes=target_size, min_files=min_files)
+        replaced = 0 if record is None else sum(1 for _ in output.replaced(record))
+    if json:
+        version, files = (None, 0) if record is None else (record.version, record.file_count)
+        print_json({"version": version, "files": files, "replaced": replaced})
+    elif record is None:
+        click.echo(f"nothing to merge at {place.url}")
+    else:
+        click.echo(f"version {record.version}: {replaced} files merged into {record.file_count}")
+
+
+def _print_plan(groups: Sequence[Group], url: str, *, json: bool) -> None:
+    if json:
+        for group in groups:
+            print_json(_to_json(group))
+    elif groups:
+        rows = [("FILES", "BYTES", "PARTITION")]
+        for group in groups:
+            partition = group.files[0].partition
+            where = ", ".join(f"{n} = {'null' if v is None else v}" for n, v in partition.items())
+            rows.append((f"{len(group.files)}", f"{group.bytes}", where or "-"))
+        print_columns(rows, right=[0, 1])
+    else:
+        click.echo(f"nothing to merge at {url}")
+
+
+def _to_json(group: Group) -> dict[str, Any]:
+    return {
+        "partition": dict(group.files[0].partition),
+        "bytes": group.bytes,
+        "rows": group.rows,
+        "files": [file.path for file in group.files],
+    }

@@ -1,0 +1,202 @@
+"""Administration of a source: status, backlog, retry of problems, reset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
+
+from attrs import evolve, frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import ConfigurationError, NotFound
+from commitlog.ingest.files import File, Slice
+from commitlog.ingest.planning import Planner
+from commitlog.ingest.quarantine import Kind, Problem, Quarantine
+from commitlog.ingest.settings import IngestSettings
+from commitlog.ingest.source_state import HEAD, SourceState
+from commitlog.ingest.state import StateTable
+from commitlog.ingest.watermarks import watermark_json
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import Table
+
+__all__ = ["Backlog", "IngestAdmin", "Status", "sources"]
+
+
+def _nothing() -> None:
+    pass
+
+
+def sources(table: Table) -> list[str]:
+    """Return the ids of the sources that have state in `table`, which is read as a whole."""
+    return sorted(str(item["source"]) for item in table.scan() if item["item"] == HEAD)
+
+
+@frozen(kw_only=True)
+class Status:
+    """Status of a source, from its stored state.
+
+    Attributes:
+        source: its id.
+        epoch: number of the last planned epoch. It may still be running.
+        files: total number of files handed out. A cut file counts once in each epoch that reads it.
+        bytes: total number of bytes handed out.
+        sweeps: number of completed passes over the listing.
+        cursor: the last path that the current pass has processed; None between passes.
+        known_before: objects modified before this time (epoch seconds) count as read; None if there is
+            no such time yet.
+        rest: bytes of the last file that are not handed out yet.
+        passed_over: total number of objects that were skipped because they were too old when listed.
+        problems_by_kind: for each kind of problem, the number of slices that could not be read and were
+            not handed out again.
+    """
+
+    source: str
+    epoch: int
+    files: int
+    bytes: int
+    sweeps: int
+    cursor: str | None
+    known_before: float | None
+    rest: int
+    passed_over: int
+    problems_by_kind: Mapping[Kind, int]
+
+    @property
+    def problems(self) -> int:
+        """Number of slices that could not be read, and were not handed out again."""
+        return sum(self.problems_by_kind.values())
+
+
+@frozen(kw_only=True)
+class Backlog:
+    """The files that wait to be read.
+
+    Attributes:
+        files: number of files.
+        bytes: number of their bytes that are not handed out yet.
+        oldest: the slice with the earliest modification time, or None.
+    """
+
+    files: int
+    bytes: int
+    oldest: Slice | None
+
+
+class IngestAdmin:
+    """An operator's view of one source. Safe while the query runs.
+
+    Args:
+        store: the store with the objects. Only `waiting` and `backlog` need it; else it may be None.
+        table: the table with the source's state.
+        settings: the settings that the query of the source uses.
+        clock: the local clock.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore | None,
+        table: Table,
+        settings: IngestSettings,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = self._clock = SystemClock() if clock is None else clock
+        self._settings = settings
+        self._store = store
+        self._state = StateTable(table, settings.source)
+        self._problems = Quarantine(table, settings.source, clock=clock)
+
+    def status(self) -> Status:
+        """Return the status of the source. Raises `NotFound` if it has no state."""
+        head = self._head()
+        sweep = head.body if head.floors.mark else head.tail
+        counted = Counter(problem.kind for problem in self.problems())
+        return Status(
+            source=head.source,
+            epoch=head.epoch,
+            files=head.files,
+            bytes=head.bytes,
+            sweeps=head.bodies if head.floors.mark else head.tails,
+            cursor=None if sweep is None else sweep.cursor,
+            known_before=watermark_json(head.floors.lowest),
+            rest=0 if head.rest is None else head.rest.size,
+            passed_over=head.passed_over,
+            problems_by_kind={kind: counted[kind] for kind in get_args(Kind)},
+        )
+
+    def waiting(self, *, listed: Callable[[], object] = _nothing) -> Iterator[Slice]:
+        """Yield all slices that wait to be handed out, ignoring limits, in the order of the listing.
+
+        The listing starts at the beginning. Slices that the query takes during the call may be included.
+
+        Args:
+            listed: called for each listed object, for example to show progress.
+
+        Raises `NotFound` if the source has no state, `InputChanged` as the query would,
+        `ConfigurationError` without a store.
+        """
+        if self._store is None:
+            raise ConfigurationError(
+                f"cannot list the objects of source {self._settings.source!r} without a store"
+            )
+        planner = Planner(self._store, self._settings, splits=lambda path: False, clock=self._clock)
+        head = self._head()
+        window = self._state.update(None, head)
+        if head.rest is not None:
+            yield head.rest
+        yield from (each for _, each in self._state.wanted(1000))
+        for info in planner.waiting(head, window, listed=listed):
+            yield Slice(File.of(info), 0, info.size)
+
+    def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:
+        """Return the number and size of the waiting files. Arguments and errors as in `waiting`."""
+        files, size, oldest = 0, 0, None
+        for each in self.waiting(listed=listed):
+            files += 1
+            size += each.size
+            if oldest is None or each.file.modified < oldest.file.modified:
+                oldest = each
+        return Backlog(files=files, bytes=size, oldest=oldest)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the slices that could not be read and were not handed out again."""
+        return (problem for problem in self._problems if not problem.retried)
+
+    def retry(self, path: str | None = None) -> list[Problem]:
+        """Hand slices with problems out again in the next epoch; return their problems.
+
+        Only records that were not delivered are read again. If the object has changed since, the slice
+        is reported again, as a changed object.
+
+        Args:
+            path: path of the object; None for all objects with problems.
+
+        A problem says that *an attempt* at the slice failed. If another attempt at the same slice
+        succeeded later, its records are delivered twice. This can happen with the policies `missing` and
+        `changed`, and if a query restarts with other options before the epoch was finished.
+        """
+        head = self._head()
+        done: list[Problem] = []
+        for problem in list(self._problems):
+            if problem.retried:
+                # The row prevents a second report as long as its epoch can be handed out again.
+                if problem.epoch <= head.epoch - self._settings.keep_epochs:
+                    self._problems.remove(problem)
+            elif path in (None, problem.slice.file.path) and self._problems.retry(problem):
+                done.append(evolve(problem, retried=True))
+        return done
+
+    def reset(self) -> int:
+        """Delete all state of the source; return the number of deleted items. Other sources stay.
+
+        Stop the query first. Restart it with a new checkpoint directory: it then reads everything again.
+        If the call is interrupted, repeat it: until it completes, the source cannot be read.
+        """
+        return self._state.drop()
+
+    def _head(self) -> SourceState:
+        head = self._state.head()
+        if head is None:
+            raise NotFound(f"source {self._settings.source!r} has no state in this table")
+        return head

@@ -1,0 +1,107 @@
+"""Building of an epoch: adds slices up to the limits, and cuts files to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import field, frozen, validators
+
+from commitlog.ingest.files import File, Slice
+from commitlog.ingest.rows import MAX_LIST_BYTES, Entry
+
+__all__ = ["EpochBuilder", "Limits"]
+
+#: Most bytes of a slice in a row, as JSON.
+_SLICE_LIST_BYTES = 64
+
+
+@frozen(kw_only=True)
+class Limits:
+    """Limits of one epoch.
+
+    Attributes:
+        files: most files.
+        bytes: most bytes, or None. The first slice always fits, whatever its size.
+    """
+
+    files: int = field(validator=validators.ge(1))
+    bytes: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
+
+
+class EpochBuilder:
+    """Collects the entries of one epoch, and of files to remember without reading. Not thread-safe.
+
+    Args:
+        limits: limits of the epoch.
+        slice_bytes: size of the slices of files that can be split.
+        splits: returns whether the file at a path can be split.
+
+    Attributes:
+        entries: pairs of an entry and whether it is recent, in the order of the calls.
+        files: number of files with something to read.
+        bytes: number of bytes to read.
+    """
+
+    def __init__(self, limits: Limits, *, slice_bytes: int, splits: Callable[[str], bool]) -> None:
+        self.entries: list[tuple[Entry, bool]] = []
+        self.files = 0
+        self.bytes = 0
+        self._limits = limits
+        # An epoch takes at least one slice of a file.
+        self._slice_bytes = slice_bytes if limits.bytes is None else min(slice_bytes, limits.bytes)
+        self._splits = splits
+        self._list_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """True if no further file fits."""
+        return self.files >= self._limits.files or self._left() <= 0
+
+    def add(self, what: Slice, *, recent: bool = False, cut: bool = True) -> Slice | None:
+        """Add as much of a slice as fits.
+
+        Args:
+            what: the slice; a whole file is one slice.
+            recent: whether to remember the file.
+            cut: whether the slice may be cut into smaller ones.
+
+        Returns:
+            The part that did not fit: None if all of it fits, `what` if nothing fits.
+        """
+        entry = Entry(what.file)
+        room = MAX_LIST_BYTES - self._list_bytes - entry.list_bytes
+        cuts: list[tuple[int, int, int]] = []
+        at, skip, left = what.start, what.skip, self._left()
+        splits = cut and what.size > self._slice_bytes and self._splits(what.file.path)
+        while self.files < self._limits.files and room >= _SLICE_LIST_BYTES * (len(cuts) + 1):
+            end = min(at + self._slice_bytes, what.end) if splits else what.end
+            if end - at > left and (cuts or self.files):
+                break
+            cuts.append((at, end, skip))
+            left -= end - at
+            at = end
+            if at == what.end:
+                break
+        if not cuts:
+            return what
+        self._append(Entry(what.file, tuple(cuts)), recent)
+        self.files += 1
+        self.bytes += at - what.start
+        return None if at == what.end else Slice(what.file, at, what.end)
+
+    def remember(self, file: File) -> bool:
+        """Add a file to remember without reading it; return False if there is no room."""
+        entry = Entry(file)
+        if self._list_bytes + entry.list_bytes > MAX_LIST_BYTES:
+            return False
+        self._append(entry, True)
+        return True
+
+    def _append(self, entry: Entry, recent: bool) -> None:
+        self.entries.append((entry, recent))
+        self._list_bytes += entry.list_bytes
+
+    def _left(self) -> int:
+        # Without a limit, every size fits.
+        most = 2**63 if self._limits.bytes is None else self._limits.bytes
+        return most - self.bytes

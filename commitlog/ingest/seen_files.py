@@ -1,0 +1,147 @@
+"""Cache of the files that a source remembers, in the driver's memory: about 200 bytes each.
+
+It mirrors the rows in the state table. An update reads only the rows that were added since.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import struct
+import zlib
+
+from attrs import define, field
+
+from commitlog.ingest.files import File
+from commitlog.ingest.rows import Row
+from commitlog.ingest.watermarks import Watermarks
+
+__all__ = ["Seen", "SeenFiles"]
+
+_VALUE = struct.Struct("<8sdI")
+
+
+class Seen(enum.Enum):
+    """Answers of `SeenFiles.look` about a listed file."""
+
+    #: The file is new.
+    NO = "no"
+    #: This version was handed out.
+    YES = "yes"
+    #: The same content was handed out, and was written again since.
+    AGAIN = "again"
+    #: Another version was handed out.
+    OTHER = "other"
+
+
+@define
+class _Recent:
+    """A remembered row. Its paths and times are compressed because they are rarely read."""
+
+    number: int
+    epoch: int
+    size: int
+    first: str
+    last: str
+    newest: float
+    packed: bytes
+    _failed: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, row: Row, number: int) -> _Recent:
+        """Return the summary of a row."""
+        files = [entry.file for entry in row.entries]
+        paths = [file.path for file in files]
+        newest = max(file.modified for file in files)
+        packed = zlib.compress(json.dumps([(file.path, file.modified) for file in files]).encode())
+        return cls(number, row.epoch, len(files), min(paths), max(paths), newest, packed)
+
+    def below(self, floors: Watermarks) -> bool:
+        """Return whether all files of the row are below the floors."""
+        # Floors rise with the paths.
+        lowest, highest = floors.of(self.first), floors.of(self.last)
+        if self.newest < lowest or self.newest >= highest or (lowest, highest) == self._failed:
+            return self.newest < lowest
+        files = json.loads(zlib.decompress(self.packed))
+        if all(modified < floors.of(path) for path, modified in files):
+            return True
+        self._failed = (lowest, highest)
+        return False
+
+
+@define
+class SeenFiles:
+    """The remembered files of one source. Not thread-safe.
+
+    Attributes:
+        revision: the revision of the state row up to which all rows are included.
+        last: the range key of the last included row.
+    """
+
+    revision: int = 0
+    last: str = ""
+    # Stored rows by range key, in the order of their epochs. `_done`: rows that are not recent, with
+    # their epoch. `_recent`: the others.
+    _done: dict[str, int] = field(factory=dict)
+    _recent: dict[str, _Recent] = field(factory=dict)
+    # Digest of the path -> digest of the etag, modification time and row. A path has up to 1 KiB.
+    _known: dict[bytes, bytes] = field(factory=dict)
+    _rows: int = 0  # total number of added rows
+    _stale: int = 0  # upper bound of the number of entries from removed rows
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, row: Row) -> None:
+        """Add a row. Call it in the order of the rows' keys, which is the order of their writing."""
+        self.last = max(self.last, row.range)
+        if not row.recent:
+            self._done[row.range] = row.epoch
+            return
+        self._rows += 1
+        self._recent[row.range] = _Recent.of(row, self._rows)
+        for file in (entry.file for entry in row.entries):
+            value = _VALUE.pack(_short(file.etag), file.modified, self._rows)
+            self._known[_digest(file.path)] = value
+
+    def look(self, file: File) -> Seen:
+        """Return whether this or another version of `file` was handed out."""
+        value = self._known.get(_digest(file.path))
+        if value is None:
+            return Seen.NO
+        etag, modified, _ = _VALUE.unpack(value)
+        if etag != _short(file.etag):
+            return Seen.OTHER
+        return Seen.AGAIN if file.modified > modified else Seen.YES
+
+    def removable(self, epoch: int, floors: Watermarks, most: int) -> list[str]:
+        """Return up to `most` rows of epochs up to `epoch` whose files are all below the floors."""
+        found = [range for range, written in self._done.items() if written <= epoch]
+        for range, row in self._recent.items():
+            if row.epoch > epoch or len(found) >= most:
+                break
+            if row.below(floors):
+                found.append(range)
+        return found[:most]
+
+    def forget(self, ranges: list[str]) -> None:
+        """Forget removed rows. Their files are forgotten later, many at a time."""
+        for range in ranges:
+            if self._done.pop(range, None) is None:
+                self._stale += self._recent.pop(range).size
+        # Rarely, and all at once: a file that is remembered for too long does no harm.
+        if self._stale > len(self._known) // 4:
+            self._stale = 0
+            rows = {row.number for row in self._recent.values()}
+            self._known = {
+                path: value for path, value in self._known.items() if _VALUE.unpack(value)[2] in rows
+            }
+
+
+def _digest(path: str) -> bytes:
+    return hashlib.blake2b(path.encode(), digest_size=16).digest()
+
+
+def _short(etag: str) -> bytes:
+    return hashlib.blake2b(etag.strip('"').encode(), digest_size=8).digest()

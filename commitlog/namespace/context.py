@@ -1,0 +1,307 @@
+"""The context of an open namespace: its parts, its metadata, and how a change is planned and applied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import ConfigurationError, Conflict, CorruptRecord, Fenced, NotFound
+from commitlog.namespace.external.overlay import Overlay
+from commitlog.namespace.external.store import BackingStore
+from commitlog.namespace.external.sync import Synchronizer
+from commitlog.namespace.log.epoch import Epochs, FencedLog
+from commitlog.namespace.metadata import Epoch, NamespaceMetadata, not_there
+from commitlog.namespace.model.keys import ROOT, Keys, split
+from commitlog.namespace.model.records import Directory
+from commitlog.namespace.read.tree import Mapper, Tree
+from commitlog.namespace.read.views import ReadView, WriteView
+from commitlog.namespace.stats import CountingStore, CountingTable, RequestRecorder
+from commitlog.namespace.status import Status
+from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespace.write.bulk import BulkLinker
+from commitlog.namespace.write.content import Content
+from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.transaction import Change, Changes, PlanOutdated
+from commitlog.oplog import OperationLog
+from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import Table
+
+__all__ = ["MetadataCache", "NamespaceContext", "open_context"]
+
+T = TypeVar("T")
+
+
+class MetadataCache:
+    """The metadata of a namespace, read from the table at the first use.
+
+    Args:
+        name: the name of the namespace.
+        table: the table with its records.
+        keys: the keys of its records.
+        epochs: the epochs of the log that it was opened with; None without a log.
+        log_prefix: the path of that log in the store; None without a log.
+        new_id: returns an id that is never returned again.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        table: Table,
+        keys: Keys,
+        epochs: Epochs | None,
+        log_prefix: str | None,
+        new_id: Callable[[], str],
+    ) -> None:
+        self.log_prefix = log_prefix
+        self.known: NamespaceMetadata | None = None
+        self._name = name
+        self._table = table
+        self._keys = keys
+        self._epochs = epochs
+        self._new_id = new_id
+
+    def describe(self, *, writing: bool) -> NamespaceMetadata:
+        """Return the metadata; see `Namespace.describe`."""
+        known = self.known
+        if known is None:
+            item = self._table.get(self._keys.marker)
+            if item is None:
+                raise not_there(self._name, self._table.url)
+            self.known = known = NamespaceMetadata.from_item(item)
+        known.check(writing=writing)
+        if writing and known.log != self.log_prefix:
+            raise ConfigurationError(
+                f"namespace {self._name!r} {_keeps(known.log)}, but was opened as one that"
+                f" {_keeps(self.log_prefix)}: open it with `commitlog.namespaces`, or pass its log"
+            )
+        return known
+
+    def forget(self) -> None:
+        """Read the metadata again at the next use."""
+        self.known = None
+
+    def epoch(self) -> Epoch:
+        """Return the epoch of the table; without readable metadata, the one to restore it from."""
+        known = self.known
+        if known is not None:
+            return known.epoch
+        assert self._epochs is not None
+        try:
+            item = self._table.get(self._keys.marker)
+            if item is None:
+                return self._epochs.complete(self._new_id)
+            self.known = known = NamespaceMetadata.from_item(item)
+        except CorruptRecord:  # the caller is about to repair it
+            return self._epochs.complete(self._new_id)
+        return known.epoch
+
+    def is_renewed(self) -> bool:
+        """Read the metadata again; return whether a restore or a log rewrite has begun a new epoch."""
+        known, self.known = self.known, None
+        return known is not None and self.describe(writing=True).epoch != known.epoch
+
+
+@frozen(kw_only=True, eq=False)
+class NamespaceContext:
+    """The parts of one open namespace. Thread-safe.
+
+    Attributes:
+        name: the name of the namespace.
+        table: its table; requests are counted.
+        store: its object store; requests are counted.
+        keys: the keys of its records.
+        clock: the clock for timestamps and pauses.
+        backoff: the retry policy for failed requests and for conflicts.
+        new_id: returns an id that is never returned again.
+        recorder: counts requests by operation.
+        metadata: the metadata of the namespace.
+        tree: reads records of the table.
+        changes: applies changes, and logs them.
+        content: reads and stores the content of files.
+        identity: stores the object by which the namespace recognises its store.
+        overlay: shows the objects of bound directories over the records.
+        synchronizer: writes records for the objects of bound directories.
+        view: the tree as readers see it.
+        planner: plans changes.
+    """
+
+    name: str
+    table: CountingTable
+    store: CountingStore
+    keys: Keys
+    clock: Clock
+    backoff: Backoff
+    new_id: Callable[[], str]
+    recorder: RequestRecorder
+    metadata: MetadataCache
+    tree: Tree
+    changes: Changes
+    content: Content
+    identity: StoreIdentity
+    overlay: Overlay
+    synchronizer: Synchronizer
+    view: ReadView
+    planner: Planner
+
+    def describe(self, *, writing: bool = True) -> NamespaceMetadata:
+        """Return the metadata of the namespace; see `Namespace.describe`."""
+        return self.metadata.describe(writing=writing)
+
+    def run(self, plan: Callable[[], tuple[Change | None, T]], *, prepared: bool = True) -> T:
+        """Plan a change and apply it; plan it again if another change came in between.
+
+        Args:
+            plan: returns a change, or None if nothing has to be changed, and the result of the call.
+            prepared: whether the namespace has to exist.
+
+        Raises `Conflict` if other changes kept coming in between: nothing was changed.
+        """
+        if prepared:
+            self.describe()
+        last: PlanOutdated | None = None
+        for _ in self.backoff.attempts(self.clock):
+            try:
+                change, result = plan()
+                if change is not None:
+                    self.changes.apply(change)
+                return result
+            except PlanOutdated as error:
+                last = error
+                self.tree.forget()
+            except Fenced:
+                if not self.metadata.is_renewed():
+                    raise
+        raise Conflict(f"other changes kept coming in between; nothing was changed ({last})") from last
+
+    def bulk_linker(self, mapper: Mapper = map) -> BulkLinker:
+        """Return what creates many files in one directory."""
+        return BulkLinker(
+            planner=self.planner,
+            changes=self.changes,
+            clock=self.clock,
+            backoff=self.backoff,
+            mapper=self.counted_mapper(mapper),
+        )
+
+    def counted_mapper(self, mapper: Mapper) -> Mapper:
+        """Return a mapper whose requests count for the operation that is in progress."""
+        return lambda call, arguments: mapper(self.recorder.carried(call), arguments)
+
+    def stat(self, path: str) -> Status:
+        """Return the file or directory at `path`; see `Namespace.stat`."""
+        self.describe(writing=False)
+        walk = self.view.walk(split(path))
+        if walk.missing:
+            raise NotFound(f"there is nothing at {path!r} in namespace {self.name!r}")
+        return Status(path=path, entry=walk.last)
+
+    def path_of(self, id: str) -> str | None:
+        """Return the path of the directory with this id; see `Namespace.path_of`."""
+        self.describe(writing=False)
+        names: list[str] = []
+        passed: set[str] = set()
+        while id != ROOT:
+            if id in passed:
+                raise CorruptRecord(f"directory {id} is in itself: check namespace {self.name!r}")
+            passed.add(id)
+            item = self.table.get(self.keys.directory(id))
+            if item is None:  # deleted, or in the trash
+                return None
+            above = Directory.from_item(item)
+            names.append(above.name)
+            id = above.parent
+        return "/".join(reversed(names))
+
+
+def open_context(
+    table: Table,
+    store: ObjectStore,
+    name: str,
+    *,
+    clock: Clock,
+    backoff: Backoff,
+    log: OperationLog | None,
+    grace: float,
+    stable_paths: bool,
+    new_id: Callable[[], str],
+) -> NamespaceContext:
+    """Return the context of a namespace, without any request. Arguments as of `Namespace`."""
+    if not 0 <= grace < math.inf:
+        raise ConfigurationError(f"grace is {grace!r} seconds; it must be 0 or more, and finite")
+    keys = Keys(name)
+    recorder = RequestRecorder()
+    counting_table = CountingTable(table, recorder)
+    counting_store = CountingStore(store, recorder)
+    epochs = None if log is None else Epochs(log)
+    metadata = MetadataCache(
+        name=name,
+        table=counting_table,
+        keys=keys,
+        epochs=epochs,
+        log_prefix=None if log is None else log.prefix,
+        new_id=new_id,
+    )
+    tree = Tree(counting_table, keys)
+    changes = Changes(
+        table=counting_table,
+        clock=clock,
+        backoff=backoff,
+        log=None if epochs is None else FencedLog(epochs=epochs, epoch=metadata.epoch),
+        recorder=recorder,
+    )
+    outside = BackingStore(counting_store, lambda: metadata.describe(writing=False).mark)
+    overlay = Overlay(rows=tree, outside=outside, clock=clock)
+    synchronizer = Synchronizer(
+        tree=tree,
+        keys=keys,
+        clock=clock,
+        new_id=new_id,
+        grace=grace,
+        stable_paths=False,
+        changes=changes,
+        outside=outside,
+    )
+    return NamespaceContext(
+        name=name,
+        table=counting_table,
+        store=counting_store,
+        keys=keys,
+        clock=clock,
+        backoff=backoff,
+        new_id=new_id,
+        recorder=recorder,
+        metadata=metadata,
+        tree=tree,
+        changes=changes,
+        content=Content(
+            store=counting_store, clock=clock, backoff=backoff, new_id=new_id, recorder=recorder
+        ),
+        identity=StoreIdentity(store=counting_store, clock=clock, backoff=backoff),
+        overlay=overlay,
+        synchronizer=synchronizer,
+        view=ReadView(
+            table=counting_table,
+            keys=keys,
+            joint=overlay,
+            joining=synchronizer,
+            may_write=lambda: metadata.describe(writing=True),
+        ),
+        planner=Planner(
+            tree=WriteView(table=counting_table, keys=keys, joint=overlay, joining=synchronizer),
+            keys=keys,
+            clock=clock,
+            new_id=new_id,
+            grace=grace,
+            stable_paths=stable_paths,
+        ),
+    )
+
+
+def _keeps(log: str | None) -> str:
+    return "keeps no log" if log is None else f"keeps its log at {log!r}"

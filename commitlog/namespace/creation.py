@@ -1,0 +1,115 @@
+"""Creation of a namespace: the check for an existing namespace or log, and the first records."""
+
+from __future__ import annotations
+
+import contextlib
+
+from commitlog.errors import AlreadyExists, CommitError, Conflict, CorruptRecord
+from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.entries import parsed
+from commitlog.namespace.metadata import FIRST, NamespaceMetadata
+from commitlog.namespace.model.keys import ROOT, TOP, TRASH, TRASH_SHARDS
+from commitlog.namespace.model.records import Entry, Guard, Shards
+from commitlog.namespace.store_identity import identity_path
+from commitlog.namespace.write.transaction import Change, PlanOutdated
+from commitlog.oplog import Decision
+from commitlog.tables.api import Absent
+
+__all__ = ["create"]
+
+
+def create(context: NamespaceContext) -> bool:
+    """Create a namespace; return False if it exists already. See `Namespace.create`."""
+    mark: str | None = None
+    tried = False
+
+    def plan() -> tuple[Change | None, bool]:
+        nonlocal mark, tried
+        if _is_created(context):
+            return None, False
+        word = context.new_id()
+        if not tried:  # store the object first: once the table has the namespace, its path is known
+            path = identity_path(context.name, word)
+            mark = path if context.identity.put(path) else None
+            tried = True
+        return _plan_creation(context, word, mark), True
+
+    try:
+        created = context.run(plan, prepared=False)
+    except Conflict as error:
+        if isinstance(error.__cause__, PlanOutdated) and not _has_metadata(context):
+            raise CorruptRecord(
+                f"{context.table.url} has records of a namespace {context.name!r}, but not the record of"
+                " its format. Restore the table from a backup, or choose another name"
+            ) from error
+        raise
+    if mark is not None and context.describe(writing=False).mark != mark:  # another process was first
+        with contextlib.suppress(CommitError):
+            context.store.delete(mark)
+    return created
+
+
+def _is_created(context: NamespaceContext) -> bool:
+    """Return whether the namespace exists. Raises `AlreadyExists` if only its log does."""
+    exists = _has_metadata(context)
+    if not exists and _has_log(context):
+        exists = _has_metadata(context)  # another process may have created it just now
+        if not exists:
+            raise AlreadyExists(
+                f"the log at {context.metadata.log_prefix!r} in {context.store.url} belongs to a"
+                f" namespace, but {context.table.url} has no namespace {context.name!r}: restore it"
+                " (`commitlog namespace restore`), or choose another name. Nothing was created"
+            )
+    if exists:
+        context.describe()
+    return exists
+
+
+def _has_metadata(context: NamespaceContext) -> bool:
+    return context.table.get(context.keys.marker) is not None
+
+
+def _has_log(context: NamespaceContext) -> bool:
+    """Return whether the log has more than creations that did not happen."""
+    if context.changes.log is None:
+        return False
+    log = context.changes.log.root
+    if context.changes.log.epochs.newest() != FIRST:
+        return True
+    # Pending operations first: one that is decided or compacted meanwhile is found at its next place.
+    if any(parsed(operation).witness != context.keys.marker for operation in log.pending()):
+        return True
+    if any(operation.decision is Decision.COMMITTED for operation in log.history()):
+        return True
+    return Checkpoints(log, new_id=context.new_id).newest() is not None
+
+
+def _plan_creation(context: NamespaceContext, word: str, mark: str | None) -> Change:
+    keys = context.keys
+    now = int(context.clock.epoch() * 1000)
+    change = Change("create a namespace", word, keys.marker)
+    metadata = NamespaceMetadata(
+        key=keys.marker,
+        store=context.store.url,
+        log=context.metadata.log_prefix,
+        mark=mark,
+        created=now,
+        word=change.word,
+    )
+    change.put(metadata, Absent())
+    for id, shards in ((ROOT, Shards()), (TRASH, Shards(now=TRASH_SHARDS, first=TRASH_SHARDS))):
+        entry = Entry(
+            key=keys.entry(TOP, 0, id),
+            id=id,
+            version=1,
+            word=change.word,
+            created=now,
+            modified=now,
+            updated=now,
+            shards=shards,
+        )
+        change.put(entry, Absent())
+    guard = Guard(key=keys.gate(ROOT, 0), shards=1, word=change.word)
+    change.put(guard, Absent())
+    return change

@@ -1,0 +1,1 @@
+"""Directories that others write to: overlay, synchronization, pruning, diff and import."""

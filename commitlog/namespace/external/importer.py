@@ -1,0 +1,222 @@
+"""Import of existing objects as files of a namespace, in place, at the paths that the objects have.
+
+Nothing is copied. Removing such a file does not remove its object: the objects stay their owners'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+
+from attrs import evolve, field, frozen
+
+from commitlog._util.frozen_map import AppendOnly
+from commitlog.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    Conflict,
+    InvalidPath,
+    NotADirectory,
+    TransactionTooLarge,
+    Unavailable,
+)
+from commitlog.namespace.external.store import with_etag
+from commitlog.namespace.model.data import Data, modified_of
+from commitlog.namespace.model.keys import split, split_new
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.read.tree import Tree
+from commitlog.namespace.write.bulk import BulkLinker
+from commitlog.namespace.write.content import is_own
+from commitlog.namespace.write.plan_files import NewFile
+from commitlog.namespace.write.transaction import MAX_WRITES
+from commitlog.paths import join
+from commitlog.stores.api import ObjectInfo, ObjectStore
+
+__all__ = ["ImportReport", "Importer"]
+
+#: Objects to import at a time: with the guard of the directory, their files fill a transaction.
+_FILES = MAX_WRITES - 1
+
+
+@frozen(kw_only=True)
+class ImportReport:
+    """The result of an import.
+
+    Attributes:
+        files: objects that became files.
+        updated: files that were updated, since their objects had changed.
+        known: objects that were files already.
+        bytes: total size of `files` and `updated`.
+        refused: paths of objects that cannot become files, with the reasons.
+        last: the last object that was processed; an interrupted import can start after it.
+    """
+
+    files: int = 0
+    updated: int = 0
+    known: int = 0
+    bytes: int = 0
+    refused: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+    last: str = ""
+
+
+@frozen(kw_only=True)
+class Importer:
+    """Imports objects of one store.
+
+    Args:
+        tree: of the namespace.
+        batches: links new files.
+        store: has the objects.
+        make_below: makes all directories on a path, as `Planner.make_below` plans it.
+        renew: updates the file at a path to the given object, and returns it; None if nothing is at the
+            path. Raises `AlreadyExists` if something else is there.
+    """
+
+    tree: Tree
+    batches: BulkLinker
+    store: ObjectStore
+    make_below: Callable[[str, Sequence[Entry]], tuple[Entry, ...]]
+    renew: Callable[[str, ObjectInfo], Entry | None]
+
+    def adopt(
+        self,
+        prefix: str,
+        into: str,
+        *,
+        start_after: str = "",
+        progress: Callable[[ImportReport], object] | None = None,
+    ) -> ImportReport:
+        """See `Namespace.adopt`."""
+        if prefix and not prefix.endswith("/"):
+            raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
+        depth = 1 + len(split(into))
+        done = ImportReport(last=start_after)
+        top: Sequence[Entry] = ()
+        listed = self.store.list(prefix, start_after=start_after)
+        for directory, infos in groupby(listed, lambda info: info.path.rpartition("/")[0]):
+            below = directory[len(prefix) :]
+            target = join(into, below) if below else into
+            known = top
+            for batch in _batches(infos):
+                try:
+                    known, done = self._adopt(target, known, batch, done)
+                except Conflict as error:
+                    raise Conflict(
+                        f"{error}. {done.files} objects became files before that; to go on, start after"
+                        f" {done.last!r}"
+                    ) from error
+                if progress is not None:
+                    progress(done)
+            top = known[:depth]
+        return done
+
+    def _adopt(
+        self, target: str, known: Sequence[Entry], infos: list[ObjectInfo], done: ImportReport
+    ) -> tuple[Sequence[Entry], ImportReport]:
+        """Import objects of one directory; return the directories on its path, and the new totals."""
+        done = evolve(done, last=infos[-1].path)
+        infos = [info for info in infos if not is_own(info.path)]
+        if not infos:
+            return known, done
+        try:
+            known = self._make(split(target), known)
+        except (InvalidPath, NotADirectory, AlreadyExists, TransactionTooLarge) as error:
+            return known, _refused(done, infos, error)
+        directory = known[-1]
+        fit: dict[str, ObjectInfo] = {}
+        refused: list[tuple[str, str]] = []
+        for listed in infos:
+            name = listed.path.rpartition("/")[2]
+            try:
+                info = with_etag(self.store, listed)
+                if info is not None:
+                    Data.of(info)
+                    split_new(join(target, name))
+                    fit[name] = info
+            except (InvalidPath, Unavailable) as error:
+                refused.append((listed.path, str(error)))
+        there = self._present(directory, sorted(fit))
+        new: dict[str, ObjectInfo] = {}
+        for name, info in fit.items():
+            entry = there.get(name)
+            try:
+                if entry is not None and _is_known(entry, info):
+                    done = evolve(done, known=done.known + 1)
+                elif entry is None or self.renew(join(target, name), info) is None:
+                    new[name] = info
+                else:
+                    done = evolve(done, updated=done.updated + 1, bytes=done.bytes + info.size)
+            except (InvalidPath, AlreadyExists, TransactionTooLarge) as error:
+                refused.append((info.path, str(error)))
+        done = evolve(done, refused=done.refused + refused)
+        return known, self._link(target, directory, new, done) if new else done
+
+    def _make(self, names: tuple[str, ...], known: Sequence[Entry], there: int = 0) -> tuple[Entry, ...]:
+        """Make directories with one change, or in steps if it is too large; `there` of them exist."""
+        try:
+            return self.make_below("/".join(names), known[: 1 + len(names)])
+        except TransactionTooLarge:
+            half = (there + len(names)) // 2
+            if half == there:
+                raise
+        upper = self._make(names[:half], known, there)
+        return self._make(names, max(known, upper, key=len), half)
+
+    def _present(self, directory: Entry, names: list[str]) -> dict[str, Entry]:
+        """Return the entries of a directory for sorted names, which are neighbours in a listing.
+
+        This takes one request, unless other names lie between them.
+        """
+        if not names:
+            return {}
+        found: dict[str, Entry] = {}
+        # A prefix of a name sorts right before it, after almost all other names.
+        entries = self.tree.entries(directory, after=names[0][:-1], page=2 * len(names))
+        for entry in islice(entries, 2 * len(names)):
+            if entry.name > names[-1]:
+                return found
+            found[entry.name] = entry
+        if len(found) < 2 * len(names):
+            return found
+        beyond = {name: self.tree.find(directory, name) for name in names if name > max(found)}
+        return found | {name: entry for name, entry in beyond.items() if entry is not None}
+
+    def _link(
+        self, target: str, directory: Entry, new: dict[str, ObjectInfo], done: ImportReport
+    ) -> ImportReport:
+        files = {
+            name: NewFile(data=Data.of(info), modified=modified_of(info)) for name, info in new.items()
+        }
+        try:
+            linked = self.batches.link(target, files, within=directory.id)
+        except TransactionTooLarge as error:  # of a single file: the path is too deep for every file
+            return _refused(done, new.values(), error)
+        refused = [(new[name].path, str(error)) for name, error in linked.taken.items()]
+        return evolve(
+            done,
+            files=done.files + len(linked.made),
+            known=done.known + len(linked.known),
+            bytes=done.bytes + sum(new[name].size for name in linked.made),
+            refused=done.refused + refused,
+        )
+
+
+def _refused(done: ImportReport, infos: Iterable[ObjectInfo], error: Exception) -> ImportReport:
+    told = [(info.path, str(error)) for info in infos]
+    return evolve(done, refused=done.refused + told)
+
+
+def _is_known(entry: Entry, info: ObjectInfo) -> bool:
+    data = entry.data
+    return data is not None and not data.own and data.path == info.path and data.is_still(info)
+
+
+def _batches(infos: Iterable[ObjectInfo]) -> Iterator[list[ObjectInfo]]:
+    batch: list[ObjectInfo] = []
+    for info in infos:
+        batch.append(info)
+        if len(batch) == _FILES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

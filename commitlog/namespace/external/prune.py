@@ -1,0 +1,218 @@
+"""Removal of rows and tombstones whose objects are gone from the store.
+
+A tombstone is read before the store is listed. It is removed only if the listing has nothing for it to
+hide, not even an object that a row covers, and the binding of the directory has not changed. So a
+deleted file never comes back. A row is removed only after its object was requested once more, from a
+store that proves its presence before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from attrs import define, evolve, field, frozen
+
+from commitlog._util.frozen_map import AppendOnly
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import CommitError, Conflict
+from commitlog.namespace.external.listing_diff import ListingDiff, listing_diff
+from commitlog.namespace.external.overlay import NameDiff, Overlay, backing_path
+from commitlog.namespace.external.store import WINDOW
+from commitlog.namespace.external.sync import Synchronizer
+from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
+from commitlog.namespace.model.garbage import Tombstone
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.transaction import MAX_WRITES, PlanOutdated
+from commitlog.tables.api import Check, Delete, Equals
+
+__all__ = ["PruneReport", "Pruner"]
+
+#: Number of files between two proofs of the store's presence.
+_PROVED = 100
+
+
+@frozen(kw_only=True)
+class PruneReport:
+    """The result of pruning: records removed from the table, and records left.
+
+    Attributes:
+        directories: number of directories that were checked.
+        tombstones: number of tombstones that were removed.
+        files: number of files that were removed, since their objects were gone.
+        failed: ids of files that may be left, and of directories with records left in or below them;
+            with the errors.
+    """
+
+    directories: int = 0
+    tombstones: int = 0
+    files: int = 0
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+
+
+@frozen(kw_only=True)
+class Pruner:
+    """Prunes directories of one namespace.
+
+    Args:
+        joint: compares directories with the store.
+        joining: removes rows of bound directories.
+        planner: removes other rows.
+        clock: gives the age of tombstones; waited on between attempts.
+        backoff: retry policy for directories that others change.
+        older_than: also remove all tombstones that are at least so many seconds old; None: do not.
+        may_be_empty: whether all objects of the store may have been removed.
+    """
+
+    joint: Overlay
+    joining: Synchronizer
+    planner: Planner
+    clock: Clock
+    backoff: Backoff
+    older_than: float | None
+    may_be_empty: bool
+
+    def prune(self, top: Entry, *, progress: Callable[[PruneReport], object] | None) -> PruneReport:
+        """See `Bindings.prune`."""
+        done = _Done()
+        pending = [top]
+        while pending:
+            directory = pending.pop()
+            done.directories += 1
+            try:
+                pending += self._prune(directory, done)
+            except AGAIN as error:
+                done.fail(directory.id, error)
+            if progress is not None:
+                progress(done.pruned())
+        return done.pruned()
+
+    def _prune(self, directory: Entry, done: _Done) -> list[Entry]:
+        """Prune one directory; return its subdirectories. Raises `Conflict` if it keeps changing."""
+        for _ in self.backoff.attempts(self.clock):
+            now = self.joint.rows.again(directory)
+            if now is None:  # renamed, or deleted, meanwhile
+                return []
+            rows: Iterable[Entry]
+            if now.binding is None:
+                left = self._without(now, list(self.joint.rows.tombstones(now)), done)
+                rows = () if left is None else self.joint.rows.entries(now)
+            else:
+                level = listing_diff(self.joint, now)
+                left = self._without_lost(now, level, done)
+                left = None if left is None else self._without(left, self._useless(level), done)
+                rows = level.rows()
+            if left is None:
+                continue
+            below: list[Entry] = []
+            self._remove_files(self._lost(left, rows, below), done)
+            return below
+        raise Conflict(f"other clients kept changing directory {directory.name!r}; repeat it")
+
+    def _without_lost(self, directory: Entry, level: ListingDiff, done: _Done) -> Entry | None:
+        """Remove the rows of a bound directory whose objects are gone; return its new entry.
+
+        None if others have changed the same records.
+        """
+        gone = iter([news for news in level.news if news.seen is None])
+        # One transaction at a time: if one fails, the report is right about the earlier ones.
+        while batch := list[NameDiff](islice(gone, MAX_WRITES - 1 - directory.shards.now)):
+            settled = self.joining.settle(
+                directory, evolve(level, news=batch), mark=False, may_be_empty=self.may_be_empty
+            )
+            done.files += settled.removed
+            if not settled.whole:
+                return None
+            directory = settled.directory
+        return directory
+
+    def _useless(self, level: ListingDiff) -> list[Tombstone]:
+        before = None if self.older_than is None else (self.clock.epoch() - self.older_than) * 1000
+        return [
+            each
+            for name, each in level.tombstones.items()
+            if name in level.idle or (before is not None and each.left <= before)
+        ]
+
+    def _without(self, directory: Entry, tombstones: Sequence[Tombstone], done: _Done) -> Entry | None:
+        """Remove tombstones if the directory is unchanged; return it, or None if it has changed.
+
+        A tombstone with another change id was written since, or another client prunes.
+        """
+        removals = RecordDeleter(
+            table=self.joint.rows.table,
+            clock=self.clock,
+            backoff=self.backoff,
+            new_id=self.planner.new_id,
+        )
+        removed = removals.remove(
+            [Delete(each.key, Equals("word", each.word)) for each in tombstones],
+            check=Check(directory.key, directory.unchanged()),
+        )
+        done.tombstones += len(removed.keys)
+        for error in removed.failed.values():
+            raise error
+        if len(removed.keys) < len(tombstones) and self.joint.rows.again(directory) != directory:
+            return None
+        return directory
+
+    def _lost(self, directory: Entry, rows: Iterable[Entry], below: list[Entry]) -> Iterator[Entry]:
+        """Yield files outside their backing path whose objects are gone; collect directories in `below`.
+
+        The store is asked about many files at a time.
+        """
+        foreign = self._foreign(directory, rows, below)
+        while batch := list(islice(foreign, WINDOW)):  # several files may share one object
+            missing = set(self.joint.outside.missing({path for _, path in batch}))
+            yield from (file for file, path in batch if path in missing)
+
+    def _foreign(
+        self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
+    ) -> Iterator[tuple[Entry, str]]:
+        """Yield files outside their backing path with objects of others, and the objects' paths."""
+        for entry in rows:
+            if entry.data is None:
+                below.append(entry)
+            elif not entry.data.own and backing_path(directory, entry) is None:
+                yield entry, entry.data.path
+
+    def _remove_files(self, lost: Iterator[Entry], done: _Done) -> None:
+        while batch := list(islice(lost, _PROVED)):
+            paths = {file.id: file.data.path for file in batch if file.data is not None}
+            gone = self.joint.outside.gone(list(paths.values()), may_be_empty=self.may_be_empty)
+            for file in batch:
+                if paths[file.id] not in gone:
+                    continue
+                try:
+                    self.joining.changes.apply(self.planner.remove_files([file]))
+                except PlanOutdated:
+                    continue  # the file has changed since
+                except AGAIN as error:
+                    done.fail(file.id, error)
+                else:
+                    done.files += 1
+
+
+@define
+class _Done:
+    """The counts of a call in progress. See `PruneReport`."""
+
+    directories: int = 0
+    tombstones: int = 0
+    files: int = 0
+    failed: AppendOnly[tuple[str, str]] = field(factory=AppendOnly)
+
+    def fail(self, id: str, error: CommitError) -> None:
+        """Record an error, and the id for which records may be left."""
+        self.failed += [(id, str(error))]
+
+    def pruned(self) -> PruneReport:
+        """Return the report."""
+        return PruneReport(
+            directories=self.directories,
+            tombstones=self.tombstones,
+            files=self.files,
+            failed=self.failed,
+        )

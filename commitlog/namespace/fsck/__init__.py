@@ -1,0 +1,1 @@
+"""Checks of a namespace: problems, the checks that find them, and repairs."""

@@ -1,0 +1,263 @@
+"""The check of a namespace. It only reads, and runs while other clients work.
+
+A scan does not show one point in time, so a suspected problem is read again before it is reported. A
+finding has the records that show it, and counts only if all of them are still unchanged. Versions never
+come back, so all of these records existed at one point in time. A record that changes during the check
+is not reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+
+from attrs import evolve, fields, frozen
+
+from commitlog.clock import Clock
+from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.namespace.fsck.confirm import Confirmer
+from commitlog.namespace.fsck.cross_checks import (
+    check_records,
+    compare_with_store,
+    find_unlisted,
+    tombstone_id,
+)
+from commitlog.namespace.fsck.problems import PROBLEMS, Finding
+from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
+from commitlog.namespace.fsck.references import unnamed_objects
+from commitlog.namespace.fsck.snapshot import Snapshot
+from commitlog.namespace.fsck.survey import Survey, survey_of_log
+from commitlog.namespace.fsck.tree_checks import TreeChecks
+from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.model.codec import key_of, place_of
+from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.keys import Keys
+from commitlog.namespace.model.records import Entry
+from commitlog.tables.api import Item
+
+__all__ = ["AGE", "Checker", "FsckReport"]
+
+#: Minimum age in seconds of an unreferenced object before it is reported. The default allows for the
+#: publication of a job, which has `commitlog.namespace.jobs.attempts.STAGING_AGE` seconds.
+AGE = 8 * 86_400.0
+
+
+@frozen(kw_only=True)
+class FsckReport:
+    """The problems that a check found, and how much it read.
+
+    Attributes:
+        findings: the problems, the worst first.
+        entries: number of files and directories.
+        records: number of records in the table.
+        objects: number of objects that were looked up in the store.
+        operations: number of pending operations in the log.
+        states: number of states read from the log; one item counts once for each of its changes.
+        listed: number of objects that the store listed.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    entries: int = 0
+    records: int = 0
+    objects: int = 0
+    operations: int = 0
+    states: int = 0
+    listed: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there are no findings."""
+        return not self.findings
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of findings of each kind."""
+        return dict(Counter(finding.problem.name for finding in self.findings))
+
+
+@frozen(kw_only=True)
+class Checker:
+    """A checker of one namespace.
+
+    Args:
+        table: reader of the table.
+        keys: keys of the namespace.
+        clock: used for the age of pending changes, and to wait before findings are read again.
+        log: reader of the log, if the namespace keeps one.
+        store: reader of the objects, if they are to be checked.
+        objects: whether to look up the object of each file. Files of bound directories that are up to
+            date by definition are left out.
+        unnamed: whether to search the store for unreferenced objects.
+        grace: seconds to wait before findings are read again.
+        pending: seconds for which a change may be pending in the log.
+        age: seconds for which an object may be in the store before a record refers to it.
+
+    Directories are held in memory, with a few numbers for each file (`commitlog.namespace.fsck.survey`).
+    Suspect records are read a second time, and held.
+    """
+
+    table: TableReader
+    keys: Keys
+    clock: Clock
+    log: LogReader | None = None
+    store: StoreReader | None = None
+    objects: bool = False
+    unnamed: bool = False
+    grace: float = 5.0
+    pending: float = 3600.0
+    age: float = AGE
+
+    def check(self, progress: Callable[[FsckReport], object] | None = None) -> FsckReport:
+        """Check the namespace: see `Namespace.fsck`."""
+        so_far = FsckReport()
+
+        def tell(now: FsckReport) -> None:
+            nonlocal so_far
+            so_far = now
+            if progress is not None:
+                progress(now)
+
+        found: list[Finding] = []
+        log_survey = None
+        if self.log is not None:
+            try:
+                log_survey = survey_of_log(self.log, lambda states: tell(evolve(so_far, states=states)))
+            except (CorruptRecord, FormatTooNew) as error:
+                # The other entries may be out of date without it, so skip the comparison with the log.
+                kind = PROBLEMS["unreadable-log"]
+                found.append(Finding(problem=kind, path="", detail=str(error)))
+        survey = Survey(None if log_survey is None else log_survey.outcomes)
+        snapshot = survey.snapshot
+        for item in self.table.scan(unreadable=lambda bad: snapshot.refuse(bad, self.keys.namespace)):
+            record = snapshot.read(item, self.keys.namespace)
+            if record is not None:
+                survey.add(record, item)
+                if survey.records % 1000 == 0:
+                    tell(evolve(so_far, entries=survey.entries, records=survey.records))
+        records = survey.records + len(snapshot.corrupt)
+        tell(evolve(so_far, entries=survey.entries, records=records))
+        suspects = survey.suspects(TreeChecks(snapshot, self.keys))
+        if suspects:
+            survey.read_again(self.table, self.keys.namespace, suspects)
+        # Read the log after the table: it then has all records of the table, committed or pending.
+        unlisted: frozenset[str] = frozenset()
+        if self.store is not None and self.objects:
+            for asked, these in find_unlisted(self.store, suspects.unlisted):
+                unlisted |= these
+                tell(evolve(so_far, objects=so_far.objects + asked))
+        logged = LogSnapshot()
+        if (
+            self.log is not None
+            and log_survey is not None
+            and (suspects.logged or unlisted or log_survey.pending)
+        ):
+            rows = [each for each in snapshot.entries.values() if f"e/{each.id}" in suspects.logged]
+            logged = self.log.read(suspects.logged.union(unlisted, map(tombstone_id, rows)))
+        tell(evolve(so_far, operations=len(logged.pending)))
+        checks = TreeChecks(snapshot, self.keys)
+        found += check_records(checks, logged, suspects.logged)
+        found += self._unlisted(unlisted, logged)
+        found += self._pending(logged)
+        if log_survey is not None:
+            found += self._marker(snapshot.marker, log_survey.marker)
+        if self.store is not None and self.objects:
+            for files, each in compare_with_store(checks, self.store, self._entries()):
+                found += each
+                tell(evolve(so_far, objects=so_far.objects + files))
+            found += self._mark(self.store, snapshot.marker)
+        if self.store is not None and self.unnamed:
+            found += self._unnamed(
+                self.store, lambda listed: tell(evolve(so_far, listed=so_far.listed + listed))
+            )
+        if found:
+            self.clock.sleep(self.grace)
+            again = Confirmer(table=self.table, log=self.log, store=self.store)
+            found = [*again.confirmed(found)]
+        found.sort(key=lambda each: (each.problem.severity, each.problem.name, each.path))
+        tell(evolve(so_far, findings=tuple(found)))
+        return so_far
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield the files and directories of the table, except those that cannot be read."""
+        snapshot = Snapshot()
+        for item in self.table.scan(unreadable=lambda bad: None):
+            record = snapshot.read(item, self.keys.namespace)
+            if isinstance(record, Entry):
+                yield record
+
+    def _marker(self, row: Item | None, logged: Item | None) -> Iterator[Finding]:
+        """Check that the marker is the one that the log has (I8)."""
+        if logged is not None and key_of(logged) != self.keys.marker:
+            logged = None
+        if row is None:
+            if logged is not None:
+                kind, missing = PROBLEMS["no-marker"], (self.keys.marker,)
+                yield Finding(problem=kind, path="", missing=missing, logged=logged)
+            return
+        try:
+            marker = evolve(NamespaceMetadata.from_item(row), word="")
+        except CorruptRecord as error:
+            kind = PROBLEMS["corrupt-record"]
+            yield Finding(
+                problem=kind, path=place_of(row), detail=str(error), records=(row,), logged=logged
+            )
+            return
+        if logged is None:
+            detail = "the log has none"
+        elif (theirs := evolve(NamespaceMetadata.from_item(logged), word="")) != marker:
+            names = [each.name for each in fields(NamespaceMetadata)]
+            odd = (name for name in names if getattr(marker, name) != getattr(theirs, name))
+            detail = f"{' and '.join(odd)} differ from the log"
+        else:
+            return
+        kind = PROBLEMS["wrong-marker"]
+        yield Finding(problem=kind, path="", detail=detail, records=(row,), logged=logged)
+
+    def _mark(self, store: StoreReader, row: Item | None) -> Iterator[Finding]:
+        """Check that the store has the mark that identifies it."""
+        with contextlib.suppress(CorruptRecord, FormatTooNew):
+            mark = None if row is None else NamespaceMetadata.from_item(row).mark
+            if mark is not None and store.begin_head(mark)().info is None:
+                assert row is not None
+                yield Finding(problem=PROBLEMS["no-mark"], path="", object=mark, records=(row,))
+
+    def _unlisted(self, unlisted: Collection[str], logged: LogSnapshot) -> Iterator[Finding]:
+        """Check that the table lists the garbage that the log lists and that exists (I5)."""
+        for of in sorted(unlisted):
+            item = logged.item(of)
+            if item is None:
+                continue
+            garbage = Garbage.from_item(item)
+            if garbage.data.own and not garbage.is_nameless:
+                yield Finding(
+                    problem=PROBLEMS["unlisted-garbage"],
+                    path=garbage.data.path,
+                    missing=(garbage.key,),
+                    object=garbage.data.path,
+                    logged=item,
+                )
+
+    def _pending(self, logged: LogSnapshot) -> Iterator[Finding]:
+        """Check that old changes of the log are decided (I8)."""
+        for operation in logged.pending:
+            if operation.time <= self.clock.epoch() - self.pending:
+                what = str(operation.body["what"])
+                yield Finding(problem=PROBLEMS["pending-change"], path=operation.id, detail=what)
+
+    def _unnamed(self, store: StoreReader, tell: Callable[[int], object]) -> Iterator[Finding]:
+        """Check that a record refers to each object that a namespace stored (I5)."""
+        until = self.clock.epoch() - self.age
+        try:
+            left = unnamed_objects(self.table, store, self.log, until=until, tell=tell)
+        except (CorruptRecord, FormatTooNew) as error:
+            yield Finding(problem=PROBLEMS["names-unknown"], path="", detail=str(error))
+            return
+        for info in left:
+            yield Finding(
+                problem=PROBLEMS["unnamed-object"],
+                path=info.path,
+                detail=f"{info.size} bytes",
+                object=info.path,
+                size=info.size,
+            )

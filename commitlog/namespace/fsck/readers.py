@@ -1,0 +1,210 @@
+"""Read-only access to the table, the store and the log.
+
+A check gets only functions that read, so it cannot change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from attrs import field, frozen
+
+from commitlog.errors import NotFound
+from commitlog.namespace.log.checkpoint import Checkpoints, merged
+from commitlog.namespace.log.entries import LoggedChange, State, fold, parsed
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores.api import ObjectInfo, ObjectStore, Observation
+from commitlog.tables.api import InFlight, Item, Key, Table, UnreadableItem
+
+__all__ = [
+    "LogReader",
+    "LogSnapshot",
+    "StoreReader",
+    "TableReader",
+    "read_matching",
+    "retry_on_new_checkpoint",
+]
+
+T = TypeVar("T")
+
+
+class Scan(Protocol):
+    """The type of `Table.scan`: yields all items of a table, and passes on those that cannot be read."""
+
+    def __call__(self, *, unreadable: Callable[[UnreadableItem], object]) -> Iterator[Item]:
+        """Scan the table once."""
+
+
+@frozen(kw_only=True)
+class TableReader:
+    """A read-only view of a table.
+
+    Each scan has to handle unreadable items, so that no such item stops a check.
+    """
+
+    url: str
+    get: Callable[[Key], Item | None]
+    scan: Scan
+
+    @classmethod
+    def of(cls, table: Table) -> TableReader:
+        """Return a reader of `table`."""
+        return cls(url=table.url, get=table.get, scan=table.scan)
+
+
+@frozen(kw_only=True)
+class StoreReader:
+    """A read-only view of the objects of a store.
+
+    A missing object counts only if `prove`, called afterwards, raises no error: it proves that the store
+    itself exists.
+    """
+
+    url: str
+    prove: Callable[[], object]
+    begin_head: Callable[[str], InFlight[Observation]]
+    list: Callable[[], Iterator[ObjectInfo]]
+
+    @classmethod
+    def of(cls, store: ObjectStore, prove: Callable[[], object] | None = None) -> StoreReader:
+        """Return a reader of the objects of `store`; by default, `prove` is its `check`."""
+        return cls(
+            url=store.url,
+            prove=store.check if prove is None else prove,
+            begin_head=store.begin_head,
+            list=store.list,
+        )
+
+
+@frozen(kw_only=True, slots=False)
+class LogSnapshot:
+    """The contents of a log at one point in time.
+
+    Attributes:
+        states: the newest state of each requested file and directory, by id.
+        tombstones, garbage: the newest states of tombstones and garbage, by `State.of`.
+        marker: the marker, if it was requested and the log has it.
+        pending: operations that are not decided.
+        changes: the changes of the pending operations.
+    """
+
+    states: dict[str, State] = field(factory=dict)
+    tombstones: dict[str, State] = field(factory=dict)
+    garbage: dict[str, State] = field(factory=dict)
+    marker: Item | None = None
+    pending: tuple[Operation, ...] = ()
+    changes: tuple[LoggedChange, ...] = ()
+
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        """Ids of the files and directories with pending changes."""
+        return frozenset(id for change in self.changes for id, _ in change.made | change.seen)
+
+    def item(self, of: str) -> Item | None:
+        """Return the newest record of a `State.of`; None if the log has no such record."""
+        kind, _, id = of.partition("/")
+        if kind == "m":
+            return self.marker
+        states = {"e": self.states, "t": self.tombstones, "x": self.garbage}[kind]
+        state = states.get(id if kind == "e" else of)
+        return None if state is None else state.item
+
+
+@frozen(kw_only=True)
+class LogReader:
+    """A read-only view of an operation log and its checkpoint."""
+
+    pending: Callable[[], Iterator[Operation]]
+    history: Callable[[], Iterator[Operation]]
+    checkpoint: Callable[[], Iterator[State]]
+
+    @classmethod
+    def of(cls, log: OperationLog) -> LogReader:
+        """Return a reader of `log`."""
+        checkpoints = Checkpoints(log, new_id=str)
+        return cls(
+            pending=log.pending,
+            history=log.history,
+            checkpoint=lambda: checkpoints.states(checkpoints.newest()),
+        )
+
+    def read(self, only: Collection[str] | None = None) -> LogSnapshot:
+        """Return the contents of the log: every earlier change is in it, or pending.
+
+        Args:
+            only: the `State.of` to return; by default all, which takes kilobytes for each file.
+        """
+        return retry_on_new_checkpoint(lambda: self._read(only))
+
+    def states(self, decided: Callable[[str], object]) -> Iterator[State]:
+        """Yield all states of the log, both older and newer ones.
+
+        Args:
+            decided: called with the id of each operation that is no longer pending.
+        """
+        for operation in self.history():
+            decided(operation.id)
+            if operation.decision is Decision.COMMITTED:
+                yield from parsed(operation).states
+        yield from self.checkpoint()
+
+    def _read(self, only: Collection[str] | None) -> LogSnapshot:
+        # Keep this order: an operation decided meanwhile is seen as pending or as decided, and one
+        # compacted meanwhile is seen as decided or in the checkpoint.
+        pending = {each.id: each for each in self.pending()}
+        changed: dict[str, State] = {}
+        for operation in self.history():
+            pending.pop(operation.id, None)
+            if operation.decision is Decision.COMMITTED:
+                fold(
+                    (each for each in parsed(operation).states if only is None or each.of in only),
+                    changed,
+                )
+        states: dict[str, State] = {}
+        tombstones: dict[str, State] = {}
+        garbage: dict[str, State] = {}
+        marker: Item | None = None
+        before = (state for state in self.checkpoint() if only is None or state.of in only)
+        for state in merged(before, changed):
+            kind, _, id = state.of.partition("/")
+            if kind == "e":
+                states[id] = state
+            elif kind == "t":
+                tombstones[state.of] = state
+            elif kind == "x":
+                garbage[state.of] = state
+            elif kind == "m":
+                marker = state.item
+        return LogSnapshot(
+            states=states,
+            tombstones=tombstones,
+            garbage=garbage,
+            marker=marker,
+            pending=tuple(pending.values()),
+            changes=tuple(map(parsed, pending.values())),
+        )
+
+
+def retry_on_new_checkpoint(read: Callable[[], T]) -> T:
+    """Call `read` and return its result; retry if a newer checkpoint replaced the one being read."""
+    for _ in range(3):
+        try:
+            return read()
+        except NotFound:
+            continue
+    return read()
+
+
+def read_matching(log: LogReader, wanted: Callable[[Item], bool]) -> LogSnapshot:
+    """Return the log's contents for all ids that ever had a record accepted by `wanted`."""
+    return log.read(
+        retry_on_new_checkpoint(
+            lambda: {
+                state.of
+                for state in log.states(lambda id: None)
+                if state.item is not None and wanted(state.item)
+            }
+        )
+    )

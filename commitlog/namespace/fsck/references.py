@@ -1,0 +1,163 @@
+"""The references from records to objects of a store, and the unreferenced objects."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
+
+from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader, read_matching
+from commitlog.namespace.fsck.snapshot import record_of
+from commitlog.namespace.model.binding import RESERVED
+from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.keys import number_of
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.write.content import is_own
+from commitlog.stores.api import ObjectInfo
+from commitlog.tables.api import Item, UnreadableItem
+
+__all__ = ["named_among", "references_to", "unnamed_objects"]
+
+#: Letters of the kinds of records that refer to no object.
+_NAMELESS = frozenset("dgt")
+
+#: Classes of records that refer to objects.
+_By: TypeAlias = tuple[type[Entry | Garbage], ...]
+
+
+def unnamed_objects(
+    table: TableReader,
+    store: StoreReader,
+    log: LogReader | None,
+    *,
+    until: float,
+    tell: Callable[[int], object],
+) -> list[ObjectInfo]:
+    """Return the objects of namespaces to which no file and no garbage of any namespace refers (I5).
+
+    Args:
+        table: reader of the table; no other table may refer to objects of this store.
+        store: reader of the objects.
+        log: reader of the log, which may refer to objects too.
+        until: epoch seconds; younger objects are left out, since a reference may follow.
+        tell: called with the number of listed objects, once for every thousand.
+
+    Raises `CorruptRecord`, or `FormatTooNew`, for an unreadable record that may refer to an object: then
+    the unreferenced objects cannot be determined.
+    """
+    named = array("Q", sorted(array("Q", map(number_of, _named_objects(table)))))
+    left: dict[str, ObjectInfo] = {}
+    for number, info in enumerate(store.list(), 1):
+        if number % 1000 == 0:
+            tell(1000)
+        if (
+            is_own(info.path)
+            and not info.path.startswith(RESERVED)
+            and info.last_modified <= until
+            and not _is_in(named, number_of(info.path))
+        ):
+            left[info.path] = info
+    if left:  # the scan may have missed a record that was moved meanwhile
+        for path in named_among(left, table, log):
+            del left[path]
+    return list(left.values())
+
+
+def named_among(
+    paths: Collection[str], table: TableReader, log: LogReader | None, *, by: _By = (Entry, Garbage)
+) -> frozenset[str]:
+    """Return the referenced ones of some objects.
+
+    A reference is a file or garbage of any namespace of the table, or a file of the log, committed or
+    pending.
+
+    Args:
+        paths: paths of the objects.
+        table, log: see `unnamed_objects`.
+        by: classes of the table's records that count.
+
+    Raises the same errors as `unnamed_objects`.
+    """
+    named = {path for path in _named_objects(table, by) if path in paths}
+    return frozenset(named.union(_logged_among(paths, log)))
+
+
+def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
+    """Return the objects to which files of the log refer, committed or pending."""
+    if log is None:
+        return set()
+    logged = read_matching(log, lambda item: _object_of(item) in paths)
+    states = [*logged.states.values(), *(each for change in logged.changes for each in change.states)]
+    return {_object_of(state.item) for state in states if state.item is not None}.intersection(paths)
+
+
+def references_to(
+    paths: Collection[str], table: TableReader, log: LogReader | None
+) -> dict[str, frozenset[str]]:
+    """Return the references to each of some objects.
+
+    A reference is the place and name of a file, ``x/ID-VERSION`` for garbage that was this version of a
+    file, or ``log`` for the log.
+
+    Args:
+        paths: paths of the objects.
+        table, log: see `unnamed_objects`.
+
+    Raises the same errors as `unnamed_objects`.
+    """
+    found: dict[str, set[str]] = {path: set() for path in paths}
+    for record in _naming(table, (Entry, Garbage)):
+        if record.data is not None and record.data.path in found:
+            key = f"{record.key.hash} {record.key.range}"
+            was = f"x/{record.file}-{record.version}" if isinstance(record, Garbage) else key
+            found[record.data.path].add(was)
+    for path in _logged_among(found, log):
+        found[path].add("log")
+    return {path: frozenset(names) for path, names in found.items()}
+
+
+def _object_of(item: Item) -> str:
+    """Return the path of a file's object; "" if the item is no file."""
+    data = Entry.from_item(item).data if "id" in item else None
+    return "" if data is None else data.path
+
+
+def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
+    """Yield the paths of all objects to which records refer, of all namespaces of the table."""
+    return (record.data.path for record in _naming(table, by) if record.data is not None)
+
+
+def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
+    """Yield the records that may refer to objects, of all namespaces of the table."""
+    for item in table.scan(unreadable=_refuse):
+        _, kind, *of = f"{item['place']!s}/".split("/")
+        if not any(of) or kind in _NAMELESS:
+            continue
+        try:
+            record = record_of(item)
+        except CorruptRecord:
+            raise
+        except ValueError:
+            record = None
+        if record is None:
+            raise FormatTooNew(
+                f"{place_of(item)!r} belongs to an unfinished restore, or was written by a newer library"
+            )
+        if isinstance(record, by):
+            yield record
+
+
+def _refuse(found: UnreadableItem) -> None:
+    """Raise `CorruptRecord` for an item that may refer to an object."""
+    _, kind, *of = f"{found.item['place']!s}/".split("/")
+    if any(of) and kind not in _NAMELESS:
+        raise CorruptRecord(found.reason)
+
+
+def _is_in(numbers: array[int], number: int) -> bool:
+    """Tell whether a sorted array contains a number."""
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number

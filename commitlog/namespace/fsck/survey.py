@@ -1,0 +1,324 @@
+"""A compact summary of a namespace for a check: all directories, and a few numbers for each file.
+
+The numbers show which records may be wrong; only those are read a second time and held in memory. So a
+check takes less than 100 bytes for each file, and 150 bytes more with a log. Equal texts have equal
+numbers, so no duplicate is missed; a record whose number is equal by chance is read again needlessly.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+from attrs import define, field, frozen
+
+from commitlog.errors import CorruptRecord, FormatTooNew
+from commitlog.namespace.fsck.readers import LogReader, TableReader, retry_on_new_checkpoint
+from commitlog.namespace.fsck.snapshot import Record, Snapshot, record_of
+from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
+from commitlog.namespace.log.entries import State, digest_of, outcome_of
+from commitlog.namespace.model.garbage import Garbage, Tombstone
+from commitlog.namespace.model.keys import MAX_SHARDS, number_of, places_of_number, read_place
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.write.content import is_content
+from commitlog.oplog import Operation
+from commitlog.tables.api import Item, Key
+
+__all__ = ["LogSurvey", "Survey", "Suspects", "garbage_of", "log_number", "survey_of_log"]
+
+#: Number of parts in which numbers are sorted, so that few are unpacked at a time.
+_PARTS = 8
+#: Bit set in the shard of a file whose object belongs to the namespace.
+_OWN = 0x80
+_BITS = 2**64 - 1
+#: Odd, so that the same name gets different numbers in two directories.
+_SPREAD = 0x9E3779B97F4A7C15
+
+
+@frozen(kw_only=True)
+class LogSurvey:
+    """A compact summary of a log.
+
+    Attributes:
+        outcomes: the number that `log_number` returns for each file, directory and piece of garbage, by
+            `State.of`.
+        marker: the marker of the namespace, as the log has it.
+        pending: operations that are not decided.
+    """
+
+    outcomes: dict[str, int]
+    marker: Item | None
+    pending: tuple[Operation, ...]
+
+
+def survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
+    """Return the summary of a log: every earlier change is in it, or pending.
+
+    Args:
+        log: reader of the log.
+        tell: called from time to time with the number of states read so far.
+    """
+    return retry_on_new_checkpoint(lambda: _survey_of_log(log, tell))
+
+
+def _survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
+    pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
+    outcomes: dict[str, int] = {}
+    marker: Item | None = None
+    states = log.states(lambda id: pending.pop(id, None))
+    for number, state in enumerate(states, 1):
+        if state.of == "m":
+            marker = state.item
+        elif not state.of.startswith("t/"):
+            outcomes[state.of] = max(log_number(state), outcomes.get(state.of, 0))
+        if number % 1000 == 0:
+            tell(number)
+    return LogSurvey(outcomes=outcomes, marker=marker, pending=tuple(pending.values()))
+
+
+def log_number(state: State) -> int:
+    """Return a number that orders the states of a file, directory or piece of garbage.
+
+    It combines the outcome and a digest of the record; the higher number is the current state.
+    """
+    return outcome_of(state) << 64 | digest_of(state.item)
+
+
+def _exists(number: int) -> bool:
+    """Tell whether the record of a number exists."""
+    return (number >> 64) % 2 == 0
+
+
+@frozen(kw_only=True)
+class Suspects:
+    """Records to read again.
+
+    Attributes:
+        files: numbers of ids.
+        objects: numbers of the paths of objects that are garbage.
+        hidden: ids of directories that have tombstones.
+        logged: records in which the log and the table seem to differ, by `State.of`.
+        unlisted: garbage of the log that the table does not list, and that is not a file.
+    """
+
+    files: frozenset[int]
+    objects: frozenset[int]
+    hidden: frozenset[str]
+    logged: frozenset[str]
+    unlisted: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.objects or self.hidden or self.logged)
+
+    def have(self, item: Item) -> bool:
+        """Tell whether a record of the namespace is suspect; directories are held already."""
+        place = read_place(str(item["place"]))
+        match place.kind:
+            case "e":
+                return number_of(str(item.get("id"))) in self.files
+            case "x":
+                return bool(self.objects)
+            case "t":
+                return place.of in self.hidden
+        return False
+
+
+@define
+class Survey:
+    """A collector of the records of one namespace, which selects those to read again.
+
+    Args:
+        logged: the outcomes of the log, if they are to be compared; matching ones are removed.
+
+    Attributes:
+        snapshot: records held whole: directories, guard records, and unreadable items.
+        entries, records: number of entries and records.
+    """
+
+    logged: dict[str, int] | None = None
+    snapshot: Snapshot = field(factory=Snapshot, init=False)
+    entries: int = field(default=0, init=False)
+    records: int = field(default=0, init=False)
+    #: For each file: numbers of its id, name and object, of its directory in `_homes`, and its shard.
+    _ids: array[int] = field(factory=lambda: array("Q"), init=False)
+    _names: array[int] = field(factory=lambda: array("Q"), init=False)
+    _objects: array[int] = field(factory=lambda: array("Q"), init=False)
+    _within: array[int] = field(factory=lambda: array("L"), init=False)
+    _shards: array[int] = field(factory=lambda: array("B"), init=False)
+    _homes: dict[str, int] = field(factory=dict, init=False)
+    #: Numbers of the paths of own objects that are garbage.
+    _garbage: array[int] = field(factory=lambda: array("Q"), init=False)
+    _hidden: set[str] = field(factory=set, init=False)
+    #: Ids for which the table and the log have different records.
+    _different: set[str] = field(factory=set, init=False)
+    #: Ids of entries whose name cannot be part of a path.
+    _nameless: set[str] = field(factory=set, init=False)
+
+    def add(self, record: Record, item: Item) -> None:
+        """Add a record of the namespace, and the item that it was read from."""
+        self.records += 1
+        if isinstance(record, Entry):
+            self.entries += 1
+            self._compare(record, item)
+            if not has_path(record):
+                self._nameless.add(record.id)
+        if isinstance(record, Entry) and record.data is not None:
+            place = read_place(record.key.hash)
+            self._ids.append(number_of(record.id))
+            self._names.append(number_of(record.name))
+            self._objects.append(number_of(record.data.path))
+            self._within.append(self._homes.setdefault(place.of, len(self._homes)))
+            shard = place.shard if 0 <= place.shard < MAX_SHARDS else MAX_SHARDS
+            self._shards.append(shard | _OWN * record.data.own)
+        elif isinstance(record, Garbage):
+            if record.data.own:
+                self._garbage.append(number_of(record.data.path))
+            if self.logged is not None:
+                self.logged.pop(garbage_of(record), None)
+        elif isinstance(record, Tombstone):
+            self._hidden.add(read_place(record.key.hash).of)
+        else:
+            self.snapshot.keep(record)
+
+    def _compare(self, entry: Entry, item: Item) -> None:
+        number = entry.version << 65 | digest_of(item)
+        if self.logged is not None and self.logged.pop(f"e/{entry.id}", None) != number:
+            self._different.add(entry.id)
+
+    def suspects(self, checks: TreeChecks) -> Suspects:
+        """Return the files, tombstones and garbage that may be wrong.
+
+        Args:
+            checks: the checks of `snapshot`, in its current state.
+        """
+        files = {number_of(id) for id in self._different | self._nameless}
+        files |= _twice(lambda: iter(self._ids))
+        directories = (each.id for each in self.snapshot.entries.values())
+        files |= _common(map(number_of, directories), self._ids)
+        files |= self._misplaced(checks)
+        twice = self._named_twice(checks)
+        objects = _twice(lambda: iter(self._garbage))
+        objects |= _common(self._garbage, self._objects)
+        several = _twice(lambda: iter(self._objects))
+        shared = objects | {
+            each
+            for each, shard in zip(self._objects, self._shards, strict=True)
+            if shard & _OWN and each in several
+        }
+        unknown = {number for id, number in self._homes.items() if checks.is_unknown(id)}
+        if twice or shared or unknown:
+            rows = zip(self._ids, self._named(), self._objects, self._within, strict=True)
+            for id, named, path, within in rows:
+                if named in twice or path in shared or within in unknown:
+                    files.add(id)
+                    unknown.discard(within)  # one file is enough to find the directory
+        logged = {f"e/{id}" for id in self._different}
+        left = {of for of, number in (self.logged or {}).items() if _exists(number)}
+        unlisted = {of for of in left if of.startswith("x/")}
+        logged |= left - unlisted
+        logged |= {of for of in map(_of_corrupt, self.snapshot.corrupt) if of is not None}
+        return Suspects(
+            files=frozenset(files),
+            objects=frozenset(objects),
+            hidden=frozenset(filter(checks.is_unknown, self._hidden)),
+            logged=frozenset(logged),
+            unlisted=self._not_named(unlisted),
+        )
+
+    def read_again(self, table: TableReader, namespace: str, suspects: Suspects) -> None:
+        """Add the current suspect records to the snapshot."""
+        mine = f"{namespace}/"
+        for item in table.scan(unreadable=lambda bad: None):  # the first scan has reported it
+            if not str(item["place"]).startswith(mine):
+                continue
+            try:
+                record = record_of(item) if suspects.have(item) else None
+            except (ValueError, CorruptRecord, FormatTooNew):
+                continue  # the first scan has reported it, or it is being written
+            if record is not None and not (isinstance(record, Entry) and record.is_directory):
+                self.snapshot.keep(record)
+
+    def _not_named(self, unlisted: Iterable[str]) -> frozenset[str]:
+        """Return the garbage of the log whose object is neither a file nor listed under another key.
+
+        Keys that do not contain the path of their object are left out.
+        """
+        paths = {of: of.split("/", 3)[-1] for of in unlisted}
+        objects = {number_of(path): of for of, path in paths.items() if is_content(path)}
+        if not objects:
+            return frozenset()
+        for number in (*_common(objects, self._objects), *_common(objects, self._garbage)):
+            del objects[number]
+        return frozenset(objects.values())
+
+    def _misplaced(self, checks: TreeChecks) -> set[int]:
+        """Return the numbers of the ids of files that are in a shard in which readers do not look."""
+        spread = [checks.shards_of(id) for id in self._homes]
+        found = set()
+        for id, name, within, shard in zip(
+            self._ids, self._names, self._within, self._shards, strict=True
+        ):
+            over = spread[within]
+            if over is not None and shard % _OWN not in places_of_number(name, over.now, over.first):
+                found.add(id)
+        return found
+
+    def _named_twice(self, checks: TreeChecks) -> set[int]:
+        """Return the numbers, as in `_named`, of names that a directory may have twice."""
+        # The table keeps each name unique within one shard.
+        spread = {
+            within for within, shard in zip(self._within, self._shards, strict=True) if shard % _OWN
+        }
+        directories = [
+            (home, place.shard, entry.name)
+            for entry in self.snapshot.entries.values()
+            for place in [read_place(entry.key.hash)]
+            if (home := self._homes.get(place.of)) is not None
+        ]
+        spread |= {home for home, shard, _ in directories if shard}
+        if not spread:
+            return set()
+
+        def named() -> Iterator[int]:
+            for within, number in zip(self._within, self._named(), strict=True):
+                if within in spread:
+                    yield number
+            for home, _, name in directories:
+                if home in spread:
+                    yield _named_in(home, number_of(name))
+
+        return _twice(named)
+
+    def _named(self) -> Iterator[int]:
+        """Yield a number for the directory and name of each file."""
+        return map(_named_in, self._within, self._names)
+
+
+def garbage_of(garbage: Garbage) -> str:
+    """Return the `State.of` of a piece of garbage."""
+    return f"x/{read_place(garbage.key.hash).of}/{garbage.key.range}"
+
+
+def _of_corrupt(key: Key) -> str | None:
+    """Return the `State.of` of the record that a key should have; None if the key does not show it."""
+    place = read_place(key.hash)
+    return f"{place.kind}/{place.of}/{key.range}" if place.kind in ("t", "x") else None
+
+
+def _named_in(directory: int, name: int) -> int:
+    return (name + directory * _SPREAD) & _BITS
+
+
+def _twice(numbers: Callable[[], Iterable[int]]) -> set[int]:
+    """Return the numbers that occur at least twice."""
+    twice: set[int] = set()
+    for part in range(_PARTS):
+        ordered = sorted(number for number in numbers() if number % _PARTS == part)
+        twice.update(one for one, other in pairwise(ordered) if one == other)
+    return twice
+
+
+def _common(few: Iterable[int], many: Iterable[int]) -> set[int]:
+    wanted = set(few)
+    return {number for number in many if number in wanted} if wanted else set()

@@ -1,0 +1,313 @@
+"""Checks of the records of a namespace by themselves: its tree, guard records, shards and garbage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from commitlog.namespace.fsck.problems import PROBLEMS, Finding
+from commitlog.namespace.fsck.snapshot import Record, Snapshot, read_kind
+from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.keys import (
+    MAX_SHARDS,
+    ROOT,
+    STAGING,
+    TOP,
+    TRASH,
+    Keys,
+    is_name,
+    places_of,
+    read_place,
+)
+from commitlog.namespace.model.records import Entry, Shards
+from commitlog.tables.api import Item, Key
+
+__all__ = ["TreeChecks", "has_path"]
+
+
+def has_path(entry: Entry) -> bool:
+    """Tell whether an entry has a valid name, and does not block the staging directory."""
+    in_the_way = entry.parent == ROOT and entry.name == STAGING and not entry.is_directory
+    return is_name(entry.name) and not in_the_way
+
+
+class TreeChecks:
+    """Checks of the records of one namespace.
+
+    Args:
+        snapshot: all records of directories, and all other records or at least the suspect ones.
+        keys: keys of the namespace.
+
+    Attributes:
+        snapshot: as given.
+    """
+
+    def __init__(self, snapshot: Snapshot, keys: Keys) -> None:
+        self.snapshot = snapshot
+        self._keys = keys
+        self._named: dict[str, list[Entry]] = defaultdict(list)
+        self._files: dict[str, list[Entry]] = defaultdict(list)
+        self._children: dict[str, list[Entry]] = defaultdict(list)
+        for entry in snapshot.entries.values():
+            (self._named if entry.is_directory else self._files)[entry.id].append(entry)
+            self._children[entry.parent].append(entry)
+        #: Unreadable records do exist.
+        self._corrupt = {key.hash for key in snapshot.corrupt}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the problems that the records show."""
+        yield from self._unreadable()
+        yield from self._names()
+        yield from self._directories()
+        yield from self._cycles()
+        yield from self._gates()
+        yield from self._shards()
+        yield from self._objects()
+
+    # paths
+
+    def path(self, entry: Entry) -> str:
+        """Return the path of an entry, for people."""
+        return self.path_of_key(entry.key)
+
+    def path_of_key(self, key: Key) -> str:
+        """Return the path of an entry with this key, for people."""
+        above = read_place(key.hash).of
+        if above == TOP:
+            return "" if key.range == ROOT else f"[{key.range}]"
+        names, seen = [str(key.range)], {above}
+        while above not in (ROOT, TRASH) and len(self._named.get(above, ())) == 1:
+            entry = self._named[above][0]
+            names.append(entry.name)
+            above = entry.parent
+            if above in seen:
+                break
+            seen.add(above)
+        top = [] if above == ROOT else [f"[{above}]"]
+        return "/".join([*top, *reversed(names)])
+
+    def directory_of(self, entry: Entry) -> Entry | None:
+        """Return the directory of an entry; None if it is unknown, or named twice."""
+        named = self._named.get(entry.parent, ())
+        return named[0] if len(named) == 1 else None
+
+    def shards_of(self, id: str) -> Shards | None:
+        """Return the shards of a directory; None if it is unknown, or named twice."""
+        named = self._named.get(id, ())
+        return named[0].shards if len(named) == 1 else None
+
+    # unreadable records
+
+    def _unreadable(self) -> Iterator[Finding]:
+        for key, (item, reason) in self.snapshot.corrupt.items():
+            kind, entry = PROBLEMS["corrupt-record"], self._entry_of(key)
+            records = (item,) if entry is None else (item, entry.to_item())
+            yield Finding(problem=kind, path=place_of(item), detail=reason, records=records)
+        for key, item in self.snapshot.strange.items():
+            misplaced = read_kind(key) in ("d", "g")
+            kind = PROBLEMS["misplaced-record" if misplaced else "strange-record"]
+            yield Finding(problem=kind, path=place_of(item), records=(item,))
+        for id in (ROOT, TRASH):
+            key = self._keys.entry(TOP, 0, id)
+            if key not in self.snapshot.entries and key not in self.snapshot.corrupt:
+                yield Finding(problem=PROBLEMS["no-root"], path=f"[{id}]", missing=(key,), id=id)
+
+    def _entry_of(self, key: Key) -> Entry | None:
+        """Return the entry of the directory whose record or guard record has this key, if known."""
+        place = read_place(key.hash)
+        entries = self._named.get(place.of, ()) if place.kind in ("d", "g") else ()
+        return entries[0] if len(entries) == 1 else None
+
+    # the tree
+
+    def _names(self) -> Iterator[Finding]:
+        for id, directories in list(self._named.items()):
+            entries = [*directories, *self._files.get(id, ())]
+            if len(entries) > 1:
+                record = self.snapshot.directories.get(id)
+                yield self._finding("directory-named-twice", entries, record, id=id)
+        for id, files in self._files.items():
+            if len(files) > 1 and id not in self._named:
+                yield self._finding("file-named-twice", files, id=id)
+        for entry in self.snapshot.entries.values():
+            if not has_path(entry):
+                yield self._finding("bad-name", [entry], id=entry.id)
+
+    def _directories(self) -> Iterator[Finding]:
+        for id, entries in self._named.items():
+            if id in (ROOT, TRASH) or len(entries) > 1:
+                continue
+            [entry] = entries
+            record = self.snapshot.directories.get(id)
+            key = self._keys.directory(id)
+            if record is None:
+                if key.hash not in self._corrupt:
+                    yield self._finding("no-directory-record", [entry], missing=[key], id=id)
+            elif (record.parent, record.name) != (entry.parent, entry.name):
+                yield self._finding("wrong-directory-record", [entry], record, id=id)
+        for id, record in self.snapshot.directories.items():
+            if id not in self._named:
+                places = places_of(record.name, MAX_SHARDS, 1)
+                missing = [self._keys.entry(record.parent, place, record.name) for place in places]
+                yield self._finding(
+                    "nameless-directory",
+                    [],
+                    record,
+                    missing=missing,
+                    path=self.path_of_key(missing[0]),
+                    id=id,
+                    detail=f"{self.snapshot.inside[id]} entries are in it",
+                )
+        for id, entries in list(self._children.items()):
+            if self.is_unknown(id) and entries:
+                yield self._finding(
+                    "unreachable-entry",
+                    entries[:1],
+                    missing=[self._keys.directory(id)],
+                    id=id,
+                    detail=f"{self.snapshot.inside[id]} entries are in it",
+                )
+
+    def is_unknown(self, id: str) -> bool:
+        """Tell whether a directory has no record at all."""
+        known = id in self._named or id in self.snapshot.directories or id in (ROOT, TRASH, TOP)
+        return not known and self._keys.directory(id).hash not in self._corrupt
+
+    def _cycles(self) -> Iterator[Finding]:
+        above = {id: entries[0].parent for id, entries in self._named.items() if len(entries) == 1}
+        done: set[str] = set()
+        for start in above:
+            way: list[str] = []
+            id = start
+            while id in above and id not in done:
+                done.add(id)
+                way.append(id)
+                id = above[id]
+            if id in way:
+                members = sorted(way[way.index(id) :])
+                entries = [self._named[each][0] for each in members]
+                yield self._finding(
+                    "cycle", entries, id=members[0], detail=f"{len(members)} directories"
+                )
+
+    # guard records and shards
+
+    def _gates(self) -> Iterator[Finding]:
+        left = dict(self.snapshot.gates)
+        for id, entries in self._named.items():
+            if id == TRASH or (entries[0].parent == TRASH and len(entries) == 1):
+                continue
+            for entry in entries[:1]:
+                for shard in range(entry.shards.now):
+                    gate = left.pop((id, shard), None)
+                    key = self._keys.gate(id, shard)
+                    if gate is None:
+                        if key.hash not in self._corrupt:
+                            yield self._finding("no-gate", [entry], missing=[key], id=id)
+                    elif gate.shards != entry.shards.now:
+                        yield self._finding("wrong-gate", [entry], gate, id=id)
+        for (id, _), gate in left.items():
+            if id not in self._named and (id == ROOT or id in self.snapshot.directories):
+                continue  # the repair of the directory includes its guard records
+            entries = self._named.get(id, [])
+            missing = [] if entries else [self._keys.directory(id)]
+            yield self._finding("stray-gate", entries[:1], gate, missing=missing, path=f"[{id}]", id=id)
+
+    def _shards(self) -> Iterator[Finding]:
+        for id, children in self._children.items():
+            upper = self._named.get(id, [])
+            if len(upper) != 1:
+                continue
+            shards = upper[0].shards
+            names: dict[str, list[Entry]] = defaultdict(list)
+            for entry in children:
+                names[entry.name].append(entry)
+                places = places_of(entry.name, shards.now, shards.first)
+                if read_place(entry.key.hash).shard not in places:
+                    yield self._finding("wrong-shard", [entry, upper[0]], id=entry.id)
+            for name, entries in names.items():
+                if len(entries) > 1:
+                    places = places_of(name, shards.now, shards.first)
+                    found = sorted(
+                        entries, key=lambda each: _rank(places, read_place(each.key.hash).shard)
+                    )
+                    yield self._finding("name-twice", found, upper[0])
+        for key, tombstone in self.snapshot.tombstones.items():
+            id = read_place(key.hash).of
+            if self.is_unknown(id):
+                missing = [self._keys.directory(id)]
+                path = f"[{id}]/{tombstone.name}"
+                yield self._finding("stray-tombstone", [], tombstone, missing=missing, path=path)
+
+    # objects
+
+    def _objects(self) -> Iterator[Finding]:
+        named: dict[str, list[Entry]] = defaultdict(list)
+        for entry in self.snapshot.entries.values():
+            if entry.data is not None:
+                named[entry.data.path].append(entry)
+        for path, entries in named.items():
+            if len({each.id for each in entries}) > 1 and any(
+                each.data.own for each in entries if each.data
+            ):
+                yield self._finding("object-named-twice", entries, object=path)
+        listed: dict[str, Garbage] = {}
+        # Report the later of two: the object would already be removed with the earlier one.
+        for garbage in sorted(self.snapshot.garbage.values(), key=lambda each: each.not_before):
+            path = garbage.data.path
+            if not garbage.data.own:
+                continue
+            if path in named:
+                yield self._finding("garbage-in-use", named[path][:1], garbage, object=path)
+            if path in listed:
+                yield self._finding(
+                    "garbage-listed-twice", [], listed[path], garbage, path=path, object=path
+                )
+            listed[path] = garbage
+
+    # results
+
+    def _finding(
+        self,
+        kind: str,
+        entries: Iterable[Entry],
+        *records: Record | None,
+        missing: Iterable[Key] = (),
+        path: str | None = None,
+        detail: str = "",
+        id: str | None = None,
+        object: str | None = None,
+    ) -> Finding:
+        all_records: list[Record] = [*entries, *(each for each in records if each is not None)]
+        items: list[Item] = [record.to_item() for record in all_records]
+        return Finding(
+            problem=PROBLEMS[kind],
+            path=self.path_of_key(all_records[0].key) if path is None else path,
+            detail=detail,
+            records=tuple(items),
+            missing=tuple(missing),
+            id=id,
+            object=object,
+        )
+
+    @cached_property
+    def tree(self) -> dict[str, Entry]:
+        """The entry of each path below the root."""
+        found: dict[str, Entry] = {}
+        seen = {ROOT}
+        pending = [("", ROOT)]
+        while pending:
+            path, id = pending.pop()
+            for entry in self._children[id]:
+                at = f"{path}/{entry.name}" if path else entry.name
+                found[at] = entry
+                if entry.is_directory and entry.id not in seen:
+                    seen.add(entry.id)
+                    pending.append((at, entry.id))
+        return found
+
+
+def _rank(places: tuple[int, ...], shard: int) -> int:
+    return places.index(shard) if shard in places else len(places)

@@ -1,0 +1,1 @@
+"""Removal of deleted files: emptying the trash, and collecting objects that no file refers to."""

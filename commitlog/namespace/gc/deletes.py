@@ -1,0 +1,112 @@
+"""Removal of independent records, many at once, with a report of those that this call removed.
+
+The removals are not logged: such a record has no meaning after the items that it describes are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import CommitError, Conflict, OutcomeUnknown, TransactionCanceled, Unavailable
+from commitlog.namespace.write.transaction import MAX_WRITES
+from commitlog.tables.api import Check, ConditionFailed, Delete, Key, Table, Write
+
+__all__ = ["AGAIN", "DeleteReport", "RecordDeleter"]
+
+#: Errors after which a removal can be tried again.
+AGAIN = (Conflict, OutcomeUnknown, Unavailable)
+
+
+@frozen
+class DeleteReport:
+    """The result of a removal of records.
+
+    Attributes:
+        keys: keys of the records that this call removed. Records that were neither removed nor failed
+            had changed: another client was first.
+        failed: errors of the records that may still exist after all attempts.
+    """
+
+    keys: Collection[Key]
+    failed: Mapping[Key, CommitError]
+
+
+@define
+class _Sums:
+    """A mutable `DeleteReport`."""
+
+    keys: set[Key] = field(factory=set)
+    failed: dict[Key, CommitError] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class RecordDeleter:
+    """A deleter of records of one table. Thread-safe.
+
+    Args:
+        table: the table.
+        clock: used to wait between attempts.
+        backoff: retry policy of removals that had no effect or got no answer.
+        new_id: returns transaction tokens.
+    """
+
+    table: Table
+    clock: Clock
+    backoff: Backoff
+    new_id: Callable[[], str]
+
+    def remove(self, deletes: Sequence[Delete], *, check: Check | None = None) -> DeleteReport:
+        """Remove records, with transactions as large as possible; return a report.
+
+        Args:
+            deletes: the removals, each with its condition.
+            check: an extra condition; if it does not hold, nothing is removed.
+        """
+        sums = _Sums()
+        room = MAX_WRITES - (check is not None)
+        for start in range(0, len(deletes), room):
+            self._remove(deletes[start : start + room], check, sums)
+        return DeleteReport(sums.keys, sums.failed)
+
+    def _remove(
+        self, deletes: Sequence[Delete], check: Check | None, sums: _Sums, *, unknown: bool = False
+    ) -> None:
+        """Remove records with one transaction.
+
+        Args:
+            deletes, check: see `remove`.
+            sums: collects the results.
+            unknown: whether a request of this call may already have removed them.
+        """
+        writes: list[Write] = [*deletes, *([] if check is None else [check])]
+        token = self.new_id()
+        failed: CommitError | None = None
+        for _ in self.backoff.attempts(self.clock):
+            try:
+                if len(writes) == 1:
+                    self.table.delete(deletes[0].key, condition=deletes[0].condition)
+                else:
+                    self.table.transact(writes, token=token)
+                sums.keys.update(each.key for each in deletes)
+                return
+            except AGAIN as error:
+                failed = error
+                unknown = unknown or isinstance(error, OutcomeUnknown)
+            except (ConditionFailed, TransactionCanceled):
+                # Another client was first; or a request succeeded whose answer was lost.
+                if len(deletes) > 1:
+                    for each in deletes:
+                        self._remove([each], check, sums, unknown=unknown)
+                    return
+                try:
+                    if unknown and self.table.get(deletes[0].key) is None:
+                        sums.keys.add(deletes[0].key)
+                    return
+                except Unavailable as error:
+                    failed = error
+        assert failed is not None
+        sums.failed.update((each.key, failed) for each in deletes)

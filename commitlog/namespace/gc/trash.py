@@ -1,0 +1,220 @@
+"""Emptying of the trash: the permanent removal of deleted files and directories.
+
+The data of removed files becomes garbage. It can be interrupted at any point, and several clients can do
+it at once: every step is a separate change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from attrs import define, field, frozen
+
+from commitlog.errors import (
+    CorruptRecord,
+    FormatTooNew,
+    NotFound,
+    TransactionTooLarge,
+    Unavailable,
+)
+from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
+from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.keys import TOP, TRASH, Keys
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.read.tree import Tree
+from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.transaction import (
+    MAX_WRITES,
+    Change,
+    Changes,
+    DeadlinePassed,
+    PlanOutdated,
+)
+from commitlog.tables.api import Delete
+
+__all__ = ["Sweeper", "TrashReport"]
+
+#: Maximum number of files that one change removes: each takes two writes, one entry and one garbage.
+_FILES = MAX_WRITES // 2
+
+
+@frozen(kw_only=True)
+class TrashReport:
+    """The removed files and directories, and those that are left.
+
+    Attributes:
+        files: number of removed files.
+        directories: number of removed directories.
+        failed: ids of files and directories whose removal failed, and which may still exist, with the
+            errors; the key of an unreadable record; ``trash`` for the trash itself. If an item fails
+            each time, its records are inconsistent: `Namespace.fsck` reports them.
+    """
+
+    files: int = 0
+    directories: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+@frozen(kw_only=True)
+class Sweeper:
+    """A sweeper, which empties the trash of one namespace.
+
+    A directory in the trash has no guard records, so no entry can be added to it. Its subdirectories
+    move into the trash themselves, which closes them too; its files become garbage; it is removed when
+    empty.
+    """
+
+    tree: Tree
+    keys: Keys
+    planner: Planner
+    changes: Changes
+
+    def sweep(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
+        """Remove the contents of the trash; return what this call removed.
+
+        Args:
+            progress: called from time to time with the report so far.
+        """
+        done = _Done(progress)
+        stuck: set[str] = set()
+        try:
+            while self._sweep(stuck, done):  # subdirectories move into the trash meanwhile
+                pass
+        except Unavailable as error:
+            done.fail(TRASH, error)
+        return done.swept()
+
+    def _sweep(self, stuck: set[str], done: _Done) -> bool:
+        """Remove the current contents of the trash, except `stuck`; tell whether there were any."""
+        found = False
+        for trashed in self._inside(self._trash(), done):
+            if trashed.id in stuck:
+                continue
+            found = True
+            done.clear(trashed.id)  # its move into the trash succeeded after all
+            done.stuck.clear()
+            try:
+                self._remove_files(trashed, done)
+                self._forget(trashed, done)
+            except Unavailable as error:
+                done.fail(trashed.id, error)
+            if done.stuck:
+                stuck.add(trashed.id)
+            done.tell()
+        return found
+
+    def _trash(self) -> Entry:
+        item = self.tree.table.get(self.keys.entry(TOP, 0, TRASH))
+        if item is None:
+            raise NotFound(f"there is no namespace {self.keys.namespace!r} in {self.tree.table.url}")
+        return Entry.from_item(item)
+
+    def _inside(self, directory: Entry, done: _Done) -> Iterator[Entry]:
+        """Yield the entries of a directory; record unreadable ones as failed."""
+        for shard in range(directory.shards.now):
+            for item in self.tree.table.query(self.keys.shard(directory.id, shard)):
+                try:
+                    entry = Entry.from_item(item)
+                except (CorruptRecord, FormatTooNew) as error:
+                    done.fail(place_of(item), error)
+                else:
+                    yield entry
+
+    def _remove_files(self, trashed: Entry, done: _Done) -> None:
+        batch: list[Entry] = []
+        for entry in self._inside(trashed, done):
+            if entry.is_directory:
+                self._apply(self.planner.discard(trashed.id, entry), [entry], done)
+                continue
+            batch.append(entry)
+            if len(batch) == _FILES:
+                self._remove(batch, done)
+                batch = []
+        self._remove(batch, done)
+
+    def _remove(self, files: list[Entry], done: _Done) -> None:
+        if not files:
+            return
+        if self._apply(self.planner.remove_files(files), files, done):
+            done.files += len(files)
+            done.tell()
+        elif len(files) > 1:
+            # One was renamed away or removed by another sweeper, or together they are too large.
+            half = len(files) // 2
+            self._remove(files[:half], done)
+            self._remove(files[half:], done)
+
+    def _forget(self, trashed: Entry, done: _Done) -> None:
+        table = self.tree.table
+        for shard in range(trashed.shards.now):
+            if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:
+                return
+        removals = RecordDeleter(
+            table=table,
+            clock=self.changes.clock,
+            backoff=self.changes.backoff,
+            new_id=self.planner.new_id,
+        )
+        tombstones = iter(table.query(self.keys.tombstones(trashed.id)))  # no more will be added
+        while batch := list(islice(tombstones, MAX_WRITES)):
+            removed = removals.remove([Delete(table.schema.key_of(item)) for item in batch])
+            for error in removed.failed.values():
+                done.fail(trashed.id, error)
+                return
+        done.directories += self._apply(self.planner.forget(trashed), [trashed], done)
+
+    def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
+        """Apply a change; tell whether it was applied, and record an error unless it was not needed."""
+        for entry in entries:
+            done.clear(entry.id)
+        try:
+            self.changes.apply(change)
+        except (*AGAIN, DeadlinePassed, TransactionTooLarge) as error:
+            for entry in entries:
+                done.fail(entry.id, error)
+            return False
+        except PlanOutdated as error:
+            # Another client did it, unless the entry is unchanged: then other records are inconsistent.
+            if len(entries) == 1 and self.tree.again(entries[0]) == entries[0]:
+                done.fail(entries[0].id, f"its records do not fit, check the namespace: {error}")
+            return False
+        return True
+
+
+@define
+class _Done:
+    """The progress of a sweep.
+
+    Attributes:
+        progress: called with the report so far.
+        files, directories, failed: see `TrashReport`.
+        stuck: items that failed in the current directory; they may have failed in another one before.
+    """
+
+    progress: Callable[[TrashReport], object] | None = None
+    files: int = 0
+    directories: int = 0
+    failed: dict[str, str] = field(factory=dict)
+    stuck: set[str] = field(factory=set)
+
+    def fail(self, what: str, why: object) -> None:
+        """Record that an item may still exist, and why."""
+        self.failed[what] = str(why)
+        self.stuck.add(what)
+
+    def clear(self, what: str) -> None:
+        """Remove an item from the failed ones, to try it again."""
+        self.failed.pop(what, None)
+        self.stuck.discard(what)
+
+    def tell(self) -> None:
+        """Report the progress."""
+        if self.progress is not None:
+            self.progress(self.swept())
+
+    def swept(self) -> TrashReport:
+        """Return the report for callers."""
+        return TrashReport(
+            files=self.files, directories=self.directories, failed=tuple(self.failed.items())
+        )

@@ -1,0 +1,330 @@
+"""Publishing a job: files from many tasks become a directory, or a part of one, in a single step.
+
+::
+
+    .staging/<attempt>/…       a job in progress
+    events/…                   a job that found no `events`, or replaced it
+    events/job-<digest>/…      a job that added to `events`
+
+A job *begins*: it gets its own directory, which readers do not see. Its tasks store objects, and do not
+touch the table. *Publishing* makes files of the objects of the successful tasks in that directory, and
+then renames the directory: the rename is the commit point. *Aborting* deletes the directory. Both change
+the same entry, so only one of them happens, whichever clients try, even if a request gets no answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TypeAlias, get_args
+
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
+from commitlog.absence import SuppressAbsent, is_absent
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    InvalidPath,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
+from commitlog.namespace.bulk_operations import fill_directory
+from commitlog.namespace.jobs.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
+from commitlog.namespace.jobs.history import (
+    JOB,
+    REPLACED_JOBS,
+    FoundJob,
+    attempt_at,
+    find_job,
+    jobs_of,
+    part_of,
+)
+from commitlog.namespace.model.data import Data
+from commitlog.namespace.model.keys import STAGING, split
+from commitlog.namespace.namespace import Namespace
+from commitlog.namespace.read.tree import Mapper
+from commitlog.namespace.status import Status
+from commitlog.namespace.write.plan_files import NewFile, check_apart, check_distinct
+from commitlog.oplog.validate import text
+from commitlog.paths import join
+
+__all__ = ["DirectoryCommitter"]
+
+#: Returns the attributes that the published directory is to have. Its argument is the directory to which
+#: the files are added; None if there is none, or it is replaced. If it raises, nothing is published.
+Fit: TypeAlias = Callable[[Status | None], Mapping[str, str]]
+
+
+def _nothing(_: Status | None) -> Mapping[str, str]:
+    return {}
+
+
+class DirectoryCommitter:
+    """Publishes jobs at one path of a namespace. Thread-safe.
+
+    Args:
+        lake: the namespace.
+        target: path of the directory that the jobs make, or add to. Not the root.
+        clock: gives the age of attempts; waited on between attempts.
+        backoff: retry policy for conflicts.
+        new_id: makes the names of attempts: 32 hexadecimal digits, unique among all clients.
+        mapper: links files of different directories, or shards, in parallel; see `Namespace.link_into`.
+
+    A job id is published at most once, as long as the target knows it. The target knows the jobs that it
+    contains, and the last `history.REMEMBERED` jobs that were overwritten. Deleting the directory, or
+    replacing it by anything but a job, discards the ids of its jobs. Before a job is published, none of
+    it is at the target; afterwards all of it is. An overwritten directory goes to the trash; readers
+    that have opened its files can go on reading for the grace period of the namespace.
+    """
+
+    def __init__(
+        self,
+        lake: Namespace,
+        target: str,
+        *,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        new_id: Callable[[], str] = random_id,
+        mapper: Mapper = map,
+    ) -> None:
+        if not split(target):
+            raise InvalidPath("a job cannot be the root of a namespace: name a directory in it")
+        if split(target)[0] == STAGING:
+            raise InvalidPath(f"{target!r} holds unpublished jobs: name another directory")
+        self.lake = lake
+        self.target = target
+        self._clock = SystemClock() if clock is None else clock
+        self._backoff = Backoff() if backoff is None else backoff
+        self._new_id = new_id
+        self._mapper = mapper
+
+    def begin(self, job_id: str | None = None, *, mode: Mode = "append", fit: Fit = _nothing) -> Attempt:
+        """Begin an attempt at a job: make its directory, which readers of the target do not see.
+
+        Args:
+            job_id: any text that is not blank; None: a new id.
+            mode: see `Mode`. ``error`` refuses anything at the target, now and when it is published.
+            fit: called now, so that a wrong schema is refused before files are written.
+
+        Raises:
+            JobAlreadyCommitted: the job is at the target, or was before it was overwritten.
+            AlreadyExists: something is at the target, and the mode is ``error``.
+            NotADirectory: a file is at the target, or above it.
+        """
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
+        if job_id is not None and not _is_text(job_id):
+            raise ConfigurationError(f"a job id is a text that is not blank, not {job_id!r}")
+        word = self._new_id()
+        job_id = word if job_id is None else job_id
+        found = self._look(job_id)
+        self._check(found, job_id, mode)
+        if found.there is None:
+            self._check_above()
+        fit(None if mode == "overwrite" else found.there)
+        with contextlib.suppress(CommitError):  # a failed cleanup must not fail the job
+            sweep_staging(self.lake, clock=self._clock)
+        made = self.lake.make_directory(join(STAGING, word), exist_ok=False)
+        return Attempt(job_id=job_id, mode=mode, staging=made.path, id=made.id)
+
+    def publish(self, attempt: Attempt, files: Mapping[str, Data], *, fit: Fit = _nothing) -> Status:
+        """Make files of objects, and publish all of them at once; return their directory.
+
+        Can be repeated. If the attempt was published before and then overwritten, this returns the
+        directory that replaced it. If it was renamed since, this returns it from its present path.
+
+        Args:
+            attempt: as `begin` returned it.
+            files: the content of each file, by path below the target.
+            fit: called for the attributes of the directory.
+
+        Raises:
+            JobAlreadyCommitted: another attempt at the job was first. Nothing was published: abort this
+                one.
+            AlreadyExists: the mode is ``error``, and something is at the target now; likewise.
+            InvalidPath, NotADirectory, ConfigurationError: `files` is wrong, as of
+                `Namespace.link_all`. Nothing was done.
+            JobAborted: the attempt was aborted, or was begun `STAGING_AGE` seconds ago or earlier, so
+                that it is assumed dead.
+            Conflict, Unavailable: nothing was published. Abort the attempt, or try again.
+            OutcomeUnknown: the job was published, or not, or may still be. `abort` decides that.
+        """
+        if (done := self.find(attempt)) is not None:
+            return done
+        try:
+            self._link(attempt, files, fit(None))
+            return self._rename(attempt, fit)
+        except (NotFound, OutcomeUnknown) as error:
+            with contextlib.suppress(CommitError):
+                if (done := self.find(attempt)) is not None:
+                    return done
+            if not is_absent(error) or self._staged(attempt) is not None:
+                raise
+            if (moved := self._elsewhere(attempt)) is not None:
+                return moved
+            raise self._dead(attempt) from error
+
+    def _elsewhere(self, attempt: Attempt) -> Status | None:
+        """Return an attempt's directory from its present path; None if it was deleted."""
+        try:
+            path = self.lake.path_of(attempt.id)
+            found = None if path is None else self.lake.stat(path)
+        except CommitError as error:
+            raise self._lost(attempt) from error
+        if found is not None and found.id != attempt.id:
+            raise self._lost(attempt)
+        return found
+
+    def _lost(self, attempt: Attempt) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"the attempt at job {attempt.job_id!r} at {self.target!r} was published or aborted, and its"
+            " directory was not found at its path: publish it again, which looks it up again"
+        )
+
+    def _dead(self, attempt: Attempt) -> JobAborted:
+        return JobAborted(
+            f"the attempt at job {attempt.job_id!r} at {self.target!r} was aborted, or assumed dead;"
+            " none of its files are there. Run it again"
+        )
+
+    def find(self, attempt: Attempt) -> Status | None:
+        """Return the directory that an attempt has published, or the one that replaced it.
+
+        None if neither is known to be at the target.
+        """
+        return self._look(attempt.job_id).of(attempt.id)
+
+    def abort(self, attempt: Attempt, files: Mapping[str, Data] = MappingProxyType({})) -> bool:
+        """Make sure that an attempt is never published. False if it was published or aborted before.
+
+        Safe at any time, and after any error of `publish`. The directory is deleted if it is still in
+        `STAGING`; after that, no request that is still on its way can publish it.
+
+        Args:
+            attempt: the attempt.
+            files: the objects of its tasks, as far as they are known. They are removed if `publish` was
+                not called. If it was called, its files go to the trash with the directory, and fsck
+                finds objects without a file.
+        """
+        staged = self._staged(attempt)
+        if staged is None:
+            return False
+        # `publish` changes the directory before it makes files.
+        untouched = staged.version == 1
+        try:
+            try:
+                expected = staged if untouched else None
+                self.lake.delete(attempt.staging, recursive=True, expected=expected)
+            except PreconditionFailed:
+                untouched = False
+                self.lake.delete(attempt.staging, recursive=True)
+        except NotFound as error:
+            if not is_absent(error):
+                raise
+            return False
+        if untouched:
+            with contextlib.suppress(CommitError):
+                self.lake.store.delete_many([data.path for data in files.values() if data.own])
+        return True
+
+    # inside
+
+    def _look(self, job_id: str) -> FoundJob:
+        return find_job(self.lake, self.target, job_id)
+
+    def _check(self, found: FoundJob, job_id: str, mode: Mode) -> None:
+        if found.job is not None:
+            at = "is at {!r} already" if found.replaced is None else "was at {!r}, and overwritten"
+            raise JobAlreadyCommitted(
+                f"job {job_id!r} {at.format(found.job.path)}; nothing was added",
+                job_id=job_id,
+                version=found.job.version,
+            )
+        if found.there is not None and mode == "error":
+            raise AlreadyExists(
+                f"there is something at {self.target!r}, and the mode is 'error'; nothing was added"
+            )
+
+    def _check_above(self) -> None:
+        """Raise `NotADirectory` if a file is above the target."""
+        above = self.target
+        while above := above.rpartition("/")[0]:
+            with SuppressAbsent():
+                if not self.lake.stat(above).is_directory:
+                    raise NotADirectory(f"{above!r} is a file: no job can be published below it")
+                return
+
+    def _staged(self, attempt: Attempt) -> Status | None:
+        with SuppressAbsent():
+            return self.lake.stat(attempt.staging)
+        return None
+
+    def _link(self, attempt: Attempt, files: Mapping[str, Data], attributes: Mapping[str, str]) -> None:
+        new = {path: NewFile(data=data) for path, data in files.items()}
+        check_distinct(new)
+        check_apart(new)
+        kept = {**attributes, JOB: attempt.job_id}
+        staged = self.lake.set_attributes(attempt.staging, attributes=kept)
+        if staged.created <= (self._clock.epoch() - STAGING_AGE) * 1000:
+            # The store may have been cleaned of its objects since.
+            self.abort(attempt)
+            raise self._dead(attempt)
+        fill_directory(self.lake, attempt.staging, files, mapper=self._mapper)
+
+    def _rename(self, attempt: Attempt, fit: Fit) -> Status:
+        """Rename an attempt's directory to the target, or to a part of it."""
+        last: CommitError | None = None
+        for _ in self._backoff.attempts(self._clock):
+            found = self._look(attempt.job_id)
+            if (done := found.of(attempt.id)) is not None:
+                return done
+            self._check(found, attempt.job_id, attempt.mode)
+            try:
+                return self._move(attempt, found.there, fit)
+            except NotFound as error:
+                if not is_absent(error) or self._staged(attempt) is None:
+                    raise
+                last = error
+            except (AlreadyExists, PreconditionFailed) as error:
+                last = error
+        raise Conflict(f"{self.target!r} kept changing; nothing was published ({last})") from last
+
+    def _move(self, attempt: Attempt, there: Status | None, fit: Fit) -> Status:
+        """Publish with one rename, which is the commit point."""
+        if there is None:
+            above = self.target.rpartition("/")[0]
+            if above:
+                self.lake.make_directory(above)
+            return self.lake.rename(attempt.staging, self.target)
+        if attempt.mode == "overwrite":
+            inherit = partial(self._inherited, attempt)
+            return self.lake.replace(attempt.staging, self.target, expected=there, inherit=inherit)
+        wanted = fit(there)
+        if any(there.attributes.get(name) != value for name, value in wanted.items()):
+            there = self.lake.set_attributes(self.target, attributes=wanted, expected=there)
+        return self.lake.rename(attempt.staging, join(self.target, part_of(attempt.job_id)), into=there)
+
+    def _inherited(
+        self, attempt: Attempt, there: Status, entries: Callable[[str], Iterator[Status]]
+    ) -> Mapping[str, str]:
+        """Return the job ids that an attempt's directory takes over from the one that it replaces."""
+        jobs = jobs_of(there, entries)
+        if attempt_at(attempt.job_id, jobs) is not None:
+            raise PreconditionFailed(f"job {attempt.job_id!r} was added to {there.path!r} meanwhile")
+        return {REPLACED_JOBS: jobs}
+
+
+def _is_text(job_id: object) -> bool:
+    try:
+        return bool(text(job_id).strip())
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""A namespace's operation log: entries, checkpoints, recovery, compaction and restore."""

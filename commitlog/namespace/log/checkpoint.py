@@ -1,0 +1,263 @@
+"""Checkpoints of a namespace's log, next to its operations.
+
+::
+
+    <log>/base/<number>.json              the parts of a checkpoint; the highest number is current
+    <log>/base-parts/<word>-<n>.json      states of files, directories and garbage, sorted
+
+A checkpoint becomes current when the record with its number exists. That record is written last, if
+absent.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby, islice
+from typing import Any
+
+from attrs import frozen
+
+from commitlog.absence import is_absent
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound
+from commitlog.namespace.log.entries import State, fold, item_of
+from commitlog.oplog import OperationLog
+from commitlog.oplog.codec import Document
+from commitlog.oplog.validate import build, count, items, mapping, moment, text
+from commitlog.tables.api import Item
+
+__all__ = ["Checkpoint", "Checkpoints", "merged"]
+
+#: Approximate size of a part in bytes, and its maximum number of records.
+_PART_BYTES, _PART_RECORDS = 4 * 1024 * 1024, 10_000
+
+#: Number of states sorted in memory at a time, and maximum number of records in a part of a sorted run.
+_RUN, _RUN_RECORDS = 20_000, 1000
+
+
+@frozen(kw_only=True)
+class Checkpoint:
+    """A checkpoint of a log.
+
+    Attributes:
+        number: grows by one with each compaction.
+        word: id of its parts.
+        parts: number of parts.
+        states: number of states.
+        written: time of writing in epoch seconds, by the store's clock.
+    """
+
+    number: int
+    word: str
+    parts: int
+    states: int
+    written: float
+
+
+class Checkpoints:
+    """The checkpoints of one log. Thread-safe.
+
+    Args:
+        log: the log.
+        new_id: returns unique ids for parts.
+    """
+
+    def __init__(self, log: OperationLog, *, new_id: Callable[[], str]) -> None:
+        self._bases = log.sibling("base", frozenset({"namespace-base"}))
+        self._parts = log.sibling("base-parts", frozenset({"namespace-base-part"}))
+        self._new_id = new_id
+
+    def newest(self) -> Checkpoint | None:
+        """Return the current checkpoint; None if the log was never compacted."""
+        listed = max(self._bases.list(), key=lambda listed: listed.name, default=None)
+        if listed is None:
+            return None
+        document = self._bases.get(listed.name)
+        body = document.body
+        return build(
+            document,
+            lambda: Checkpoint(
+                number=count(body["number"]),
+                word=text(body["word"]),
+                parts=count(body["parts"]),
+                states=count(body["states"]),
+                written=listed.written,
+            ),
+        )
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the existing checkpoints."""
+        yield from (listed.name for listed in self._bases.list())
+
+    def states(
+        self, base: Checkpoint | None, *, unreadable: Callable[[CommitError], object] | None = None
+    ) -> Iterator[State]:
+        """Yield the states of a checkpoint, sorted by `State.of`.
+
+        Args:
+            base: the checkpoint; None has no states.
+            unreadable: called with the error of each part that is missing or cannot be read, which is
+                skipped; by default the error is raised.
+
+        Raises `NotFound` if a newer checkpoint has replaced it, `CorruptRecord` if a part is missing.
+        """
+        for part in range(0 if base is None else base.parts):
+            assert base is not None
+            try:
+                states = self._read(base, part)
+            except (CorruptRecord, FormatTooNew) as error:
+                if unreadable is None:
+                    raise
+                unreadable(error)
+                continue
+            yield from states
+
+    def _read(self, base: Checkpoint, part: int) -> list[State]:
+        name = _part(base.word, part)
+        try:
+            document = self._parts.get(name)
+        except NotFound as error:
+            holds = self.newest() if is_absent(error) else None
+            if holds is None or holds.word != base.word:
+                raise
+            raise CorruptRecord(
+                f"{self._parts.path(name)!r} is missing, a part of the log's checkpoint. Restore it"
+                " from a backup or an older version of the object"
+            ) from error
+        return build(document, partial(_states, document))
+
+    def write(self, states: Iterable[State], *, after: Checkpoint | None) -> str:
+        """Store a checkpoint of sorted states after `after`, and make it current; return its id.
+
+        Raises `AlreadyExists` if another checkpoint follows `after`; then this one has no effect.
+        """
+        written = self.stored(states)
+        self.hold(written, after=after)
+        return written.word
+
+    def stored(self, states: Iterable[State], *, most: int | None = None) -> Checkpoint:
+        """Store the parts of a checkpoint of sorted states, without making it current.
+
+        Args:
+            states: the states.
+            most: maximum number of states in a part; by default that of a checkpoint's part.
+        """
+        word = self._new_id()
+        parts = total = 0
+        for part in _parted(states, _PART_RECORDS if most is None else most):
+            self._parts.add(_part(word, parts), Document("namespace-base-part", {"states": part}))
+            parts += 1
+            total += len(part)
+        return Checkpoint(number=0, word=word, parts=parts, states=total, written=0.0)
+
+    def stored_unsorted(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
+        """Store the parts of a checkpoint of unsorted states, one for each item; see `stored`.
+
+        At most `run` states are held in memory at a time: more are sorted in several runs, which are
+        stored as parts themselves, and then merged.
+        """
+        runs: list[Checkpoint] = []
+        rest = iter(states)
+        while batch := sorted(islice(rest, run), key=_of):
+            if len(batch) < run and not runs:
+                return self.stored(batch)
+            runs.append(self.stored(batch, most=_RUN_RECORDS))
+        if not runs:
+            return self.stored(())
+        merged = self.stored(heapq.merge(*(self.parts_of(each) for each in runs), key=_of))
+        self._parts.remove_all(_part(each.word, part) for each in runs for part in range(each.parts))
+        return merged
+
+    def parts_of(self, stored: Checkpoint) -> Iterator[State]:
+        """Yield the states of a checkpoint whose parts are stored, and that is not current yet."""
+        for part in range(stored.parts):
+            document = self._parts.get(_part(stored.word, part))
+            yield from build(document, partial(_states, document))
+
+    def hold(self, stored: Checkpoint, *, after: Checkpoint | None) -> None:
+        """Make a checkpoint current whose parts are stored.
+
+        Raises `AlreadyExists` if another checkpoint follows `after`.
+        """
+        number = 1 if after is None else after.number + 1
+        body = {
+            "number": number,
+            "word": stored.word,
+            "parts": stored.parts,
+            "states": stored.states,
+        }
+        self._bases.add(_number(number), Document("namespace-base", body))
+
+    def prune(self, base: Checkpoint, *, margin: float) -> None:
+        """Remove all earlier checkpoints and unfinished parts.
+
+        Parts of the next checkpoint, which another client may be writing, are kept: a writer that has
+        seen `base` writes younger parts, and one that has not will find its number taken.
+
+        Args:
+            base: the current checkpoint.
+            margin: seconds by which removed parts must be older than it.
+        """
+        kept = f"{base.word}-"
+        self._parts.remove_all(
+            listed.name
+            for listed in self._parts.list()
+            if not listed.name.startswith(kept) and listed.written < base.written - margin
+        )
+        holds = _number(base.number)
+        self._bases.remove_all(listed.name for listed in self._bases.list() if listed.name < holds)
+
+
+def merged(states: Iterable[State], changed: Mapping[str, State]) -> Iterator[State]:
+    """Yield the newest of sorted states and of other, changed states, sorted."""
+    for _, same in groupby(heapq.merge(states, sorted(changed.values(), key=_of), key=_of), key=_of):
+        newest: dict[str, State] = {}
+        fold(same, newest)
+        yield from newest.values()
+
+
+def _of(state: State) -> str:
+    return state.of
+
+
+def _parted(states: Iterable[State], most: int) -> Iterator[list[list[Any]]]:
+    part: list[list[Any]] = []
+    size = 0
+    for state in states:
+        part.append([state.of, state.version, _shown(state.item), state.began])
+        body = None if state.item is None else state.item.get("body")
+        size += 200 + (len(body) if isinstance(body, bytes) else 0)
+        if size >= _PART_BYTES or len(part) == most:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _shown(item: Item | None) -> dict[str, Any] | None:
+    if item is None:
+        return None
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in item.items()}
+
+
+def _states(document: Document) -> list[State]:
+    return [_state(each) for each in items(document.body["states"])]
+
+
+def _state(fields: object) -> State:
+    of, version, item, began = items(fields)
+    return State(
+        of=text(of),
+        version=count(version),
+        item=None if item is None else item_of(mapping(item)),
+        began=moment(began),
+    )
+
+
+def _number(number: int) -> str:
+    return f"{number:012d}"
+
+
+def _part(word: str, part: int) -> str:
+    return f"{word}-{part:06d}"

@@ -1,0 +1,195 @@
+"""Compaction of a namespace's log: decided operations are folded into a checkpoint.
+
+So the log stays as short as the namespace. The checkpoint keeps the newest state of each existing file
+and directory. It keeps the removal of one as long as an older change of it may still be decided. So no
+deleted item comes back, whatever the order of the decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from commitlog.errors import AlreadyExists, BucketNotFound, Conflict, NotFound, TableNotFound
+from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merged
+from commitlog.namespace.log.entries import State, fold, parsed
+from commitlog.namespace.model.keys import Keys
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.tables.api import Table
+
+__all__ = ["CompactionReport", "Compactor"]
+
+T = TypeVar("T")
+
+#: Number of operations, or states, between two progress reports.
+_PROGRESS_STEP = 1000
+
+
+@frozen(kw_only=True)
+class CompactionReport:
+    """The result of a compaction.
+
+    Attributes:
+        operations: number of decided operations removed from the log.
+        states: number of files, directories and pieces of garbage in the checkpoint; 0 without one.
+        read: number of operations read, in thousands; the last may not be in the checkpoint yet.
+        written: number of states written, in thousands; a state counts once for each checkpoint written.
+    """
+
+    operations: int = 0
+    states: int = 0
+    read: int = 0
+    written: int = 0
+
+
+@define
+class Compactor:
+    """A compactor of the log of one namespace.
+
+    Args:
+        table: the table of the namespace.
+        keys: its keys.
+        log: its log.
+        new_id: returns unique ids.
+        fence: raises `Fenced` if the log belongs to another table.
+        most: maximum number of operations folded into one checkpoint at a time.
+        held: number of changed states held in memory. If a quarter of the checkpoint's states is more,
+            that many are held, so a long log needs only a few checkpoints each time its size doubles.
+    """
+
+    table: Table
+    keys: Keys
+    log: OperationLog
+    new_id: Callable[[], str] = field(repr=False)
+    fence: Callable[[], object] = field(repr=False)
+    most: int = 100_000
+    held: int = 250_000
+
+    def compact(
+        self,
+        *,
+        older_than: float | None = None,
+        progress: Callable[[CompactionReport], object] | None = None,
+    ) -> CompactionReport:
+        """Compact the log: see `Maintenance.compact_log`."""
+        self._check_marker()
+        try:
+            return self._compact(older_than, progress)
+        except (BucketNotFound, TableNotFound):
+            raise
+        except (AlreadyExists, NotFound) as error:
+            self._check_marker()
+            raise _lost_race() from error
+
+    def _check_marker(self) -> None:
+        self.fence()
+        if self.table.get(self.keys.marker) is None:
+            raise NotFound(
+                f"there is no namespace {self.keys.namespace!r} in {self.table.url}: its log is left"
+                " unchanged, so that you can restore from it"
+            )
+
+    def _compact(
+        self, older_than: float | None, progress: Callable[[CompactionReport], object] | None
+    ) -> CompactionReport:
+        bases = Checkpoints(self.log, new_id=self.new_id)
+        done = CompactionReport(states=_size(bases.newest()))
+        everything = True
+
+        def tell(now: CompactionReport) -> None:
+            nonlocal done
+            done = now
+            if progress is not None:
+                progress(now)
+
+        def save(operations: Iterator[Operation], oldest: float) -> None:
+            nonlocal everything
+            everything = self._save(
+                bases,
+                _with_progress(operations, lambda read: tell(evolve(done, read=done.read + read))),
+                oldest,
+                lambda written: tell(evolve(done, written=done.written + written)),
+            )
+
+        while True:
+            removed = self.log.compact(older_than=older_than, save=save, most=self.most)
+            base = bases.newest()
+            tell(evolve(done, operations=done.operations + removed, states=_size(base)))
+            if removed < self.most and (everything or not removed):
+                if base is not None:
+                    bases.prune(base, margin=self.log.retention / 4)
+                return done
+
+    def _save(
+        self,
+        bases: Checkpoints,
+        operations: Iterator[Operation],
+        oldest: float,
+        written: Callable[[int], object] = lambda written: None,
+    ) -> bool:
+        """Store a checkpoint that includes the operations; tell whether it includes all of them."""
+        before = bases.newest()
+        most = max(self.held, _size(before) // 4)
+        changed: dict[str, State] = {}
+        everything = True
+        for operation in operations:
+            if operation.decision is Decision.COMMITTED:
+                fold(parsed(operation).states, changed)
+            if len(changed) >= most:
+                everything = False
+                break
+        if not changed:
+            return True
+        # Clocks differ by at most this much; see `OperationLog.compact`.
+        over = oldest - self.log.retention / 4
+        known = merged(self._known(bases.states(before), over), changed)
+        word = bases.write(_with_progress(self._current(known), written), after=before)
+        holds = bases.newest()
+        if holds is None or holds.word != word:
+            raise _lost_race()  # this process slept meanwhile, and wrote a number that was used before
+        return everything
+
+    def _known(self, states: Iterable[State], over: float) -> Iterator[State]:
+        """Yield the states of a checkpoint without removals that no undecided change can precede."""
+        # New states keep their removals: the operations stay in the log until the checkpoint is written.
+        return (state for state in states if state.item is not None or state.began >= over)
+
+    def _current(self, states: Iterable[State]) -> Iterator[State]:
+        """Yield states, except garbage and tombstones that were removed without being logged."""
+        slot, left = "", frozenset[str]()
+        for state in states:
+            kind, _, of = state.of.partition("/")
+            if kind == "x":
+                number, _, name = of.partition("/")
+                if number != slot:
+                    found = self.table.query(self.keys.garbage_slot(int(number)))
+                    slot, left = number, frozenset(str(item["name"]) for item in found)
+                if name not in left:
+                    continue
+            if kind == "t" and not self._has(*of.split("/", 1)):
+                continue
+            yield state
+        self._check_marker()  # or the missing records of a lost table would count as removed
+
+    def _has(self, directory: str, name: str) -> bool:
+        return self.table.get(self.keys.tombstone(directory, name)) is not None
+
+
+def _with_progress(things: Iterable[T], tell: Callable[[int], object]) -> Iterator[T]:
+    """Yield things, and report progress after every thousand."""
+    for number, thing in enumerate(things, 1):
+        yield thing
+        if number % _PROGRESS_STEP == 0:
+            tell(_PROGRESS_STEP)
+
+
+def _size(base: Checkpoint | None) -> int:
+    return 0 if base is None else base.states
+
+
+def _lost_race() -> Conflict:
+    return Conflict(
+        "another client compacts this log too; this call has removed nothing that it did not save"
+    )

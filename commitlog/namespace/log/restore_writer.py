@@ -1,0 +1,357 @@
+"""Writes of a restored namespace's records, and the claim of the restore.
+
+`RestoreWriter` writes all records except the marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+
+from attrs import frozen
+
+from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
+from commitlog.namespace.fsck.cross_checks import is_external
+from commitlog.namespace.log.entries import State
+from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.model.codec import key_items, key_of
+from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
+from commitlog.namespace.model.records import Directory, Entry, Guard
+from commitlog.namespace.write.transaction import MAX_WRITES
+from commitlog.stores.api import ObjectStore, Observation, same_etag
+from commitlog.tables.api import Absent, Check, Delete, Equals, InFlight, Item, Key, Put, Table, Write
+
+__all__ = ["LostFile", "RestoreWriter", "Takeover", "WriteReport"]
+
+#: Number of concurrent requests.
+_WINDOW = 32
+
+#: Maximum size of a transaction in bytes; DynamoDB allows 4 MB.
+_MOST_BYTES = 3_000_000
+
+#: Maximum number of attempts to write a group of records of which some exist.
+_TRIES = 3
+
+
+@frozen(kw_only=True)
+class LostFile:
+    """A file of the log whose object is missing in the store, or has other content.
+
+    Attributes:
+        path: path of the file; it begins below the last known directory if an ancestor is missing.
+        object: path of the object.
+        changed: whether another object has that path.
+    """
+
+    path: str
+    object: str
+    changed: bool
+
+
+@frozen(kw_only=True)
+class WriteReport:
+    """The result of one group of writes.
+
+    Attributes:
+        files, directories, garbage: number of each.
+        records: number of items that did not exist before.
+        lost: files whose content cannot be read.
+    """
+
+    files: int
+    directories: int
+    garbage: int
+    records: int
+    lost: tuple[Entry, ...]
+
+
+@frozen(kw_only=True)
+class RestoreWriter:
+    """A writer of the records of one namespace.
+
+    Args:
+        table: the table to write; existing records are not changed.
+        store: has the content; it is read, never written.
+        keys: keys of the namespace.
+        begun: the claim of the restore; without it, after the end or after a later restore began,
+            nothing is written.
+    """
+
+    table: Table
+    store: ObjectStore
+    keys: Keys
+    begun: Takeover
+
+    def write(self, states: Iterable[State]) -> Iterator[WriteReport]:
+        """Write the records of files, directories, garbage and tombstones, and those derived from them.
+
+        Yields a report after each group. Raises `AlreadyExists` if the table has a different record.
+        """
+        pending = iter(states)
+        while batch := list(islice(pending, _WINDOW)):
+            yield self._write(batch)
+
+    def lost(self, changed: Iterable[Entry]) -> Iterator[LostFile]:
+        """Yield the lost ones of files whose objects are missing or changed, once all is written.
+
+        An object in the prefix of a bound directory is not lost: other programs may change it, and the
+        directory shows its current state, at once or after `sync`.
+        """
+        find = cache(self._directory)
+        return (self.describe(each) for each in changed if not is_external(find(each.parent), each))
+
+    def _directory(self, id: str) -> Entry | None:
+        """Return the entry of a directory, if it was written."""
+        item = self.table.get(self.keys.directory(id))
+        if item is None:
+            return None
+        record = Directory.from_item(item)
+        for place in places_of(record.name, MAX_SHARDS, 1):
+            found = self.table.get(self.keys.entry(record.parent, place, record.name))
+            if found is not None and found.get("id") == id:
+                return Entry.from_item(found)
+        return None
+
+    def describe(self, entry: Entry) -> LostFile:
+        """Return the description of a lost file, once all is written."""
+        assert entry.data is not None
+        info = self.store.begin_head(entry.data.path)().info
+        path, above = entry.name, entry.parent
+        passed = {ROOT, TRASH}
+        while above not in passed:  # a table under repair may have a cycle
+            passed.add(above)
+            item = self.table.get(self.keys.directory(above))
+            if item is None:
+                break
+            directory = Directory.from_item(item)
+            path, above = f"{directory.name}/{path}", directory.parent
+        return LostFile(path=path, object=entry.data.path, changed=info is not None)
+
+    def _write(self, states: list[State]) -> WriteReport:
+        items: list[Item] = []
+        heads: list[tuple[Entry | Garbage, InFlight[Observation]]] = []
+        lost: list[Entry] = []
+        files = directories = garbage = 0
+        for state in states:
+            assert state.item is not None
+            if state.of.startswith("x/"):
+                listed = Garbage.from_item(state.item)
+                heads.append((listed, self.store.begin_head(listed.data.path)))
+                continue
+            if state.of.startswith("t/"):
+                items.append(state.item)
+                continue
+            entry = Entry.from_item(state.item)
+            items += [record.to_item() for record in self._derived(entry)]
+            items.append(state.item)
+            if entry.data is not None:
+                heads.append((entry, self.store.begin_head(entry.data.path)))
+                files += 1
+            elif entry.id not in (ROOT, TRASH):
+                directories += 1
+        for record, head in heads:
+            info = head().info
+            if isinstance(record, Entry):
+                assert record.data is not None
+                if info is None or not same_etag(info.etag, record.data.etag):
+                    lost.append(record)
+            elif info is not None or not record.data.own:  # otherwise it was removed before
+                items.append(record.to_item())
+                garbage += 1
+        return WriteReport(
+            files=files,
+            directories=directories,
+            garbage=garbage,
+            records=self._put(items),
+            lost=tuple(lost),
+        )
+
+    def _derived(self, entry: Entry) -> Iterator[Directory | Guard]:
+        """Yield the records of a directory other than its entry."""
+        parent = entry.parent
+        if not entry.is_directory or entry.id == TRASH:
+            return
+        if parent != TOP:
+            yield Directory(key=self.keys.directory(entry.id), parent=parent, name=entry.name)
+        if parent != TRASH:
+            for shard in range(entry.shards.now):
+                yield Guard(
+                    key=self.keys.gate(entry.id, shard), shards=entry.shards.now, word=entry.word
+                )
+
+    def _put(self, items: list[Item]) -> int:
+        """Write records that do not exist yet; return their number."""
+        return sum(map(self._put_together, _batches(items)))
+
+    def _put_together(self, items: Sequence[Item]) -> int:
+        """Write records in one transaction, which has no effect after the end of the restore.
+
+        Otherwise a late request could bring back a record that a client has removed since.
+        """
+        missing = items
+        for _ in range(_TRIES):  # a resent request may find its own records
+            try:
+                self.table.transact([*(Put(item, Absent()) for item in missing), self.begun.claim])
+                return len(missing)
+            except TransactionCanceled as error:
+                refused = error
+            missing = [item for item in missing if not self._has(item)]
+            if not missing:
+                return 0
+        raise self.begun.beaten() from refused
+
+    def _has(self, item: Item) -> bool:
+        """Tell whether a record exists already, from an interrupted call."""
+        there = self.table.get(key_of(item))
+        if there is not None and there != item:
+            raise AlreadyExists(
+                f"{self.table.url} has another record of {item['name']!r} in {item['place']!r}"
+                f" than the log of namespace {self.keys.namespace!r}: replace it (`replace`, or"
+                " --replace), or use another table"
+            )
+        return there is not None
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Split records into groups for one transaction with a check, without duplicate keys."""
+    batch: dict[Key, Item] = {}
+    size = 0
+    for item in items:
+        key, length = key_of(item), _size(item)
+        if len(batch) == MAX_WRITES - 1 or size + length > _MOST_BYTES or key in batch:
+            yield list(batch.values())
+            batch, size = {}, 0
+        batch[key] = item
+        size += length
+    if batch:
+        yield list(batch.values())
+
+
+def _size(item: Item) -> int:
+    """Return the approximate size of a record in bytes."""
+    return sum(
+        len(value) if isinstance(value, bytes) else 4 * len(str(value)) for value in item.values()
+    )
+
+
+@frozen(kw_only=True)
+class Takeover:
+    """The claim of a restore, which holds until another restore begins.
+
+    Args:
+        table: the table that is written.
+        keys: keys of the namespace.
+        claim: the check that no other restore began later.
+    """
+
+    table: Table
+    keys: Keys
+    claim: Check
+
+    @staticmethod
+    def check(table: Table, keys: Keys, *, replace: bool) -> Item | None:
+        """Return the record of an unfinished restore, if there is one.
+
+        Raises `AlreadyExists` if that restore replaces the namespace, and this one does not.
+        """
+        found = table.get(_place(keys))
+        if found is not None and found.get("replaces") and not replace:
+            raise AlreadyExists(
+                f"an unfinished restore replaces namespace {keys.namespace!r}, and may have left some of"
+                f" its old records in {table.url}: it was broken off, or is still running. Replace the"
+                " namespace (`replace`, or --replace)"
+            )
+        return found
+
+    @classmethod
+    def begin(cls, table: Table, keys: Keys, *, word: str, replace: bool, epoch: int = 0) -> Takeover:
+        """Claim the restore, and remove the marker or make sure that there is none.
+
+        With `replace`, the claim is written and the table scanned before the marker is removed.
+
+        Args:
+            table: the table to write.
+            keys: keys of the namespace.
+            word: unique id of this restore.
+            replace: whether to remove the existing records of the namespace.
+            epoch: epoch of the log that is restored; the restore with the later epoch continues.
+
+        Raises `AlreadyExists` if a restore with `replace` was interrupted and this one does not replace,
+        and `Conflict` if another one begins at the same time.
+        """
+        place = _place(keys)
+        found = cls.check(table, keys, replace=replace)
+        own = {**key_items(place), "word": word, "replaces": replace, "epoch": epoch}
+        seen = Absent() if found is None else Equals("word", str(found["word"]))
+        begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", word)))
+        if found is not None and int(found.get("epoch", 0)) > epoch:
+            raise begun.beaten()
+        writes: list[Write] = [Put(own, seen)]
+        if not replace:
+            writes.append(_without_marker(table, keys, epoch))
+        try:
+            table.transact(writes, token=word)
+        except TransactionCanceled as error:
+            claimed = table.get(place)
+            if claimed is None or claimed.get("word") != word:
+                raise begun.beaten() from error
+        if replace:
+            table.scan_page(limit=1)
+            try:
+                table.transact([Delete(keys.marker), begun.claim])
+            except TransactionCanceled as error:
+                raise begun.beaten() from error
+        return begun
+
+    def remove_all(self) -> Iterator[int]:
+        """Remove all records of the namespace; yield the number removed so far. Raises `Conflict`."""
+        mine = f"{self.keys.namespace}/"
+        unreadable: list[Key] = []
+
+        def found() -> Iterator[Key]:
+            yield from map(
+                key_of, self.table.scan(unreadable=lambda bad: unreadable.append(key_of(bad.item)))
+            )
+            yield from unreadable
+
+        others = (key for key in found() if key.hash.startswith(mine) and key != self.claim.key)
+        removed = 0
+        while batch := [Delete(key) for key in islice(others, MAX_WRITES - 1)]:
+            try:
+                self.table.transact([*batch, self.claim])
+            except TransactionCanceled as error:
+                raise self.beaten() from error
+            removed += len(batch)
+            yield removed
+
+    def finish(self, marker: Item) -> None:
+        """Write the marker and end the restore; raise `Conflict` if another restore has begun."""
+        try:
+            self.table.transact([Put(marker, Absent()), Delete(self.claim.key, self.claim.condition)])
+        except TransactionCanceled as error:
+            # A resent request may find its own marker.
+            done = self.table.get(self.keys.marker) == marker
+            if not done or self.table.get(self.claim.key) is not None:
+                raise self.beaten() from error
+
+    def beaten(self) -> Conflict:
+        """Return the error for a restore that another one has replaced."""
+        return Conflict(
+            f"another client restores namespace {self.keys.namespace!r} in {self.table.url} too, and"
+            " began later: this call has left the rest to that client. If that was broken off, restore"
+            " again"
+        )
+
+
+def _place(keys: Keys) -> Key:
+    return Key(f"{keys.namespace}/r/restore", "-")
+
+
+def _without_marker(table: Table, keys: Keys, epoch: int) -> Write:
+    """Return a write that ensures that there is no marker; it removes one of an earlier epoch."""
+    found = table.get(keys.marker)
+    if found is None or NamespaceMetadata.from_item(found).epoch.number >= epoch:
+        return Check(keys.marker, Absent())
+    return Delete(keys.marker, Equals("body", found["body"]))

@@ -1,0 +1,156 @@
+"""A rewrite of the log of a namespace from its table, if the log is damaged or another table owns it.
+
+The table is the source; from the old log only the pending operations are read. A new epoch begins, as
+with a restore, and its log begins with a checkpoint of all records of the table. The old log is
+unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from attrs import evolve, field, frozen
+
+from commitlog.clock import Clock
+from commitlog.errors import Conflict, CorruptRecord, Fenced, NotFound, TransactionCanceled
+from commitlog.namespace.fsck.snapshot import record_of
+from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.entries import State
+from commitlog.namespace.log.epoch import Epochs
+from commitlog.namespace.metadata import Epoch, NamespaceMetadata
+from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.garbage import Garbage, Tombstone
+from commitlog.namespace.model.keys import Keys, read_place
+from commitlog.namespace.model.records import Entry
+from commitlog.tables.api import Equals, Item, Put, Table, UnreadableItem
+
+__all__ = ["LogRewriteReport", "LogRewriter"]
+
+#: Seconds between two checks for running changes.
+_PAUSE = 10.0
+
+
+@frozen(kw_only=True)
+class LogRewriteReport:
+    """The result of a rewrite.
+
+    Attributes:
+        epoch: number of the new epoch.
+        states: number of files, directories, tombstones and pieces of garbage in the new log.
+    """
+
+    epoch: int
+    states: int
+
+
+@frozen(kw_only=True)
+class LogRewriter:
+    """A rewriter of the log of one namespace.
+
+    Args:
+        table: the table of the namespace.
+        keys: its keys.
+        epochs: the epochs of its log.
+        clock: source of dates; also used to wait.
+        new_id: returns unique ids.
+    """
+
+    table: Table
+    keys: Keys
+    epochs: Epochs
+    clock: Clock
+    new_id: Callable[[], str] = field(repr=False)
+
+    def relog(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
+        """Rewrite the log: see `Namespace.rewrite_log`."""
+        item = self._marker()
+        marker = NamespaceMetadata.from_item(item)
+        marker.check(writing=True)
+        self._check_epoch(marker.epoch, take_over=take_over)
+        for _ in self._states():  # raises an error before the epoch begins if a record cannot be read
+            pass
+        age = self.epochs.log_of(marker.epoch).youngest()
+        if age < older_than:
+            raise Conflict(
+                f"a change was begun {age:.0f} s ago, and may still be under way: stop all writers and"
+                f" decide it (`commitlog namespace recover`), or wait until it is {older_than:.0f} s"
+                " old. Nothing was written"
+            )
+        epoch = self.epochs.claim(word=self.new_id(), table=self.table.url)
+        self._wait(marker.epoch, older_than)
+        bases = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
+        new = evolve(marker.of(epoch), word=epoch.word).to_item()
+        stored = bases.stored_unsorted(self._with_marker(new))
+        bases.hold(stored, after=None)
+        try:
+            self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.word)
+        except TransactionCanceled as error:
+            if self.table.get(self.keys.marker) != new:
+                raise Conflict(
+                    f"another client restores namespace {self.keys.namespace!r}, or rewrites its log:"
+                    " this call has stopped and left the rest to that client"
+                ) from error
+        return LogRewriteReport(epoch=epoch.number, states=stored.states - 1)
+
+    def _marker(self) -> Item:
+        item = self.table.get(self.keys.marker)
+        if item is None:
+            raise NotFound(
+                f"there is no namespace {self.keys.namespace!r} in {self.table.url}: its log is left"
+                " unchanged, so that you can restore from it"
+            )
+        return item
+
+    def _check_epoch(self, epoch: Epoch, *, take_over: bool) -> None:
+        try:
+            self.epochs.check(epoch)
+        except Fenced:
+            # An epoch of this table without any entries was claimed by an interrupted call.
+            newest = self.epochs.newest()
+            unused = next(self.epochs.log_of(newest).names(), None) is None
+            if not take_over and not (newest.table == self.table.url and unused):
+                raise
+
+    def _wait(self, epoch: Epoch, older_than: float) -> None:
+        """Wait for changes that were logged just before the new epoch began."""
+        log = self.epochs.log_of(epoch)
+        for _ in range(int(older_than / _PAUSE) + 2):
+            if log.youngest() >= older_than:
+                return
+            self.clock.sleep(_PAUSE)
+        raise Conflict("other clients still log changes of this table: stop them, and try again")
+
+    def _with_marker(self, marker: Item) -> Iterator[State]:
+        yield State(of="m", version=1, item=marker, began=self.clock.epoch())
+        yield from self._states()
+
+    def _states(self) -> Iterator[State]:
+        """Yield the records of the table as states of a log."""
+        now = self.clock.epoch()
+        mine = f"{self.keys.namespace}/"
+
+        def refuse(found: UnreadableItem) -> None:
+            if str(found.item["place"]).startswith(mine):
+                raise CorruptRecord(
+                    f"{found.reason}. Repair the table first (`commitlog namespace fsck --repair`), or"
+                    " remove the item; nothing was written"
+                )
+
+        for item in self.table.scan(unreadable=refuse):
+            if not str(item["place"]).startswith(mine):
+                continue
+            try:
+                record = record_of(item)
+            except ValueError as error:
+                raise CorruptRecord(f"{place_of(item)!r} is of an unknown kind: {error}") from error
+            where = read_place(str(item["place"]))
+            match record:
+                case Entry():
+                    of, version = f"e/{record.id}", record.version
+                case Garbage():
+                    of, version = f"x/{where.of}/{item['name']!s}", 1
+                case Tombstone():
+                    of, version = f"t/{where.of}/{record.name}", record.left
+                case _:
+                    continue
+            yield State(of=of, version=version, item=item, began=now)

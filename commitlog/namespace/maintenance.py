@@ -1,0 +1,406 @@
+"""`Maintenance`: import, garbage collection, log maintenance, checks and repairs of a namespace."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from attrs import evolve
+
+from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTooNew
+from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.external.importer import Importer, ImportReport
+from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
+from commitlog.namespace.fsck.fixes import FixPlanner
+from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
+from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
+from commitlog.namespace.fsck.references import named_among
+from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
+from commitlog.namespace.gc.objects import Collector, GcReport
+from commitlog.namespace.gc.trash import Sweeper, TrashReport
+from commitlog.namespace.log.compaction import CompactionReport, Compactor
+from commitlog.namespace.log.epoch import FencedLog
+from commitlog.namespace.log.recovery import Recovery
+from commitlog.namespace.log.rewrite import LogRewriter, LogRewriteReport
+from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.model.keys import MARKERS
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.stats import count_methods
+from commitlog.oplog import Operation
+from commitlog.stores.api import ObjectInfo
+
+__all__ = ["Maintenance"]
+
+
+@count_methods
+class Maintenance:
+    """Maintenance of a namespace: `Namespace.maintenance`. Thread-safe.
+
+    Every method may also raise the errors that every method of `Namespace` may raise. Each call counts
+    as an operation under the name of its method.
+    """
+
+    def __init__(self, context: NamespaceContext) -> None:
+        self._context = context
+        self._recorder = context.recorder
+
+    def import_objects(
+        self,
+        prefix: str = "",
+        into: str = "",
+        *,
+        start_after: str = "",
+        progress: Callable[[ImportReport], object] | None = None,
+    ) -> ImportReport:
+        """Create files for existing objects of the store, in place, at the paths of the objects.
+
+        Nothing is copied. The namespace does not own the objects: they stay when the files are deleted
+        or overwritten. The call can be interrupted and repeated: objects that were imported before are
+        skipped, and objects that have changed since are imported again. If an object was removed from
+        the store, its file stays, and readers get `ObjectChanged`. Objects that `write` has stored are
+        skipped.
+
+        Args:
+            prefix: the prefix of the objects, with its slash; "" for all objects.
+            into: the directory below which the files are created.
+            start_after: only objects whose path comes after this one in the store's order.
+            progress: called after every hundred objects, or each directory, with the report so far.
+
+        Returns a report, with the objects that cannot be files there: an object with the same name as
+        the directory of another object, an invalid file name, or a path where a different file exists.
+        Several clients can import at once: each reports the files that it has created.
+
+        Files are created in the directory to which the path led at the beginning. If that directory is
+        renamed, deleted or replaced meanwhile, a `Conflict` says how much was imported; the rest was
+        not.
+        """
+        self._context.describe()
+        self._context.store.check()
+
+        def make(path: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
+            return self._context.run(lambda: self._context.planner.make_below(path, known))
+
+        def renew(path: str, info: ObjectInfo) -> Entry | None:
+            return self._context.run(lambda: self._context.planner.renew(path, info))
+
+        adopter = Importer(
+            tree=self._context.tree,
+            batches=self._context.bulk_linker(),
+            store=self._context.store,
+            make_below=make,
+            renew=renew,
+        )
+        return adopter.adopt(prefix, into, start_after=start_after, progress=progress)
+
+    def empty_trash(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
+        """Remove the contents of the trash; return a report of removed items and of failures.
+
+        The call can be interrupted and repeated, and several clients can do it at once.
+
+        Args:
+            progress: called from time to time with the report so far.
+        """
+        self._context.describe()
+        sweeper = Sweeper(
+            tree=self._context.tree,
+            keys=self._context.keys,
+            planner=self._context.planner,
+            changes=self._context.changes,
+        )
+        return sweeper.sweep(progress)
+
+    def gc(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
+        """Remove unreferenced content after its grace period; return a report.
+
+        The call can be interrupted and repeated, and several clients can do it at once. The report has
+        the objects that could not be removed; they stay listed for the next call. `repair` also lists
+        objects for which no file was known. Before those are removed, all records of the table are read
+        once more for each ten thousand of them: an object that has become a file since stays.
+
+        Args:
+            progress: called after each thousand objects with the report so far.
+
+        Raises `BucketNotFound`, or `StoreEmpty` if the store does not belong to the namespace. The
+        garbage stays listed then.
+        """
+        self._context.describe()
+        collector = Collector(
+            table=self._context.table,
+            keys=self._context.keys,
+            store=self._context.store,
+            clock=self._context.clock,
+            backoff=self._context.backoff,
+            prove=self._prove_objects,
+            new_id=self._context.new_id,
+            named=self._files_among,
+        )
+        return collector.collect(progress)
+
+    def _prove_objects(self) -> None:
+        """Check the ownership of the log and the identity of the store, before objects are removed."""
+        if self._context.changes.log is not None:
+            self._with_log()
+        self._context.overlay.outside.prove_if_marked()
+
+    def _files_among(self, paths: Collection[str]) -> Collection[str]:
+        log = None if self._context.changes.log is None else LogReader.of(self._context.changes.log.log)
+        return named_among(set(paths), TableReader.of(self._context.table), log, by=(Entry,))
+
+    def compact_log(
+        self,
+        *,
+        older_than: float | None = None,
+        progress: Callable[[CompactionReport], object] | None = None,
+    ) -> CompactionReport:
+        """Shorten the log to the size of the namespace; the namespace can still be restored from it.
+
+        Operations that were decided some time ago are folded into a checkpoint, which has each existing
+        file and directory, and are then removed. An operation stays if it was decided after the
+        oldest pending operation began, or less than a quarter of the log's `retention` before that:
+        `recover` needs it. The call can be interrupted and repeated. If several
+        clients call it at once, one of them continues.
+
+        Args:
+            older_than: the minimum age of a decision in seconds, by the store's clock. The default,
+                which is also the minimum, is the log's `retention`, a day.
+            progress: called from time to time with the report so far.
+
+        Raises `ConfigurationError` if the namespace was opened without a log, or `older_than` is too
+        small; `Fenced`; `Conflict` if another client compacts the log; `CorruptRecord` for an entry that
+        cannot be read. After an error the log has lost no information.
+
+        The call takes one request to read each operation, and one for about ten thousand files to read
+        and to write the checkpoint. The part that is folded in one round is held in memory: the entries
+        of some hundred thousand files, or a quarter of the checkpoint.
+        """
+        log = self._with_log()
+        compactor = Compactor(
+            table=self._context.table,
+            keys=self._context.keys,
+            log=log.log,
+            new_id=self._context.new_id,
+            fence=log.check,
+        )
+        return compactor.compact(older_than=older_than, progress=progress)
+
+    def rewrite_log(self, *, take_over: bool = False, older_than: float = 3600.0) -> LogRewriteReport:
+        """Write the log again from the table, if the log is damaged or another table owns it.
+
+        A new epoch of the log begins, with everything in the table. Nothing of the old log is needed,
+        and nothing of it is removed. Stop all writers first. The call can be interrupted and repeated;
+        until it is complete the namespace cannot be changed.
+
+        Args:
+            take_over: whether to continue if the log now belongs to another table, into which the
+                namespace was restored. That table is fenced then, and changes made there are not in this
+                table.
+            older_than: the minimum age of all pending changes, in seconds; see `recover`.
+
+        Raises:
+            ConfigurationError: the namespace was opened without a log.
+            Fenced: the log belongs to another table, and `take_over` is False.
+            CorruptRecord, FormatTooNew: a record of the table cannot be read; nothing was written.
+            Conflict: a change may be in progress, and nothing was written; or another client restores
+                the namespace, and continues.
+        """
+        if self._context.changes.log is None:
+            raise ConfigurationError("the namespace was opened without a log: give it one")
+        relogger = LogRewriter(
+            table=self._context.table,
+            keys=self._context.keys,
+            epochs=self._context.changes.log.epochs,
+            clock=self._context.clock,
+            new_id=self._context.new_id,
+        )
+        try:
+            return relogger.relog(take_over=take_over, older_than=older_than)
+        finally:
+            self._context.metadata.forget()
+
+    def fsck(
+        self,
+        *,
+        objects: bool = False,
+        unnamed: bool = False,
+        grace: float = 5.0,
+        pending: float = 3600.0,
+        age: float = AGE,
+        progress: Callable[[FsckReport], object] | None = None,
+    ) -> FsckReport:
+        """Check the namespace for problems; change nothing.
+
+        All records are read, and the log if there is one. Other clients may continue to work: their
+        changes are not findings. `commitlog.namespace.fsck.problems.PROBLEMS` lists the problems, their
+        meaning and their repairs. A suspected problem is read twice. Directories are held in memory, and
+        some hundred bytes for each file, with a log two hundred and fifty.
+
+        Args:
+            objects: whether to check the object of each file in the store, too. In a bound directory
+                that is not authoritative, an object that others change is no loss: `Bindings.sync`
+                updates the file.
+            unnamed: whether to list the store for unreferenced objects, too.
+            grace: seconds after which a suspected problem is read again before it is reported.
+            pending: seconds for which a change may be pending in the log.
+            age: seconds for which an object may be in the store before a file refers to it: longer than
+                any job takes.
+            progress: called from time to time with the report so far.
+
+        Raises `BucketNotFound`; with `objects` or `unnamed`, also `StoreEmpty` if the store does not
+        belong to the namespace.
+        """
+        self._context.metadata.forget()  # the namespace may have been restored since the last read
+        self._check_marker(mended=True, writing=False)
+        log, fenced = self._log_to_compare()
+        checker = Checker(
+            table=TableReader.of(self._context.table),
+            keys=self._context.keys,
+            clock=self._context.clock,
+            log=log,
+            store=self._store_reader() if objects or unnamed else None,
+            objects=objects,
+            unnamed=unnamed,
+            grace=grace,
+            pending=pending,
+            age=age,
+        )
+        checked = checker.check(progress)
+        return evolve(checked, findings=(*fenced, *checked.findings))
+
+    def repair(
+        self,
+        findings: Iterable[Finding],
+        *,
+        dry_run: bool = True,
+        only: Collection[str] | None = None,
+    ) -> Iterator[RepairReport]:
+        """Repair findings of `fsck`; yield the outcome for each finding.
+
+        Each repair is one transaction, which applies only if the records are still as they were found.
+        It is logged like any other change. Entries that no path leads to are moved into the directory
+        ``lost+found`` of the root, under their ids. A repair can reveal a problem that another one hid:
+        repeat the check and the repair until there are no findings.
+
+        Args:
+            findings: the findings of `fsck`.
+            dry_run: whether to report the repairs without making them.
+            only: names of the problems to repair; by default all, except those that must be requested.
+        """
+        wanted = [each for each in findings if _is_wanted(each.problem, only)]
+        self._check_marker(mended=any(map(self._mends_marker, wanted)))
+        log = None if self._context.changes.log is None else self._context.changes.log.log
+        fixes = FixPlanner(
+            tree=self._context.tree,
+            keys=self._context.keys,
+            clock=self._context.clock,
+            new_id=self._context.new_id,
+            grace=self._context.planner.grace,
+            stable_paths=False,
+            planner=self._context.planner,
+            changes=self._context.changes,
+            log=None if log is None else LogReader.of(log),
+            store=self._store_reader(),
+        )
+        reader = TableReader.of(self._context.table)
+        repairer = Repairer(table=reader, fixes=fixes, changes=self._context.changes)
+        pending = [each for each in wanted if each.problem.name == "pending-change"]
+        marks = [each for each in wanted if each.problem.name == "no-mark"]
+        others = (each for each in wanted if each.problem.name not in ("pending-change", "no-mark"))
+        for done in repairer.repair(others, dry_run=dry_run):
+            if self._mends_marker(done.finding):
+                self._context.metadata.forget()
+            yield done
+        if pending and not dry_run:
+            with contextlib.suppress(CorruptRecord, FormatTooNew):  # `fsck` has a finding for it
+                self.recover()
+        for each in pending:
+            left = log is None or log.decision(each.path) is None
+            outcome = Outcome.LEFT if left else Outcome.DONE
+            yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+        for each in marks:
+            assert each.object is not None
+            outcome = (
+                Outcome.DONE if dry_run or self._context.identity.put(each.object) else Outcome.LEFT
+            )
+            yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
+
+    def recover(self, *, older_than: float = 3600.0) -> tuple[Operation, ...]:
+        """Decide the changes that are pending in the log; return them with their decisions.
+
+        The records show whether a change happened, and so do later changes in the log. If neither shows
+        it, the change stays pending. All clients that change the namespace must use this log, and only
+        `compact_log` may compact it.
+
+        Args:
+            older_than: only changes that began at least so many seconds ago. This must be longer than a
+                request may be on its way, and than its sender repeats it, 900 s
+                (`commitlog.namespace.write.transaction.LATEST`). Less is safe if no client changes the
+                namespace meanwhile.
+
+        Raises `ConfigurationError` if the namespace was opened without a log. Raises `CorruptRecord` or
+        `FormatTooNew` for an entry that cannot be read, after it has decided all other changes for which
+        the remaining entries are sufficient.
+        """
+        log = self._with_log()
+        return Recovery(table=self._context.table, log=log.log).recover(older_than=older_than)
+
+    def _check_marker(self, *, mended: bool, writing: bool = True) -> None:
+        """Check that this library knows the namespace's format, if the metadata record exists.
+
+        Args:
+            mended: whether the record is about to be repaired, or is only read: then it may be damaged.
+            writing: whether the namespace is going to be changed.
+        """
+        item = self._context.table.get(self._context.keys.marker)
+        if item is not None and not mended:
+            self._context.describe(writing=writing)
+        elif item is not None:
+            with contextlib.suppress(CorruptRecord):
+                NamespaceMetadata.from_item(item).check(writing=writing)
+                self._context.describe(writing=False)
+
+    def _mends_marker(self, finding: Finding) -> bool:
+        """Return whether a finding is a damaged metadata record that this log can repair."""
+        rows = [item for item in finding.records if item["place"] == MARKERS]
+        if not rows or finding.problem.name == "no-mark":
+            return False
+        if finding.logged is not None:
+            return True
+        with contextlib.suppress(CorruptRecord):
+            return NamespaceMetadata.from_item(rows[0]).log in (None, self._context.metadata.log_prefix)
+        return False
+
+    def _store_reader(self) -> StoreReader:
+        # Without the metadata record the identity object is unknown; other problems can still be found.
+        return StoreReader.of(
+            self._context.store,
+            None if self._context.metadata.known is None else self._context.overlay.outside.prove,
+        )
+
+    def _with_log(self) -> FencedLog:
+        if self._context.changes.log is None:
+            raise ConfigurationError("the namespace was opened without a log: give it one")
+        self._context.describe()
+        try:
+            self._context.changes.log.check()
+        except Fenced:
+            if not self._context.metadata.is_renewed():
+                raise
+            self._context.changes.log.check()
+        return self._context.changes.log
+
+    def _log_to_compare(self) -> tuple[LogReader | None, tuple[Finding, ...]]:
+        """Return a reader of the log; or, if another table owns the log, a finding that says so."""
+        log = self._context.changes.log
+        if log is None or (
+            self._context.metadata.known is not None and self._context.metadata.known.read_only
+        ):
+            return None, ()
+        try:
+            log.check()
+        except Fenced as error:
+            return None, (Finding(problem=PROBLEMS["fenced"], path="", detail=str(error)),)
+        return LogReader.of(log.log), ()
+
+
+def _is_wanted(problem: Problem, only: Collection[str] | None) -> bool:
+    return not problem.asked if only is None else problem.name in only

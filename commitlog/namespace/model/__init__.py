@@ -1,0 +1,1 @@
+"""The records of a namespace: keys, entries, directories, garbage, and how a table stores them."""

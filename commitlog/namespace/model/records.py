@@ -1,0 +1,238 @@
+"""Records of the tree: entries, directory records and guards.
+
+An entry has all fields of a file, so a listing needs no further request. For a directory, an entry has
+the fields that users see; the fields on which its own entries depend are in its directory record and its
+guards, which are keyed by its id. Fields that conditions test are attributes of the item. The others are
+in the body, a JSON record with a format version and a checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from commitlog._util.frozen_map import FrozenMap, frozen_map
+from commitlog.namespace.model.binding import Binding
+from commitlog.namespace.model.codec import bare, document_of, key_items, key_of, text_map
+from commitlog.namespace.model.data import Data, data_of
+from commitlog.namespace.model.keys import MAX_SHARDS, read_place
+from commitlog.oplog.codec import Document, encode
+from commitlog.oplog.validate import (
+    build,
+    count,
+    items,
+    text,
+)
+from commitlog.tables.api import Equals, Item, Key, TableCondition
+
+__all__ = ["Directory", "Entry", "Guard", "Shards"]
+
+
+_FILE, _DIRECTORY = "namespace-file", "namespace-directory"
+
+_EMPTY = FrozenMap()
+
+
+@frozen(kw_only=True)
+class Shards:
+    """The number of partitions over which the entries of a directory are spread. Powers of two.
+
+    Attributes:
+        now: number of shards for new entries.
+        first: number of shards when the directory was made.
+    """
+
+    now: int = 1
+    first: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        whole = type(self.now) is int and type(self.first) is int  # `True` is stored as something else
+        if not whole or not {self.now, self.first} <= _POWERS or self.first > self.now:
+            raise ValueError(f"{self} is not 1, 2, 4, … up to {MAX_SHARDS}, and growing")
+
+
+_POWERS = frozenset(2**power for power in range(MAX_SHARDS.bit_length()))
+_ONE = Shards()
+
+
+@frozen(kw_only=True)
+class Entry:
+    """An entry of a directory: a file if it has `data`, or else a directory.
+
+    Attributes:
+        key: of this record.
+        id: of the file or directory; never reused.
+        version: begins at 1, and grows by one with each change of the entry.
+        word: id of the change that wrote this version.
+        created, modified: epoch milliseconds, by the clocks of the clients. Changes in a directory do
+            not modify the directory.
+        updated: epoch millisecond at which this version was written.
+        data: content of a file.
+        shards: of a directory.
+        binding: of a bound directory.
+        attributes: the users' attributes.
+    """
+
+    key: Key
+    id: str
+    version: int
+    word: str
+    created: int
+    modified: int
+    updated: int
+    data: Data | None = None
+    shards: Shards = _ONE
+    binding: Binding | None = None
+    attributes: Mapping[str, str] = field(default=_EMPTY, converter=frozen_map, hash=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the entry in its directory."""
+        return str(self.key.range)
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return self.data is None
+
+    @property
+    def parent(self) -> str:
+        """Id of the directory that contains the entry."""
+        return read_place(self.key.hash).of
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the entry is in the table. If not, it stands for an object that only the store has."""
+        return self.version > 0
+
+    def unchanged(self) -> TableCondition:
+        """Return the condition that it is still this version. Once it is false, it stays false."""
+        return Equals("id", self.id) & Equals("version", self.version)
+
+    def to_item(self) -> Item:
+        """Return this record as a table item."""
+        body: dict[str, Any] = {
+            "created": self.created,
+            "modified": self.modified,
+            "updated": self.updated,
+            "attributes": dict(self.attributes),
+        }
+        if self.data is None:
+            body["shards"] = [self.shards.now, self.shards.first]
+            body["binding"] = None if self.binding is None else self.binding.to_json()
+        else:
+            body["data"] = self.data.to_json()
+        return {
+            **key_items(self.key),
+            "id": self.id,
+            "version": self.version,
+            "word": self.word,
+            "body": encode(Document(_DIRECTORY if self.data is None else _FILE, body)),
+        }
+
+    @classmethod
+    def from_item(cls, item: Item) -> Entry:
+        """Return the entry in `item`. Raises `CorruptRecord`, `FormatTooNew`."""
+        document = document_of(item, _FILE, _DIRECTORY)
+        fields = document.body
+        is_file = document.kind == _FILE
+
+        def make() -> Entry:
+            return cls(
+                key=key_of(item),
+                id=text(item["id"]),
+                version=count(item["version"]),
+                word=text(item["word"]),
+                created=count(fields["created"]),
+                modified=count(fields["modified"]),
+                updated=count(fields["updated"]),
+                attributes=text_map(fields["attributes"]),
+                data=data_of(*fields["data"]) if is_file else None,
+                shards=_ONE if is_file else _shards(*fields["shards"]),
+                binding=None if is_file else _binding(fields["binding"]),
+            )
+
+        return build(document, make)
+
+
+def _binding(value: object) -> Binding | None:
+    if value is None:
+        return None
+    prefix, max_age, synced = items(value)
+    return Binding(prefix=prefix, max_age=max_age, synced=synced)
+
+
+def _shards(now: object, first: object) -> Shards:
+    return Shards(now=count(now), first=count(first))
+
+
+@frozen(kw_only=True)
+class Directory:
+    """The record of which entry names a directory. All directories but the root and the trash have one.
+
+    Attributes:
+        key: of this record.
+        parent: id of the directory that contains the entry.
+        name: of the entry.
+    """
+
+    key: Key
+    parent: str
+    name: str
+
+    def named(self) -> TableCondition:
+        """Return the condition that the same entry still names the directory."""
+        return Equals("parent", self.parent) & Equals("called", self.name)
+
+    def to_item(self) -> Item:
+        """Return this record as a table item."""
+        return {**key_items(self.key), "parent": self.parent, "called": self.name}
+
+    @classmethod
+    def from_item(cls, item: Item) -> Directory:
+        """Return the directory record in `item`. Raises `CorruptRecord`."""
+        return build(
+            bare(item),
+            lambda: cls(
+                key=key_of(item),
+                parent=text(item["parent"]),
+                name=text(item["called"]),
+            ),
+        )
+
+
+@frozen(kw_only=True)
+class Guard:
+    """The guard of one shard of a directory. Adding an entry to the shard writes it.
+
+    It exists as long as entries may be added. Each addition gives it another change id. So a client that
+    reads all guards, then finds all shards empty, can remove the directory on condition that the change
+    ids are the same: nothing was added in between.
+
+    Attributes:
+        key: of this record.
+        shards: number of shards of the directory.
+        word: id of the change that wrote it last.
+    """
+
+    key: Key
+    shards: int
+    word: str
+
+    def to_item(self) -> Item:
+        """Return this record as a table item."""
+        return {**key_items(self.key), "shards": self.shards, "word": self.word}
+
+    @classmethod
+    def from_item(cls, item: Item) -> Guard:
+        """Return the guard in `item`. Raises `CorruptRecord`."""
+        return build(
+            bare(item),
+            lambda: cls(
+                key=key_of(item),
+                shards=count(item["shards"]),
+                word=text(item["word"]),
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Reads of a namespace: path lookup, listings, and views that merge bound directories."""

@@ -1,0 +1,205 @@
+"""Reads of the tree: path lookups, and listings of directories.
+
+A path is looked up name by name, with one request each. Every answer is consistent by itself. Several
+answers together are not, as in POSIX: a directory above may be renamed between two of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from attrs import define, field, frozen
+
+from commitlog.namespace.metadata import not_there
+from commitlog.namespace.model.garbage import Tombstone
+from commitlog.namespace.model.keys import ROOT, TOP, Keys, places_of
+from commitlog.namespace.model.records import Entry, Guard
+from commitlog.tables.api import Table
+
+__all__ = ["PAGE", "Mapper", "Tree", "Walk"]
+
+#: Calls a function with each of several arguments, in turn or in parallel: `map`, or an executor's.
+Mapper: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+#: Most items that one request for a listing asks for.
+PAGE = 1000
+
+
+@frozen
+class Walk:
+    """The result of a path lookup: the entries that were found, and the names that were not.
+
+    Attributes:
+        found: the entries on the path, the root first.
+        missing: the names after those; the first of them was not found. If the last of `found` is a
+            file, they cannot exist.
+    """
+
+    found: tuple[Entry, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def last(self) -> Entry:
+        """The last entry that was found."""
+        return self.found[-1]
+
+
+@define
+class Tree:
+    """Reads one namespace. Thread-safe: cached values are only ever replaced, and may be outdated.
+
+    Args:
+        table: holds the items.
+        keys: of the namespace.
+    """
+
+    table: Table
+    keys: Keys
+    _root: Entry | None = field(default=None, init=False)
+
+    def root(self) -> Entry:
+        """Read the entry of the root. Raises `NotFound` if the namespace does not exist."""
+        item = self.table.get(self.keys.entry(TOP, 0, ROOT))
+        if item is None:
+            raise not_there(self.keys.namespace, self.table.url)
+        self._root = Entry.from_item(item)
+        return self._root
+
+    def known_root(self) -> Entry:
+        """Return the entry of the root as it was last read."""
+        return self._root or self.root()
+
+    def forget(self) -> None:
+        """Discard the cached root; the next use reads it again."""
+        self._root = None
+
+    def walk(self, names: tuple[str, ...], *, known: Walk | None = None) -> Walk:
+        """Look up the path `names`; entries shared with the walk `known` are not read again."""
+        return self.walk_all([names], known=known)[names]
+
+    def walk_all(
+        self,
+        paths: Collection[tuple[str, ...]],
+        *,
+        known: Walk | None = None,
+        mapper: Mapper = map,
+    ) -> dict[tuple[str, ...], Walk]:
+        """Look up several paths, level by level; return the walk of each by its names.
+
+        A name that several paths share is read once. All names of one level are read with one call of
+        `mapper`. With a parallel mapper, all paths take as long as the deepest one.
+        """
+        found: dict[tuple[str, ...], Entry] = {}
+        if known is None:
+            found[()] = self.known_root() if all(paths) else self.root()
+        else:
+            names = tuple(entry.name for entry in known.found[1:])
+            found |= {names[:at]: entry for at, entry in enumerate(known.found)}
+        root = found[()]
+        for length in range(1, 1 + max(map(len, paths), default=0)):
+            wanted = dict.fromkeys(names[:length] for names in paths if len(names) >= length)
+            level = [
+                names for names in wanted if names not in found and _is_directory(found.get(names[:-1]))
+            ]
+            read = self._find_all(level, found, mapper)
+            if length == 1 and len(read) < len(level):
+                # The root may have grown since it was read.
+                found[()] = self.root()
+                if found[()].shards != root.shards:
+                    missing = [names for names in level if names not in read]
+                    read |= self._find_all(missing, found, mapper)
+            found |= read
+        return {names: _walk(names, found) for names in paths}
+
+    def _find_all(
+        self,
+        level: Iterable[tuple[str, ...]],
+        above: dict[tuple[str, ...], Entry],
+        mapper: Mapper,
+    ) -> dict[tuple[str, ...], Entry]:
+        """Return the entries that exist at paths of one level; `above` has their directories."""
+
+        def find(together: list[tuple[str, ...]]) -> list[Entry | None]:
+            return [self.find(above[names[:-1]], names[-1]) for names in together]
+
+        groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+        for names in level:
+            groups[names[:-1] if self.is_changed_by_find(above[names[:-1]]) else names].append(names)
+        entries = chain.from_iterable(mapper(find, groups.values()))
+        found = zip(chain.from_iterable(groups.values()), entries, strict=True)
+        return {names: entry for names, entry in found if entry is not None}
+
+    def is_changed_by_find(self, directory: Entry) -> bool:
+        """Return whether `find` may change the directory. If so, its names are looked up in turn."""
+        return False
+
+    def find(self, directory: Entry, name: str) -> Entry | None:
+        """Return the entry of `directory` under `name`, or None."""
+        for shard in places_of(name, directory.shards.now, directory.shards.first):
+            item = self.table.get(self.keys.entry(directory.id, shard, name))
+            if item is not None:
+                return Entry.from_item(item)
+        return None
+
+    def again(self, entry: Entry) -> Entry | None:
+        """Read an entry again; None if it was renamed or deleted."""
+        item = self.table.get(entry.key)
+        found = None if item is None else Entry.from_item(item)
+        return found if found is not None and found.id == entry.id else None
+
+    def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
+        """Yield the entries of `directory` whose names follow `after`, sorted by name, each name once.
+
+        The first requests ask for `page` entries, over all shards; later requests ask for more.
+        """
+        shards = directory.shards.now
+        size = -(-page // shards)
+        # A name that is deleted and made again during the listing may show up in two shards. The one in
+        # the shard for new entries counts, as in `find`: no other shard has so high a number.
+        each = (self._shard(directory.id, shard, after, size) for shard in reversed(range(shards)))
+        by_name = attrgetter("name")
+        return (next(same) for _, same in groupby(heapq.merge(*each, key=by_name), key=by_name))
+
+    def gates(self, directory: Entry) -> tuple[Guard, ...] | None:
+        """Return the guards of `directory`; None if some are missing, since it is being removed."""
+        gates = []
+        for shard in range(directory.shards.now):
+            item = self.table.get(self.keys.gate(directory.id, shard))
+            if item is None:
+                return None
+            gates.append(Guard.from_item(item))
+        return tuple(gates)
+
+    def tombstone(self, directory: Entry, name: str) -> Tombstone | None:
+        """Return the tombstone for `name` in a bound directory, or None; a prefix ends in a slash."""
+        item = self.table.get(self.keys.tombstone(directory.id, name))
+        return None if item is None else Tombstone.from_item(item)
+
+    def tombstones(self, directory: Entry) -> Iterator[Tombstone]:
+        """Yield all tombstones of a directory, sorted by name."""
+        return map(Tombstone.from_item, self.table.query(self.keys.tombstones(directory.id)))
+
+    def _shard(self, directory: str, shard: int, after: str, size: int) -> Iterator[Entry]:
+        place = self.keys.shard(directory, shard)
+        token: str | None = None
+        while True:
+            page = self.table.query_page(place, start_after=after, limit=size, token=token)
+            yield from map(Entry.from_item, page.items)
+            token = page.next_token
+            if token is None:
+                return
+            size = max(size, min(2 * size, PAGE))
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.is_directory
+
+
+def _walk(names: tuple[str, ...], found: dict[tuple[str, ...], Entry]) -> Walk:
+    length = next((at for at in range(1, 1 + len(names)) if names[:at] not in found), 1 + len(names))
+    return Walk(tuple(found[names[:at]] for at in range(length)), names[length - 1 :])

@@ -1,0 +1,134 @@
+"""Views of a tree with bound directories: one for reads, one for planning changes.
+
+Both show the rows alone where no directory is bound, or a bound one was synchronised recently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from attrs import define, evolve, field
+
+from commitlog.errors import AccessDenied, BucketNotFound, CommitError
+from commitlog.namespace.external.listing_diff import listing_diff
+from commitlog.namespace.external.overlay import NameDiff, Overlay
+from commitlog.namespace.external.sync import Synchronizer
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.read.tree import PAGE, Tree
+from commitlog.namespace.write.transaction import PlanOutdated
+
+__all__ = ["ReadView", "WriteView"]
+
+#: Attempts at one name while others change it.
+_TRIES = 3
+
+
+@define
+class _View(Tree):
+    """A tree that takes its root from another tree.
+
+    Args:
+        joint: has the other tree, and asks the store.
+        joining: writes to the table what the store has.
+    """
+
+    joint: Overlay = field(kw_only=True)
+    joining: Synchronizer = field(kw_only=True)
+
+    def root(self) -> Entry:
+        """See `Tree.root`."""
+        return self.joint.rows.root()
+
+    def known_root(self) -> Entry:
+        """See `Tree.known_root`."""
+        return self.joint.rows.known_root()
+
+    def forget(self) -> None:
+        """See `Tree.forget`."""
+        self.joint.rows.forget()
+
+
+@define
+class ReadView(_View):
+    """The view for reads. An object without a row is shown with no id and the version 0.
+
+    Reads need no permission to write. A client that has it saves to the table the result of listing a
+    whole directory, if the binding lets it be trusted for some time.
+
+    Args:
+        may_write: raises an error if this client must not change the namespace.
+    """
+
+    may_write: Callable[[], object] = field(kw_only=True)
+    _denied: bool = field(default=False, init=False)
+
+    def find(self, directory: Entry, name: str) -> Entry | None:
+        """Return the visible entry under a name, or None."""
+        row = self.joint.row(directory, name)
+        return self.joint.look(directory, name, row).seen if self.joint.asks(directory) else row
+
+    def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
+        """Yield the visible entries of a directory, sorted by name."""
+        if not self.joint.asks(directory):
+            yield from Tree.entries(self, directory, after=after, page=page)
+            return
+        level = listing_diff(self.joint, directory, after=after)
+        if not after and self._is_worth_it(directory):
+            try:
+                self.may_write()
+                made = self.joining.settle(directory, level).made
+                level = evolve(level, seen={**level.seen, **made})
+            except AccessDenied:
+                self._denied = True
+            except BucketNotFound:
+                raise
+            except CommitError:
+                pass  # the listing is right, even if it could not be saved
+        yield from level.in_order()
+
+    def _is_worth_it(self, directory: Entry) -> bool:
+        assert directory.binding is not None
+        return directory.is_stored and directory.binding.max_age != 0 and not self._denied
+
+
+@define
+class WriteView(_View):
+    """The view for planning changes: rows only, after saving the store's state of the looked-up names.
+
+    Raises `PlanOutdated` if others change the same names.
+    """
+
+    def find(self, directory: Entry, name: str) -> Entry | None:
+        """Return the row of a directory under a name, or None."""
+        for _ in range(_TRIES):
+            row = self.joint.row(directory, name)
+            if not self.joint.asks(directory):
+                return row
+            news = self.joint.look(directory, name, row)
+            if news.is_unchanged:
+                return news.row
+            row = news.row
+            changes = row is not None and news.seen is not None and news.seen.is_directory
+            if changes:  # first remove the file; then the directory can be made
+                news = NameDiff(name=name, row=row, seen=None)
+            directory, made = self.joining.take(directory, [news])
+            if not changes:
+                return made.get(name)
+        raise PlanOutdated(f"{name!r} kept changing in the store")
+
+    def is_changed_by_find(self, directory: Entry) -> bool:
+        """See `Tree.is_changed_by_find`."""
+        return self.joint.asks(directory)
+
+    def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
+        """Yield the entries of a directory, sorted by name, without saving objects that have no row.
+
+        Raises the errors of `BackingStore.prove` if objects are missing that the rows have.
+        """
+        if not self.joint.asks(directory):
+            yield from Tree.entries(self, directory, after=after, page=page)
+            return
+        level = listing_diff(self.joint, directory, after=after)
+        if len(self.joining.still(level.news)) < len(level.news):
+            raise PlanOutdated("an object is there again")
+        yield from level.in_order()

@@ -1,0 +1,1 @@
+"""Writes to a namespace: planning a change, its transaction, file content, and bulk linking."""

@@ -1,0 +1,225 @@
+"""Linking many new files into one directory, with few transactions, some of them in parallel.
+
+The files do not appear at one moment, so this is for directories that no reader uses yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
+
+from attrs import define, field, frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock
+from commitlog.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidPath,
+    NotADirectory,
+    NotFound,
+    TransactionTooLarge,
+)
+from commitlog.namespace.model.keys import places_of, split, split_new
+from commitlog.namespace.model.records import Entry, Shards
+from commitlog.namespace.read.tree import Mapper, Tree, Walk
+from commitlog.namespace.write.plan_files import NewFile, check_distinct
+from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.transaction import MAX_WRITES, Changes, PlanOutdated
+from commitlog.paths import join
+
+__all__ = ["BulkLinker", "LinkReport"]
+
+
+@define
+class LinkReport:
+    """The result of linking files: which were made, and which not.
+
+    Attributes:
+        made: names of files that were made.
+        known: names of files that existed already, with the same data.
+        taken: for each name that something else has, the error.
+    """
+
+    made: set[str] = field(factory=set)
+    known: set[str] = field(factory=set)
+    taken: dict[str, AlreadyExists] = field(factory=dict)
+
+    def told(self, files: int) -> str:
+        """Return how many of `files` files were made, for messages."""
+        left = files - len(self.made) - len(self.known) - len(self.taken)
+        return f"{len(self.made)} of {files} files were linked, and {left} were not"
+
+
+@frozen(kw_only=True)
+class BulkLinker:
+    """Links new files into one directory. Thread-safe.
+
+    Args:
+        planner, changes: of the namespace.
+        clock: waited on between attempts.
+        backoff: retry policy for conflicts with other clients.
+        mapper: runs transactions, one after the other or in parallel.
+    """
+
+    planner: Planner
+    changes: Changes
+    clock: Clock
+    backoff: Backoff
+    mapper: Mapper = map
+
+    def link(self, path: str, files: Mapping[str, NewFile], *, within: str | None = None) -> LinkReport:
+        """Make files in the directory at `path`; return the outcome for each.
+
+        A file that exists with the same data is no error, so the call can be repeated. A repeated call
+        makes a file again that was renamed or deleted since the first call; then two files have one
+        object, which is otherwise not allowed. All files go into one directory: if the path leads to
+        another directory, or to none, before all of them are made, the error says how many were made in
+        the first one. After a `NotFound` or `NotADirectory` without such a number, no file was made.
+        After any other error, some of the files may exist.
+
+        Args:
+            path: of the directory.
+            files: by name.
+            within: id that the directory must have; None: any.
+        """
+        check_distinct(files)
+        for name in files:
+            if len(split(name)) != 1:
+                raise InvalidPath(f"{name!r} is not the name of a file in a directory")
+            split_new(join(path, name))
+        linked = LinkReport()
+        left = dict(files)
+        for attempt in self.backoff.attempts(self.clock):
+            with contextlib.suppress(PlanOutdated):
+                walk = self._walk(path, within, linked.told(len(files)) if attempt else "")
+                within = walk.last.id
+                # In a directory with one shard that has not grown, the conditions of the transaction
+                # find names that exist. Objects without a row are the exception.
+                grown = walk.last.shards.now > walk.last.shards.first
+                if attempt or grown or not _rows_tell(walk.last, left):
+                    left = self._new(path, walk.last, left, linked)
+                refused = self._send(walk, left)
+                linked.made.update(left.keys() - refused)
+                left = {name: left[name] for name in refused}
+                if not left:
+                    return linked
+            self.planner.tree.forget()
+        raise Conflict(
+            f"other clients kept changing directory {path!r}: {linked.told(len(files))}; repeat it"
+        )
+
+    def _walk(self, path: str, within: str | None, told: str) -> Walk:
+        walk = self.planner.tree.walk(split(path))
+        if walk.missing:
+            more = f" any more: {told}" if told else ""
+            raise NotFound(f"there is no directory {path!r}{more}")
+        if not walk.last.is_directory:
+            more = f", and was a directory: {told}" if told else "; nothing can be linked into it"
+            raise NotADirectory(f"{path!r} is a file{more}")
+        if within is not None and walk.last.id != within:
+            raise Conflict(
+                f"there is another directory at {path!r} now: {told or 'nothing was linked into it'}"
+            )
+        return walk
+
+    def _new(
+        self,
+        path: str,
+        directory: Entry,
+        files: Mapping[str, NewFile],
+        linked: LinkReport,
+    ) -> dict[str, NewFile]:
+        """Return the files that do not exist yet, and objects without a row, which are to get one."""
+        tree = self.planner.tree
+        if _rows_tell(directory, files):
+            tree = Tree(tree.table, tree.keys)
+        # Listing a directory that has no more entries than this takes fewer requests than lookups.
+        first = {entry.name: entry for entry in islice(tree.entries(directory), len(files) + 1)}
+        listed = len(first) <= len(files)
+        new: dict[str, NewFile] = {}
+        for name, file in files.items():
+            found = first.get(name) if listed else tree.find(directory, name)
+            if found is None:
+                new[name] = file
+            elif found.data != file.data:
+                linked.taken[name] = AlreadyExists(f"there is something else at {join(path, name)!r}")
+            elif found.is_stored:
+                linked.known.add(name)
+            else:
+                new[name] = file
+        return new
+
+    def _send(self, walk: Walk, files: Mapping[str, NewFile]) -> list[str]:
+        """Link files; return the names of those whose transactions were canceled."""
+        pins = len(walk.found) - 1 if self.planner.stable_paths else 0
+        lanes, rest = _batches(files, walk.last.shards, max(1, MAX_WRITES - 1 - pins))
+
+        def send(lane: list[list[str]]) -> list[str]:
+            return list(chain.from_iterable(self._refused(walk, files, batch) for batch in lane))
+
+        refused = list(chain.from_iterable(self.mapper(send, lanes)))
+        for some in (rest[::2], rest[1::2]):
+            refused += chain.from_iterable(self.mapper(send, [[batch] for batch in some]))
+        return refused
+
+    def _refused(self, walk: Walk, files: Mapping[str, NewFile], batch: list[str]) -> list[str]:
+        """Link files with one transaction, or more if it is too large; return the names not linked."""
+        try:
+            self.changes.apply(self.planner.link_new(walk.found, {name: files[name] for name in batch}))
+        except PlanOutdated:
+            return batch
+        except TransactionTooLarge:
+            if len(batch) == 1:
+                raise
+            half = len(batch) // 2
+            return [
+                *self._refused(walk, files, batch[:half]),
+                *self._refused(walk, files, batch[half:]),
+            ]
+        return []
+
+
+def _rows_tell(directory: Entry, files: Mapping[str, NewFile]) -> bool:
+    """Return whether only rows can conflict with new files: any objects there are the files' own."""
+    binding = directory.binding
+    return binding is None or all(
+        not file.data.own and file.data.path == binding.path_of(name) for name, file in files.items()
+    )
+
+
+def _batches(
+    names: Iterable[str], shards: Shards, size: int
+) -> tuple[list[list[list[str]]], list[list[str]]]:
+    """Divide names into transactions, so that few transactions write to the same shard.
+
+    Args:
+        names: of new files.
+        shards: of the directory.
+        size: most files of one shard in a transaction that also writes the guard.
+
+    Returns, for each shard, a list of full transactions, to be sent one after the other; then the
+    remaining names of all shards, in transactions of which only neighbours share a shard.
+
+    >>> _batches("abcde", Shards(), 2)
+    ([[['a', 'b'], ['c', 'd']]], [['e']])
+    """
+    by_shard: dict[int, list[str]] = defaultdict(list)
+    for name in names:
+        by_shard[places_of(name, shards.now, shards.first)[0]].append(name)
+    lanes: list[list[list[str]]] = []
+    ends: list[list[str]] = []
+    writes = size + 1
+    for _, here in sorted(by_shard.items()):
+        full = len(here) - len(here) % size
+        if full:
+            lanes.append([here[at : at + size] for at in range(0, full, size)])
+        for number, name in enumerate(here[full:]):
+            writes += 1 + (number == 0)
+            if writes > size + 1:
+                ends.append([])
+                writes = 2
+            ends[-1].append(name)
+    return lanes, ends

@@ -1,0 +1,357 @@
+"""Opening, creation and restore of namespaces by name.
+
+These functions open the table with the names, the store with the content, and the log of the namespace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+from attrs import evolve, field, frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.clock import Clock, SystemClock
+from commitlog.commit import ConditionalStore, ProbeReport
+from commitlog.connect import connect
+from commitlog.errors import ConfigurationError, NotFound
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceMetadata, Restorer
+from commitlog.namespace.metadata import not_there
+from commitlog.namespace.model.keys import MARKERS, Keys
+from commitlog.oplog import OperationLog
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.open import open_store
+from commitlog.tables.api import Table
+from commitlog.tables.open import open_table
+from commitlog.urls import Url, parse_store_url, parse_table_url
+
+if TYPE_CHECKING:
+    from commitlog.aws import Boto3Session
+
+__all__ = [
+    "METADATA",
+    "create_namespace",
+    "list_namespaces",
+    "open_namespace",
+    "parse_url",
+    "restore_namespace",
+]
+
+#: Environment variable with the URL of the table of names, used if no URL is given.
+METADATA = "COMMITLOG_METADATA"
+
+#: Options of the store's URL that apply only to the client that created the namespace.
+_OF_CREATOR = frozenset({"profile", "verify"})
+
+_SCHEME = "commitlog://"
+
+#: Number of log entries that are read in parallel. With more, threads would wait for Python's lock.
+_ENTRIES_AT_A_TIME = 16
+
+
+def parse_url(url: str) -> tuple[str, str]:
+    """Return the name of the namespace in a URL, and the path in it.
+
+    The path after the namespace is taken as it is: it is not percent-encoded, and there is no query.
+
+    Raises `ConfigurationError` if it is not such a URL.
+
+    >>> parse_url("commitlog://lake/events/day=1/")
+    ('lake', 'events/day=1')
+    >>> parse_url("commitlog://lake")
+    ('lake', '')
+    """
+    if not isinstance(url, str) or not url.startswith(_SCHEME):
+        raise ConfigurationError("a URL of a namespace is commitlog://NAME/PATH; this is none")
+    name, _, path = url.removeprefix(_SCHEME).partition("/")
+    return Keys(name).namespace, path.removesuffix("/")
+
+
+def list_namespaces(
+    metadata: str | Url | None = None,
+    *,
+    clock: Clock | None = None,
+    session: Boto3Session | None = None,
+) -> Iterator[str]:
+    """Yield the names of the namespaces in a table, in order.
+
+    Arguments and errors are as for `open_namespace`.
+    """
+    table = _open_metadata(metadata, _clock_of(clock), session)
+    with closing(table):
+        for item in table.query(MARKERS):
+            yield str(item["name"])
+
+
+def open_namespace(
+    name: str,
+    *,
+    metadata: str | Url | None = None,
+    store: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    session: Boto3Session | None = None,
+    clock: Clock | None = None,
+    backoff: Backoff | None = None,
+    grace: float = 3600.0,
+    stable_paths: bool = False,
+) -> Namespace:
+    """Open an existing namespace. One item of the table is read.
+
+    Args:
+        name: the name of the namespace.
+        metadata: its table: ``dynamodb://table``, ``sqlite:///file`` or ``memory://name``. Default: the
+            environment variable ``COMMITLOG_METADATA``.
+        store: the URL of the store with its content, if it is not the URL that the namespace was created
+            with: another endpoint, other credentials, another directory to which a disk is mounted.
+        commit, leases, probe_report: how the conditional writes of its log are enforced; `commit`,
+            `table` and `probe_report` of `connect`. A namespace without a log needs none of them.
+        session: a boto3 session, for table and store.
+        clock, backoff, grace, stable_paths: see `Namespace`.
+
+    Returns a namespace; close it when done.
+
+    Raises:
+        ConfigurationError: an argument is wrong, or `store` names another bucket than the namespace's.
+        NotFound: the table, or the namespace in it, does not exist.
+        FormatTooNew: it was created by a newer version of this library.
+
+    >>> lake = create_namespace("lake", store="memory://mounted", metadata="memory://mounted-names")
+    >>> lake.write("a/b", b"rows").size
+    4
+    >>> open_namespace("lake", metadata="memory://mounted-names").read("a/b")
+    b'rows'
+    """
+    how = _How(
+        commit=commit,
+        leases=leases,
+        probe_report=probe_report,
+        session=session,
+        clock=clock,
+        backoff=backoff,
+        grace=grace,
+        stable_paths=stable_paths,
+    )
+    with ExitStack() as undone:
+        table = undone.enter_context(closing(_open_metadata(metadata, how.clock, session)))
+        lake = _mounted(name, table, None if store is None else _parsed(store), how)
+        undone.pop_all()
+        return lake
+
+
+def create_namespace(
+    name: str,
+    *,
+    store: str | Url,
+    metadata: str | Url | None = None,
+    log: bool = True,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    session: Boto3Session | None = None,
+    clock: Clock | None = None,
+    backoff: Backoff | None = None,
+    grace: float = 3600.0,
+    stable_paths: bool = False,
+) -> Namespace:
+    """Create a namespace, and open it; if it exists already, only open it.
+
+    An existing namespace must have its content in `store`, or it is a `ConfigurationError`. Whether it
+    has a log was decided when it was created.
+
+    A table of names in SQLite or in memory is created, too; a DynamoDB table has to exist
+    (``commitlog table create --for namespaces``).
+
+    Args:
+        store: the store for its content; this cannot be changed later.
+        log: whether every change is logged in the store, below ``_commitlog/``: the names can be
+            restored from the log if the table is lost. It costs four requests for each change.
+
+    Other arguments and errors are as for `open_namespace`, except that a missing namespace is created.
+    Raises `AlreadyExists` if `store` has the log of a namespace with that name, but the table does not
+    have the namespace: its table was lost, or is another one. Restore it, or choose another name.
+    """
+    how = _How(
+        commit=commit,
+        leases=leases,
+        probe_report=probe_report,
+        session=session,
+        clock=clock,
+        backoff=backoff,
+        grace=grace,
+        stable_paths=stable_paths,
+    )
+    place = _parsed(store)
+    with ExitStack() as undone:
+        table = undone.enter_context(closing(_open_metadata(metadata, how.clock, session)))
+        _make_embedded(table)
+        if table.get(Keys(name).marker) is None:
+            lake = how.open(name, table, place, log=_log_of(name) if log else None)
+            undone.callback(lake.store.close)
+            if lake.create():
+                undone.pop_all()
+                return lake
+            lake.store.close()
+        lake = _mounted(name, table, place, how)
+        undone.callback(lake.store.close)
+        marker = lake.describe(writing=False)
+        if _where(parse_store_url(marker.store)) != _where(place):
+            raise _elsewhere(name, marker, place)
+        undone.pop_all()
+        return lake
+
+
+@contextmanager
+def restore_namespace(
+    name: str,
+    *,
+    store: str | Url,
+    metadata: str | Url | None = None,
+    commit: str = "auto",
+    leases: str | Url | None = None,
+    probe_report: ProbeReport | None = None,
+    session: Boto3Session | None = None,
+    clock: Clock | None = None,
+    backoff: Backoff | None = None,
+) -> Iterator[Restorer]:
+    """Return a context manager that yields a `Restorer`: it restores lost names from the log in `store`.
+
+    The table must exist, except that a table in SQLite or in memory is created if there is a log.
+    Arguments and errors are as for `open_namespace`. `store` must be the store that the namespace was
+    created with: after the loss of the table no other record has it.
+    """
+    how = _How(
+        commit=commit,
+        leases=leases,
+        probe_report=probe_report,
+        session=session,
+        clock=clock,
+        backoff=backoff,
+    )
+    with closing(_open_metadata(metadata, how.clock, session)) as table, how.connect(store) as logged:
+        log = how.log(logged, _log_of(Keys(name).namespace))
+        if not any(logged.store.list(log.prefix)):
+            raise NotFound(
+                f"{logged.store.url} has no log of a namespace {name!r}: name the store that it was"
+                " created with"
+            )
+        _make_embedded(table)
+        yield Restorer(table=table, store=logged.store, log=log, name=name)
+
+
+def _clock_of(clock: Clock | None) -> Clock:
+    return SystemClock() if clock is None else clock
+
+
+@frozen(kw_only=True)
+class _How:
+    """Options for opening a namespace; see `open_namespace`."""
+
+    commit: str
+    leases: str | Url | None
+    probe_report: ProbeReport | None
+    session: Boto3Session | None
+    clock: Clock = field(converter=_clock_of)
+    backoff: Backoff | None
+    grace: float = 3600.0
+    stable_paths: bool = False
+
+    def connect(self, place: str | Url) -> ConditionalStore:
+        """Open a store with a log in it."""
+        return connect(
+            place,
+            commit=self.commit,
+            table=self.leases,
+            session=self.session,
+            probe_report=self.probe_report,
+            clock=self.clock,
+            backoff=self.backoff,
+        )
+
+    def open(self, name: str, table: Table, place: Url, *, log: str | None) -> Namespace:
+        """Open the namespace, and the store of its log."""
+        operations = None
+        if log is None:
+            store = open_store(place, clock=self.clock, session=self.session)
+        else:
+            logged = self.connect(place)
+            store = logged.store
+            operations = self.log(logged, log)
+        return Namespace(
+            table,
+            store,
+            name,
+            clock=self.clock,
+            backoff=self.backoff,
+            log=operations,
+            grace=self.grace,
+            stable_paths=self.stable_paths,
+        )
+
+    def log(self, store: ConditionalStore, path: str) -> OperationLog:
+        """Return the operation log at `path`."""
+        threads = None if _answers_at_once(store.store) else _reading_threads
+        return OperationLog(store, path, clock=self.clock, threads=threads)
+
+
+def _answers_at_once(store: ObjectStore) -> bool:
+    # A store on this machine answers before another thread could send a request.
+    return store.capabilities.enforced
+
+
+def _reading_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_ENTRIES_AT_A_TIME, "commitlog-log")
+
+
+def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace:
+    item = table.get(Keys(name).marker)
+    if item is None:
+        raise not_there(name, table.url)
+    marker = NamespaceMetadata.from_item(item)
+    marker.check(writing=False)
+    place = _without(parse_store_url(marker.store), _OF_CREATOR)
+    # A directory may be mounted at another path; a bucket has only one name.
+    if given is not None and (
+        place.scheme != given.scheme or (place.scheme == "s3" and _where(place) != _where(given))
+    ):
+        raise _elsewhere(name, marker, given)
+    return how.open(name, table, place if given is None else given, log=marker.log)
+
+
+def _parsed(store: str | Url) -> Url:
+    return parse_store_url(store) if isinstance(store, str) else store
+
+
+def _log_of(name: str) -> str:
+    return f"_commitlog/namespaces/{name}/log"
+
+
+def _without(url: Url, options: frozenset[str]) -> Url:
+    return evolve(url, options={k: v for k, v in url.options.items() if k not in options})
+
+
+def _where(url: Url) -> tuple[str, str]:
+    return os.path.realpath(url.name) if url.scheme == "file" else url.name, url.prefix
+
+
+def _elsewhere(name: str, marker: NamespaceMetadata, given: Url) -> ConfigurationError:
+    return ConfigurationError(f"the content of namespace {name!r} is in {marker.store}, not in {given}")
+
+
+def _open_metadata(metadata: str | Url | None, clock: Clock, session: Boto3Session | None) -> Table:
+    given = metadata or os.environ.get(METADATA)
+    if not given:
+        raise ConfigurationError(
+            "no table of names is given: dynamodb://NAME or sqlite:///ABSOLUTE/FILE, as argument or"
+            f" option 'metadata', or in the environment variable {METADATA}"
+        )
+    return open_table(given, NAMESPACE_SCHEMA, clock=clock, session=session)
+
+
+def _make_embedded(table: Table) -> None:
+    if parse_table_url(table.url).scheme != "dynamodb":
+        table.create()

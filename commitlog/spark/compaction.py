@@ -1,0 +1,227 @@
+"""Compaction: Spark merges the small files of an output, with one task for each new file."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import pyarrow as pa
+from attrs import evolve
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from commitlog.errors import CorruptRecord, NotSupported, PublishIncomplete
+from commitlog.outputs import CommitRecord, DataFile, Job, Output, StagedFile
+from commitlog.outputs.compaction import TARGET_BYTES, Group, plan
+from commitlog.spark.committer.heartbeat import send_heartbeats
+from commitlog.spark.datasource import open_output
+from commitlog.spark.errors import own_errors
+from commitlog.spark.formats import format_of
+from commitlog.spark.options import ReadOptions, is_namespace
+from commitlog.spark.partitions import directory_of
+from commitlog.spark.schema import arrow_schema, load_schema, select, with_nulls
+from commitlog.spark.writer import PUBLISHERS
+
+__all__ = ["Stage", "compact", "groups_of", "merged", "rewrite"]
+
+
+def compact(
+    spark: SparkSession,
+    url: str,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    min_files: int = 2,
+    options: Mapping[str, str] | None = None,
+) -> CommitRecord | None:
+    """Merge small files of the output at `url` into larger ones; return the commit record.
+
+    Readers of the log see each row exactly once before, during and after. Files of the same partition,
+    format and compression are merged in the order of their commits. Other jobs may write at the same
+    time: files that they add stay, and files that they replace stay replaced. docs/outputs.md describes
+    what readers see that do not use the log.
+
+    Args:
+        spark: the session; Spark Connect works too.
+        url: URL of the output.
+        target_bytes: largest size of a merged file; files of at least three quarters of it are kept.
+        min_files: least number of files to merge into one.
+        options: further options of the data source, such as credentials; see docs/spark.md.
+
+    Returns None if nothing is worth merging.
+
+    Raises:
+        ConfigurationError: an argument is wrong; nothing was written.
+        NotSupported: the output's commits have no schema, or `url` is a directory of a namespace.
+        Conflict: other jobs replaced the files, three times in a row. Nothing was changed.
+        PublishIncomplete: the compaction is committed, but readers that list the directory still see the
+            old files, or files twice; `Output.recover` completes it.
+        CorruptRecord: a file is not the one that was committed. Nothing was changed.
+        Py4JJavaError, PySparkException: Spark's job failed for another reason. Nothing was changed.
+    """
+    if is_namespace(url):
+        raise NotSupported(
+            f"{url!r} is in a namespace, and compact works on outputs only: read the directory, and"
+            " write its rows with mode 'overwrite'"
+        )
+    given = ReadOptions.parse({**(options or {}), "path": url})
+
+    def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
+        # A plain row function works on Spark Connect too, and does not need pandas.
+        @f.udf(returnType="binary", useArrow=False)
+        def work(number: int) -> bytes:
+            there = open_output(given)
+            with there.store:
+                return pickle.dumps(rewrite(there, job, number, groups[number], schema))
+
+        tasks = spark.range(0, len(groups), 1, len(groups)).select(work("id").alias("file"))
+        with own_errors():
+            return [pickle.loads(row.file) for row in tasks.collect()]
+
+    with ThreadPoolExecutor(PUBLISHERS) as executor:
+        output = open_output(given, executor)
+        with output.store:
+            return merged(output, stage, target_bytes=target_bytes, min_files=min_files)
+
+
+#: Seconds between two heartbeats while files are written.
+HEARTBEAT = 60.0
+
+#: Number of attempts if other jobs replace the files during the compaction.
+TRIES = 3
+
+#: Stages one file for each group, given the job and the columns of the output.
+Stage: TypeAlias = Callable[[Job, Sequence[Group], pa.Schema], list[StagedFile]]
+
+
+def groups_of(
+    files: Iterable[DataFile], *, target_bytes: int = TARGET_BYTES, min_files: int = 2
+) -> tuple[Group, ...]:
+    """Return the groups of `files` to merge, as `plan` does: files of the same format and compression.
+
+    Files with an unknown suffix are left alone.
+    """
+    return plan(files, kind=_kind, target_bytes=target_bytes, min_files=min_files)
+
+
+def merged(
+    output: Output, stage: Stage, *, target_bytes: int = TARGET_BYTES, min_files: int = 2
+) -> CommitRecord | None:
+    """Merge small files of `output` into larger ones, in one commit; return its record.
+
+    If another job replaces files during the merge, the staged files are dropped and the merge is planned
+    again, at most twice.
+
+    Args:
+        output: the output.
+        stage: calls `rewrite` for each group.
+        target_bytes: largest size of a merged file.
+        min_files: least number of files to merge into one.
+
+    Returns None if nothing is worth merging.
+
+    Raises:
+        NotSupported: the commits of the output have no schema.
+        Conflict: other jobs replaced files each time. Nothing was changed.
+
+    It also raises the errors of `Output.commit`, `Output.snapshot` and `stage`. Readers of the log see
+    the same rows in any case.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        snapshot = output.snapshot()
+        groups = groups_of(snapshot.files, target_bytes=target_bytes, min_files=min_files)
+        if not groups:
+            return None
+        if snapshot.schema is None:
+            raise NotSupported(f"{output!r} has commits without schema: cannot rewrite its files")
+        schema = arrow_schema(load_schema(snapshot.schema))
+        paths = [file.path for group in groups for file in group.files]
+        job = output.begin(mode="rewrite", replaces=paths)
+        files: list[StagedFile] = []
+        try:
+            with send_heartbeats(output, job.attempt, HEARTBEAT):
+                files = stage(evolve(job, replaces=()), groups, schema)
+                return output.commit(job, files)
+        except PublishIncomplete:
+            raise
+        except BaseException as error:
+            record = output.abort(job, files)
+            if not isinstance(error, Exception):
+                raise
+            if record is not None:
+                return output.commit(job, files)  # it is committed: complete it
+            # If files were replaced meanwhile, any error can follow from that: plan again.
+            if tries == TRIES or set(paths) <= output.state().files.keys():
+                raise
+
+
+def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema) -> StagedFile:
+    """Stage one file with all rows of `group`, in order, in the same format and compression.
+
+    Memory is bounded by one row group and the reader's buffers, whatever the size of the files.
+
+    Args:
+        output: the output.
+        job: the job.
+        task: number of the file in the job.
+        group: the files to read.
+        schema: the columns of the output, partition columns included.
+
+    Raises `CorruptRecord` if the number of rows of a file differs from its record, and the errors of
+    reading and staging. After an error the upload is dropped.
+    """
+    [first, *_] = group.files
+    kept = pa.schema([field for field in schema if field.name not in first.partition])
+    known, compression = format_of(first.path), _compression(first.path)
+    name = directory_of(first.partition) + job.file_name(task, suffix=known.compressions[compression])
+    with output.begin_stage(job, name) as upload:
+        sink = known.open_sink(upload, kept, compression)
+        try:
+            for file in group.files:
+                for batch in _rows(output, file, kept):
+                    sink.write(batch)
+            sink.close()
+        except BaseException:
+            sink.abandon()
+            raise
+        return StagedFile(
+            staged=upload.finish(), rows=sink.rows, partition=first.partition, stats=sink.statistics
+        )
+
+
+def _rows(output: Output, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `file` with all columns of `schema`; columns added later are null."""
+    count = 0
+    source = format_of(file.path).read(
+        output.store, output.locate(file), file.size, schema, schema.names
+    )
+    for batch in source:
+        count += batch.num_rows
+        yield select(with_nulls(batch, schema), schema)
+    if file.rows not in (None, count):
+        raise CorruptRecord(
+            f"{output.locate(file)!r} has {count} rows, but its commit record says {file.rows}: it is"
+            " not the file that was committed. It was not changed"
+        )
+
+
+def _kind(file: DataFile) -> tuple[str, str] | None:
+    try:
+        return format_of(file.path).name, _compression(file.path)
+    except NotSupported:
+        return None
+
+
+def _compression(path: str) -> str:
+    """Return the compression that the suffix of `path` means.
+
+    >>> _compression("part-0.c000.snappy.parquet"), _compression("part-0.parquet")
+    ('snappy', 'none')
+    """
+    suffixes = format_of(path).compressions
+    return max(
+        (name for name in suffixes if path.endswith(suffixes[name])), key=lambda n: len(suffixes[n])
+    )

@@ -1,0 +1,268 @@
+"""`read` and `write`: outputs as DataFrames. `read` uses Spark's own readers wherever it can."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from commitlog._util.ids import random_id
+from commitlog.errors import ConfigurationError
+from commitlog.outputs import CommitRecord, DataFile
+from commitlog.outputs.job import HIDDEN
+from commitlog.paths import join
+from commitlog.spark.committer.heartbeat import send_heartbeats
+from commitlog.spark.datasource import CommitlogDataSource, columns_of, open_output, warn_of_foreign
+from commitlog.spark.errors import own_errors
+from commitlog.spark.formats import format_of
+from commitlog.spark.namespaces.options import with_environment
+from commitlog.spark.options import ReadOptions, WriteOptions, is_namespace
+from commitlog.spark.partitions import directory_of, value_of
+from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
+from commitlog.spark.schema import arrow_schema
+from commitlog.spark.session_conf import active, register, unbounded
+from commitlog.urls import parse_store_url
+
+__all__ = ["read", "write"]
+
+#: Formats that Spark's own readers read alike, with the options that this requires: settings of the
+#: session must not change the result.
+_READERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"parquet": {"datetimeRebaseMode": "CORRECTED"}, "orc": {}}
+)
+
+#: Options against settings of the session: no committed file is skipped, and paths are not globs (Spark
+#: itself sets this for paths of tables).
+_WHOLE: Mapping[str, str] = MappingProxyType(
+    {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "__globPaths__": "false"}
+)
+
+#: Most files to read with Spark's own readers on Spark Connect: there, each action checks all files
+#: again, and above this number with one task for each.
+CONNECT_FILES = 32
+
+#: The number of paths above which Spark starts a job to check them, with one task for each.
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+def read(
+    spark: SparkSession,
+    url: str,
+    *,
+    version: int | None = None,
+    columns: Sequence[str] | None = None,
+    filters: Sequence[ReadFilter] = (),
+    hadoop_url: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of one version of the output at `url`.
+
+    The rows are those of ``spark.read.format("commitlog")``. The DataFrame stays at the version that is
+    the last one now. If all files are Parquet, or all ORC, and Spark can reach them, Spark's own reader
+    reads the listed files: as fast as ``spark.read.parquet``, with all its optimizations, and without
+    listing a directory. Spark can reach local directories, and others through `hadoop_url`.
+
+    Args:
+        spark: the session.
+        url: URL of the output, or of a directory in a namespace. The latter is always read with
+            ``format("commitlog")``.
+        version: the version to read; None for the last one.
+        columns: names of the columns to read, in this order; None for all.
+        filters: conditions (column, operator, value) that all rows must satisfy, such as
+            ``[("day", ">=", date(2026, 11, 1))]``. ``format("commitlog")`` skips the files and row
+            groups that cannot match; for a condition in `where` it reads all of them. The operators are
+            ``=``, ``<``, ``<=``, ``>``, ``>=`` and ``in``.
+        hadoop_url: URL of the same directory in a file system of Spark, such as ``s3a://bucket/out``.
+        options: options of the data source; see docs/spark.md.
+
+    Raises:
+        ConfigurationError: an argument is wrong, a column does not exist, or the value of a filter does
+            not match the type of its column.
+        NotFound: the version does not exist yet, or has expired.
+        PublishIncomplete, CorruptRecord, FormatTooNew: as in `Output.snapshot`.
+
+    After a later version replaces files, they are removed, and an action that needs them fails. If the
+    output is ``listed``, they are removed at once; if it is ``logged``, when `gc` expires the version.
+    """
+    given = {**(options or {}), **({} if version is None else {"version": str(version)})}
+    if filters:
+        given["filters"] = dump_filters(filters)
+    if is_namespace(url):
+        with active(spark):
+            rows = spark.read.format("commitlog").options(**with_environment(given)).load(url)
+        if filters:
+            rows = rows.where(condition_of(filters, rows.schema))
+        return (
+            rows if columns is None else rows.select(*map(_quoted, _chosen(rows.schema, columns).names))
+        )
+    place = ReadOptions.parse({**given, "path": url})
+    output = open_output(place)
+    with output.store:
+        snapshot = output.snapshot(place.version, roll_forward=place.roll_forward)
+    stored = columns_of(snapshot, place)
+    chosen = _chosen(stored, columns)
+    parse_filters(given.get("filters"), stored)
+    if not snapshot.files:
+        return spark.createDataFrame([], chosen)
+    root = hadoop_url or (f"file:{place.url}" if parse_store_url(place.url).scheme == "file" else None)
+    base = HIDDEN if snapshot.files[0].hidden else ""
+    format_name = _format_for_spark(snapshot.files, base)
+    if format_name == "orc" and "`" in stored.json():
+        format_name = None  # Spark's ORC reader treats a backtick as a quotation mark
+    if not isinstance(spark, SparkSession) and len(snapshot.files) > CONNECT_FILES:
+        format_name = None
+    if root is None or format_name is None:
+        with active(spark):
+            reader = spark.read.format("commitlog").options(**given).option("version", snapshot.version)
+            if not filters:
+                return reader.schema(chosen).load(url)
+            names = dict.fromkeys((*chosen.names, *(name for name, _, _ in filters)))
+            rows = reader.schema(_chosen(stored, [*names])).load(url)
+            return rows.where(condition_of(filters, stored)).select(*map(_quoted, chosen.names))
+    _check_partitions(snapshot.files, stored)
+    # Column metadata can make Spark read other values for columns that a file lacks: drop it here.
+    plain = StructType([StructField(field.name, field.dataType) for field in stored])
+    paths = [join(root, file.path) for file in snapshot.files]
+    reader = spark.read.format(format_name).schema(plain).options(**_WHOLE, **_READERS[format_name])
+    # Checking a local file is faster than starting a task.
+    with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
+        rows = reader.option("basePath", join(root, base)).load(paths)
+    if filters:
+        rows = rows.where(condition_of(filters, stored))
+    return rows.select([f.col(_quoted(c.name)).alias(c.name, metadata=c.metadata) for c in chosen])
+
+
+def _chosen(stored: StructType, names: Sequence[str] | None) -> StructType:
+    if names is None:
+        return stored
+    columns = {field.name: field for field in stored}
+    for name in names:
+        if name not in columns:
+            raise ConfigurationError(f"the output has no column {name!r}; it has {', '.join(columns)}")
+    if not names or len(set(names)) != len(names):
+        raise ConfigurationError("columns must name at least one column, and each only once")
+    return StructType([columns[name] for name in names])
+
+
+def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
+    """Return the format of all files if Spark's own reader returns the same rows; else None.
+
+    Spark takes the values of partition columns from the directories below `base`, so the log must agree.
+    """
+    names = {format_of(file.path).name for file in files}
+    for file in files:
+        partition = join(base, directory_of(file.partition))
+        if not file.path.startswith(partition) or "=" in file.path[len(partition) :]:
+            return None
+    return next(iter(names)) if len(names) == 1 and names <= _READERS.keys() else None
+
+
+def _check_partitions(files: Sequence[DataFile], stored: StructType) -> None:
+    """Raise `CorruptRecord` if a partition value does not fit its column: Spark might convert it."""
+    kinds = {field.name: field.type for field in arrow_schema(stored)}
+    for name, text in {pair for file in files for pair in file.partition.items()}:
+        value_of(text, kinds[name])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_MODES = ("append", "overwrite", "overwrite-partitions", "error", "ignore")
+
+
+def write(
+    df: DataFrame,
+    url: str,
+    *,
+    mode: str = "append",
+    job_id: str | None = None,
+    on_duplicate: str = "error",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    heartbeat: float = 60.0,
+) -> CommitRecord | None:
+    """Write `df` to the output at `url` atomically; return its commit record.
+
+    It is ``df.write.format("commitlog")`` with the right mode and options. In addition:
+
+    * During the write, only the number of rows limits Arrow batches. Spark's check of their size after
+      each row makes writing three times slower. The setting is restored afterwards.
+    * The job sends heartbeats: `recover` and `gc` do not abort it, however long it computes.
+
+    Args:
+        df: the rows.
+        url: URL of the output, or of a directory in a namespace.
+        mode: ``append``; ``overwrite``: replace everything; ``overwrite-partitions``: replace the
+            partitions that have rows in `df`; ``error``: fail if there is data; ``ignore``: do nothing
+            if there is data.
+        job_id: id of the job, which is committed at most once; None: a new job.
+        on_duplicate: ``error`` or ``skip``, for a job that was committed before.
+        partition_by: the partition columns, which become directories.
+        options: further options of the data source; see docs/spark.md.
+        heartbeat: seconds between two heartbeats.
+
+    Returns None if there was nothing to do (``ignore``, ``skip``), and for a directory in a namespace,
+    which has no commit records and needs no heartbeats.
+
+    Raises:
+        ConfigurationError: an argument is wrong; nothing was written.
+        JobAlreadyCommitted: the job was committed before. The output has its rows once; nothing was
+            added.
+        AlreadyExists: there is data, and `mode` is ``error``; nothing was added.
+        NotSupported: columns or values cannot be written; nothing was added.
+        JobAborted: a recovery has aborted the job; nothing was added. Run it again.
+        PublishIncomplete: the job is committed; `Output.recover` completes it. Do not run it again.
+        OutcomeUnknown: the job may be committed or not. Run it again under the same job id.
+        Py4JJavaError, PySparkException: Spark's job failed for another reason. Unless its commit had
+            begun, nothing was added. Run it again under the same job id.
+
+    It also raises the other errors of `Output.begin` and `Output.commit`. Spark's exception is the cause
+    of each error.
+
+    Thread-safe. The setting of Arrow batches belongs to the session. If several threads write with one
+    session, the first one to finish restores it, and the others write more slowly from then on: use one
+    session for each thread (``spark.newSession()``).
+    """
+    if mode not in _MODES:
+        raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
+    if heartbeat <= 0:
+        raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
+    given = {
+        **(options or {}),
+        **({"jobId": job_id} if job_id is not None else {}),
+        **({"partitionBy": ",".join(partition_by)} if partition_by else {}),
+        **({"ifExists": mode} if mode in ("error", "ignore") else {}),
+        **({"partitionOverwriteMode": "dynamic"} if mode == "overwrite-partitions" else {}),
+        "onDuplicate": on_duplicate,
+    }
+    if is_namespace(url):
+        with own_errors(job_id):
+            _save(df, url, mode, with_environment(given))
+        return None
+    word = random_id()
+    given["attempt"] = word
+    output = open_output(WriteOptions.parse({**given, "path": url}))
+    attempt = output.new_attempt(word)
+    with output.store:
+        before = output.watermark()
+        if mode == "append" and not before:
+            warn_of_foreign(output)
+        with own_errors(job_id or attempt, output), send_heartbeats(output, attempt, heartbeat):
+            _save(df, url, mode, given)
+        return next((record for record in output.log(before) if record.attempt == attempt), None)
+
+
+def _save(df: DataFrame, url: str, mode: str, given: Mapping[str, str]) -> None:
+    spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
+    spark = df.sparkSession
+    with active(spark), unbounded(spark, _BATCH_BYTES):
+        if isinstance(spark, SparkSession):
+            register(spark, CommitlogDataSource)
+        df.write.format("commitlog").mode(spark_mode).options(**given).save(url)

@@ -1,7 +1,0 @@
-package io.commitlog;
-
-/** What Python implements: commitlog.spark.committer.Committer. */
-public interface Handler {
-    /** Does what the JSON text asks for; the answer is one, too, with "error" in it if it failed. */
-    String call(String request);
-}

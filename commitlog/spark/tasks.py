@@ -1,0 +1,263 @@
+"""The files that one task attempt stages: one, or one for each partition of the output, or more of them
+where their size or their order asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
+from pyspark.sql.types import StructType
+
+from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.outputs import Job, StagedFile
+from commitlog.spark.formats import FORMATS, GROUP_BYTES, Sink
+from commitlog.spark.options import JobOptions
+from commitlog.spark.partitions import check_partitioning, directory_of, partition_of, split_batch
+from commitlog.spark.schema import arrow_schema, check_columns, nullable
+from commitlog.stores import StageWriter
+
+__all__ = ["Stages", "TaskFiles", "check_files", "writable"]
+
+#: Arrow bytes that a task gathers in order to sort them. Sorting takes about as much again.
+SORT_BYTES = 256 * 1024 * 1024
+
+#: Rows that are handed on at a time once they are sorted.
+SORTED_ROWS = 16 * 1024
+
+#: Values of the partition columns: which file a row belongs to.
+_Values = tuple[object, ...]
+
+
+class Stages(Protocol):
+    """Where a task stages its files, such as an `Output`."""
+
+    def begin_stage(self, job: Job, name: str) -> StageWriter:
+        """Begin an upload of a file that is to be called `name`."""
+
+    def drop(self, job: Job, files: Sequence[StagedFile]) -> None:
+        """Drop complete uploads."""
+
+
+def check_files(schema: pa.Schema, options: JobOptions) -> None:
+    """Raise unless tasks can write rows of `schema` as `options` say.
+
+    Raises:
+        ConfigurationError: an option names a column that is not there, or should not be named.
+        NotSupported: the format, a directory's name or the order cannot hold a column.
+    """
+    check_partitioning(schema, options.partition_by)
+    kept = _kept(schema, options)
+    for name in options.sort_by:
+        if name not in kept.names:
+            raise ConfigurationError(
+                f"option sortBy names {name!r}; the columns of a file are {', '.join(kept.names)}"
+            )
+        kind = kept.field(name).type
+        if pa.types.is_nested(kind):
+            raise NotSupported(f"option sortBy: column {name!r} is of type {kind}, which has no order")
+    FORMATS[options.file_format].check(kept)
+
+
+def writable(schema: StructType, options: JobOptions) -> StructType:
+    """Return the columns of files with rows of `schema`; raise as `check_files`, or `check_columns`."""
+    check_columns(schema)
+    columns = nullable(schema)
+    check_files(arrow_schema(columns), options)
+    return columns
+
+
+def _kept(schema: pa.Schema, options: JobOptions) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in options.partition_by])
+
+
+@frozen
+class _OpenFile:
+    upload: StageWriter
+    sink: Sink
+    partition: Mapping[str, str | None]
+
+    @property
+    def gathered_bytes(self) -> int:
+        return self.sink.gathered_bytes
+
+
+@define
+class _Unsorted:
+    batches: list[pa.RecordBatch] = field(factory=list)
+    gathered_bytes: int = 0
+
+
+class TaskFiles:
+    """A context manager that drops every upload unless `finish` returned. Not thread-safe.
+
+    If an upload cannot be dropped, the others still are. The error of the block does not change; a note
+    on it names the failure.
+
+    The buffers of all files together have the same bound as the buffer of a single file. With ``sortBy``
+    the bound is `SORT_BYTES`: the buffered rows of a partition are then sorted and written to new files.
+    So each file is sorted, and a task with more rows than that writes several.
+
+    Args:
+        stages: where to stage.
+        job: for which job.
+        task: number of the task; two attempts at one task may run at the same time.
+        schema: of the rows; `check_files` has accepted it.
+        options: the format, the partition columns, the size of files and their order.
+    """
+
+    def __init__(
+        self, stages: Stages, job: Job, task: int, schema: pa.Schema, options: JobOptions
+    ) -> None:
+        self._stages = stages
+        self._job = job
+        self._task = task
+        self._options = options
+        self._schema = _kept(schema, options)
+        self._begun = 0
+        self._unsorted: dict[_Values, _Unsorted] = {}
+        self._open: dict[_Values, _OpenFile] = {}
+        self._staged: list[StagedFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of `batch` to the files that they belong to."""
+        for values, rows in self._split(batch):
+            if self._options.sort_by:
+                part = self._unsorted.setdefault(values, _Unsorted())
+                part.batches.append(rows)
+                part.gathered_bytes += rows.nbytes
+            else:
+                self._append(values, rows)
+        if self._options.sort_by:
+            _reduce(self._unsorted, SORT_BYTES, self._sort)
+        elif self._options.partition_by:
+            _reduce(self._open, GROUP_BYTES, lambda values: self._open[values].sink.flush())
+
+    def finish(self) -> tuple[StagedFile, ...]:
+        """Complete all files; return them, still invisible. A task without rows has none."""
+        for values in list(self._unsorted):
+            self._sort(values)
+        for values in list(self._open):
+            self._complete(values)
+        files, self._staged = tuple(self._staged), []
+        return files
+
+    def __enter__(self) -> TaskFiles:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        steps: list[Callable[[], None]] = []
+        for file in self._open.values():
+            steps += file.sink.abandon, file.upload.abort
+        for done in self._staged:
+            steps.append(partial(self._stages.drop, self._job, [done]))
+        failures = []
+        for step in steps:
+            try:
+                step()
+            except Exception as failure:
+                failures.append(failure)
+        if not failures:
+            return
+        # What stays behind is invisible, and `recover` finds it; what failed first is what matters.
+        if error is None:
+            raise failures[0]
+        error.add_note(f"Besides, not all uploads of the task could be dropped: {failures[0]}")
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[_Values, pa.RecordBatch]]:
+        if self._options.partition_by:
+            yield from split_batch(batch, self._options.partition_by)
+        elif batch.num_rows:
+            yield (), batch
+
+    def _sort(self, values: _Values) -> None:
+        """Write the buffered rows of a partition to new files, sorted."""
+        rows = pa.Table.from_batches(self._unsorted.pop(values).batches, schema=self._schema)
+        rows = rows.take(_order(rows, self._options.sort_by))
+        for batch in rows.to_batches(max_chunksize=SORTED_ROWS):
+            self._append(values, batch)
+        if values in self._open:
+            self._complete(values)
+
+    def _append(self, values: _Values, rows: pa.RecordBatch) -> None:
+        most = self._options.target_file_rows or sys.maxsize
+        enough = self._options.target_file_bytes or sys.maxsize
+        while rows.num_rows:
+            sink = self._file(values).sink
+            room = most - sink.rows
+            sink.write(rows.slice(0, room))
+            rows = rows.slice(room)
+            if sink.rows >= most or sink.written_bytes >= enough:
+                self._complete(values)
+
+    def _file(self, values: _Values) -> _OpenFile:
+        file = self._open.get(values)
+        if file is None:
+            options = self._options
+            known = FORMATS[options.file_format]
+            partition = partition_of(options.partition_by, values)
+            name = self._job.file_name(self._task, self._begun, known.compressions[options.compression])
+            upload = self._stages.begin_stage(self._job, directory_of(partition) + name)
+            # A file can be completed only between two flushes of its buffer.
+            group_bytes = min(GROUP_BYTES, options.target_file_bytes or GROUP_BYTES)
+            try:
+                sink = known.open_sink(
+                    upload, self._schema, options.compression, group_bytes=group_bytes
+                )
+            except BaseException:
+                upload.abort()
+                raise
+            file = self._open[values] = _OpenFile(upload, sink, partition)
+            self._begun += 1
+        return file
+
+    def _complete(self, values: _Values) -> None:
+        file = self._open[values]
+        file.sink.close()
+        staged = file.upload.finish()
+        self._staged.append(
+            StagedFile(
+                staged=staged,
+                rows=file.sink.rows,
+                partition=file.partition,
+                stats=file.sink.statistics,
+            )
+        )
+        del self._open[values]
+
+
+def _order(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Return the indices that sort `rows` by the columns `names` as Spark does: nulls, values, NaN."""
+    keys: dict[str, pa.ChunkedArray] = {}
+    for number, name in enumerate(names):
+        column = rows.column(name)
+        if column.null_count:
+            keys[f"{number} is there"] = pc.is_valid(column)
+        keys[str(number)] = column
+    return pc.sort_indices(pa.table(keys), sort_keys=[(key, "ascending") for key in keys])
+
+
+def _reduce(
+    held: Mapping[_Values, _OpenFile] | Mapping[_Values, _Unsorted],
+    bound: int,
+    release: Callable[[_Values], None],
+) -> None:
+    """Release the largest of `held` until all together gather no more than `bound` bytes."""
+    sizes = {values: each.gathered_bytes for values, each in held.items()}
+    excess = sum(sizes.values()) - bound
+    for values in sorted(sizes, key=lambda values: sizes[values], reverse=True) if excess > 0 else ():
+        release(values)
+        excess -= sizes[values]
+        if excess <= 0:
+            return

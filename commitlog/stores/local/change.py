@@ -1,0 +1,160 @@
+"""Checks and changes of a local directory that run while no other writer can change it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+
+from attrs import field, frozen
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    InvalidPath,
+    NotFound,
+    PreconditionFailed,
+)
+from commitlog.stores.api import Condition, IfAbsent, IfMatch, same_etag
+from commitlog.stores.local.index import Row, Transaction, Upload, etag_of
+from commitlog.stores.local.scratch import Base
+
+__all__ = ["Change", "changed", "no_upload", "tidy"]
+
+
+@frozen
+class Change:
+    """One exclusive transaction on names below a base. Paths are given in parts, from the base.
+
+    `OSError` comes out of it as it is, and then nothing has happened.
+
+    Attributes:
+        left: what the index has of files that have lost their name: inodes with tokens. It is dropped
+            by `tidy` when the change of names is on the disk. A commit of another writer may bring what
+            the index has lost to the disk before that (fsync on btrfs writes one file alone); then a
+            power loss would leave the old file without its etag and metadata.
+    """
+
+    base: Base
+    transaction: Transaction
+    left: list[tuple[int, str]] = field(factory=list)
+
+    def row_of(self, file: str, parts: tuple[str, ...], upload_id: str | None) -> Row:
+        """Return the row of a complete private body; raise `NotFound` if there is no such upload."""
+        if upload_id is not None:
+            upload = self.transaction.upload(upload_id)
+            if upload is None or upload.path != "/".join(parts):
+                raise no_upload(parts)
+        with suppress(FileNotFoundError):
+            row = self._row(os.lstat(file))
+            if row is not None:
+                return row
+        raise no_upload(parts)
+
+    def place(self, file: str, parts: tuple[str, ...], condition: Condition | None) -> None:
+        """Give a private body its visible name, if the condition holds for the present file."""
+        self._check_nested(parts)
+        body, old = os.lstat(file), self.base.tree.stat(parts)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise InvalidPath(
+                f"{'/'.join(parts)!r} is a directory: a local directory cannot hold both 'a' and 'a/b'"
+            )
+        self._check(parts, old, condition)
+        with self.base.tree.made_directory(parts[:-1]) as parent:
+            if isinstance(condition, IfAbsent):
+                try:
+                    os.link(file, parts[-1], dst_dir_fd=parent)
+                except FileExistsError:  # made by a program that takes no lock
+                    raise _already_exists(parts) from None
+            else:
+                os.replace(file, parts[-1], dst_dir_fd=parent)
+        if old is not None and old.st_ino != body.st_ino:
+            self._leave(old)
+
+    def adopt(self, parts: tuple[str, ...], record: Upload) -> os.stat_result:
+        """Turn a file into a staged body, and return its status."""
+        self._check_nested(parts)
+        file = self.base.staged_file(record.upload_id)
+        with self.base.tree.directory(parts[:-1]) as parent:
+            if parent is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
+            os.rename(parts[-1], file, src_dir_fd=parent)
+        self.transaction.stage(record)
+        return os.lstat(file)
+
+    def remove(self, parts: tuple[str, ...], condition: IfMatch | None) -> None:
+        """Remove an object, if the condition holds of it, and the directories that this leaves empty."""
+        self._check_nested(parts)
+        tree = self.base.tree
+        old = tree.stat(parts)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            old = None  # a directory is no object
+        self._check(parts, old, condition)
+        if old is None:
+            return
+        with tree.directory(parts[:-1]) as parent:
+            if parent is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(parts[-1], dir_fd=parent)
+        self._leave(old)
+        tree.prune(parts[:-1], keep=len(self.base.above))
+
+    def _leave(self, old: os.stat_result) -> None:
+        token = self.transaction.token(old.st_ino)
+        if token is not None:
+            self.left.append((old.st_ino, token))
+
+    def _check_nested(self, parts: tuple[str, ...]) -> None:
+        nested = self.base.nested(parts[:-1])
+        if nested is not None:
+            raise ConfigurationError(
+                f"{'/'.join(parts)!r} is in {nested}, which has its own index: nothing was changed. A "
+                "process that does not see the directories above made it, as in a container. Open that "
+                "directory to change its files; or stop all writers and remove its .commitlog: that "
+                "changes etags and drops metadata and uploads"
+            )
+
+    def _check(
+        self, parts: tuple[str, ...], old: os.stat_result | None, condition: Condition | None
+    ) -> None:
+        if isinstance(condition, IfAbsent) and old is not None:
+            raise _already_exists(parts)
+        if isinstance(condition, IfMatch):
+            etag = None if old is None else etag_of(old, self._row(old))
+            if etag is None or not same_etag(etag, condition.etag):
+                raise changed("/".join(parts), condition, etag)
+
+    def _row(self, found: os.stat_result) -> Row | None:
+        return self.base.rows(self.transaction, [found]).get(found.st_ino)
+
+
+def tidy(base: Base, left: Iterable[tuple[int, str]], upload_id: str | None = None) -> None:
+    """Drop what the index has of files that are gone, and of an upload that is published.
+
+    Call it when the change is on the disk. Never raises: what stays does no harm.
+    """
+    left = tuple(left)
+    if left or upload_id is not None:
+        with suppress(CommitError), base.index.changing() as transaction:
+            for inode, token in left:
+                transaction.forget(inode, token)
+            if upload_id is not None:
+                transaction.unstage(upload_id)
+
+
+def changed(path: str, condition: IfMatch, etag: str | None) -> PreconditionFailed:
+    """Return the error that tells that the object is another one, or, without `etag`, none."""
+    seen = "there is no object" if etag is None else f"its etag is {etag}"
+    return PreconditionFailed(f"{path!r} should have etag {condition.etag}, but {seen}")
+
+
+def no_upload(parts: tuple[str, ...]) -> NotFound:
+    """Return the error that tells that there is no such upload."""
+    return NotFound(f"no staged upload for {'/'.join(parts)!r}: it was published or aborted")
+
+
+def _already_exists(parts: tuple[str, ...]) -> AlreadyExists:
+    return AlreadyExists(f"there is an object at {'/'.join(parts)!r} already")

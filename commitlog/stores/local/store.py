@@ -1,0 +1,636 @@
+"""A directory as an object store: objects are plain files, which any program can list and read.
+
+A body is written under a hidden name and then linked (create) or renamed (replace) to its place, so it
+appears whole or not at all. Version tokens, metadata and the writers' lock are in `local_index`, the
+private directory in `local_base`, the way down to a file in `local_tree`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby, islice
+from types import MappingProxyType
+from typing import Final
+
+from attrs import evolve, frozen
+
+from commitlog.clock import Clock, SystemClock
+from commitlog.errors import (
+    BucketNotFound,
+    CommitError,
+    ConfigurationError,
+    InvalidPath,
+    NotFound,
+    OutcomeUnknown,
+    RequestExpired,
+    Unavailable,
+)
+from commitlog.paths import check_path, check_prefix
+from commitlog.stores.api import (
+    NONCE,
+    Body,
+    Capabilities,
+    Condition,
+    IfAbsent,
+    IfMatch,
+    InFlight,
+    ObjectData,
+    ObjectInfo,
+    ObjectStore,
+    Observation,
+    Operation,
+    Page,
+    PutResult,
+    RequestExpiry,
+    Staged,
+    StagedInfo,
+    StageWriter,
+    chunks,
+)
+from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.local.change import Change, changed, no_upload, tidy
+from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
+from commitlog.stores.local.index import Row, Upload, etag_of
+from commitlog.stores.local.scratch import Base, find_base, make_base
+from commitlog.stores.local.tree import RESERVED, Entry, Tree, explained
+from commitlog.stores.local.writer import LocalWriter
+from commitlog.urls import Url, parse_store_url
+
+__all__ = ["LocalStore"]
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+_BOTH = frozenset({IfAbsent, IfMatch})
+
+#: Longest name of a file, in bytes, on every common file system (NAME_MAX).
+_NAME_MAX: Final = 255
+#: How many entries a page of `list_pages` has.
+_PAGE: Final = 1000
+#: How many removals are handled at once.
+_BATCH: Final = 500
+#: Retries of a create whose directory is removed concurrently.
+_TRIES: Final = 20
+_UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@frozen
+class _Seen:
+    """An open file, with its status and index row."""
+
+    fd: int
+    stat: os.stat_result
+    row: Row | None
+
+
+class LocalStore(ObjectStore):
+    """A store in a local directory. Thread-safe, fork-safe, and safe for many processes at once.
+
+    Args:
+        root: ``file:///dir``, or the path of a directory. Made, with its parents, on first write.
+        clock: dates uploads and enforces expiries. The system clock by default.
+        durable: True (default): a mutation that returned survives power loss. False: the operating
+            system decides when data reaches the disk. A crashed process loses nothing in either case.
+
+    Guarantees:
+
+    * Every mutation is checked and done under one lock per base directory (`scratch`), which is released
+      when a process dies. So conditions hold, and creates also exclude foreign programs, by link(2).
+    * Etags are random, kept for the file's inode as long as its size and modification time stay the
+      same. A file that a foreign program wrote or replaced has an etag that begins with ``weak-``, made
+      of inode, size and time. If a foreign program rewrites a file in place, with the same size and
+      within one tick of the file system's clock, or sets the time back, the change is not noticed.
+    * Nothing is read or written through a symbolic link below the root (`InvalidPath`; not listed).
+
+    Non-guarantees:
+
+    * Not for network file systems: SQLite's locks and flock(2) do not work there. Not for file systems
+      that fold case or normalise Unicode either: two paths would be one file.
+    * A directory and one below it use one index, that of the outer one if it was written to first. A
+      process that does not see the outer directory (a container that mounts only the inner one) makes an
+      index in the inner directory. From then on only that index counts there: changes through the outer
+      directory are refused (`ConfigurationError`). A change that is running at that moment is not
+      excluded. Mount the outer directory from the start.
+    * A process that may read, but not write, ``.commitlog`` may be refused while others write
+      (`AccessDenied`).
+    * ``content_type`` is not kept.
+
+    A path may have segments of up to 255 bytes, except ``.commitlog``; ``a`` and ``a/b`` cannot both be
+    objects (`InvalidPath`). Empty directories are invisible, and directories that a delete leaves empty
+    are removed. No space left, or too many open files, raises `Unavailable`.
+    """
+
+    capabilities = Capabilities(
+        conditions=MappingProxyType(
+            {
+                Operation.PUT: _BOTH,
+                Operation.COPY: _BOTH,
+                Operation.PUBLISH: _BOTH,
+                Operation.DELETE: frozenset({IfMatch}),
+            }
+        ),
+        enforced=True,
+        request_expiry=True,
+    )
+
+    def __init__(
+        self, root: str | Url | os.PathLike[str], *, clock: Clock | None = None, durable: bool = True
+    ) -> None:
+        url = root if isinstance(root, Url) else parse_store_url(os.fspath(root))
+        if url.scheme != "file":
+            raise ConfigurationError(f"{url} is not a file:// URL")
+        self.url = str(url)
+        # resolved once: two spellings of one directory must find one lock
+        self._root = os.path.realpath(url.name)
+        try:
+            is_directory = stat.S_ISDIR(os.stat(self._root).st_mode)
+        except FileNotFoundError:
+            is_directory = True  # it will be
+        except OSError:
+            is_directory = False
+        if not is_directory:
+            raise ConfigurationError(
+                f"{self.url} is, or leads through, something other than a directory"
+            )
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._durable = durable
+        self._found: Base | None = None
+        self._bare = Tree(self._root, durable)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.url!r})"
+
+    def key(self, path: str) -> str:
+        """Return the absolute path of the file."""
+        return os.path.join(self._root, *_split(path))
+
+    # reads
+
+    def check(self) -> None:
+        """See `ObjectStore.check`."""
+        if not os.path.isdir(self._root):
+            raise BucketNotFound(
+                f"{self._root} is not there: mount it, or correct the URL. Whoever stores something"
+                " there makes it anew"
+            )
+
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        """Check the path; the pending call looks."""
+        _split(path)
+
+        def look() -> Observation:
+            with self._seen(path) as seen:
+                info = None if seen is None else _info(path, seen.stat, seen.row)
+                return Observation(info=info, store_time=int(self._clock.epoch()))
+
+        return look
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """See `ObjectStore.get`."""
+        check_range(start, end)
+        with self._seen(path) as seen:
+            if seen is None:
+                raise self._not_found(path)
+            info = _info(path, seen.stat, seen.row)
+            stop = info.size if end is None else min(end, info.size)
+            with explained(repr(path)):
+                data = read_range(seen.fd, start, stop)
+        return ObjectData(
+            path=path,
+            size=info.size,
+            etag=info.etag,
+            last_modified=info.last_modified,
+            metadata=info.metadata,
+            data=data,
+        )
+
+    def list_page(
+        self,
+        prefix: str = "",
+        *,
+        start_after: str = "",
+        delimiter: str = "",
+        limit: int = 1000,
+        token: str | None = None,
+    ) -> Page:
+        """See `ObjectStore.list_page`. The token is the last entry that was given.
+
+        A page reads each directory on the way to its entries whole; `list_pages` reads every directory
+        once.
+        """
+        check_prefix(prefix)
+        check_page(delimiter, limit)
+        after = max(start_after, token or "")
+        entries = self._walk(prefix, after, roll_up=bool(delimiter))
+        with explained(f"list of {prefix!r}"):
+            page = list(islice((entry for entry in entries if entry.path != token), limit + 1))
+        given = page[:limit]
+        return self._page(given, given[-1].path if len(page) > limit else None)
+
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[Page]:
+        """See `ObjectStore.list_pages`. Each directory is read once, and one at a time is in memory."""
+        check_prefix(prefix)
+        check_page(delimiter, _PAGE)
+        entries = self._walk(prefix, start_after, roll_up=bool(delimiter))
+
+        def batch() -> tuple[Entry, ...]:
+            with explained(f"list of {prefix!r}"):
+                return tuple(islice(entries, _PAGE))
+
+        given, rest = batch(), batch()
+        while rest:
+            yield self._page(given, given[-1].path)
+            given, rest = rest, batch()
+        yield self._page(given)
+
+    def _page(self, entries: Sequence[Entry], next_token: str | None = None) -> Page:
+        return Page(
+            objects=tuple(self._infos(entry for entry in entries if entry.stat is not None)),
+            prefixes=tuple(entry.path for entry in entries if entry.stat is None),
+            next_token=next_token,
+        )
+
+    # mutations
+
+    def put(
+        self,
+        path: str,
+        body: Body,
+        *,
+        condition: Condition | None = None,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+        expiry: RequestExpiry | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.put`. `content_type` is not kept."""
+        _split(path)
+        row = Row(secrets.token_hex(16), check_metadata(metadata))
+        base = self._base()
+        with base.scratch() as scratch:
+            for chunk in chunks(body):
+                with explained(repr(path)):
+                    write_all(scratch.fd, chunk)
+            self._seal(base, scratch.fd, path, row)
+            return self._place(base, scratch.file, path, condition, expiry)
+
+    def copy(
+        self,
+        source: str,
+        target: str,
+        *,
+        condition: Condition | None = None,
+        expiry: RequestExpiry | None = None,
+    ) -> PutResult:
+        """See `ObjectStore.copy`."""
+        _split(target)
+        with self._seen(source) as seen:
+            if seen is None:
+                raise self._not_found(source)
+            row = Row(secrets.token_hex(16), _EMPTY if seen.row is None else seen.row.metadata)
+            base = self._base()
+            with base.scratch() as scratch:
+                with explained(repr(target)):
+                    copy_all(seen.fd, scratch.fd)
+                self._seal(base, scratch.fd, target, row)
+                return self._place(base, scratch.file, target, condition, expiry)
+
+    def delete(
+        self, path: str, *, condition: IfMatch | None = None, expiry: RequestExpiry | None = None
+    ) -> None:
+        """See `ObjectStore.delete`."""
+        parts = _split(path)
+        base = self._base_of_deletion()
+        if base is None:
+            self._check_expiry(path, expiry)
+            if condition is not None:
+                raise changed(path, condition, None)
+            return
+        with explained(repr(path)), base.index.changing() as transaction:
+            self._check_expiry(path, expiry)
+            change = Change(base, transaction)
+            change.remove(base.above + parts, condition)
+        self._sync(base, base.above + parts[:-1])
+        tidy(base, change.left)
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        """See `ObjectStore.delete_many`."""
+        rest = iter({path: _split(path) for path in paths}.items())
+        errors: dict[str, CommitError] = {}
+        base = self._base_of_deletion()
+        while base is not None and (batch := dict(islice(rest, _BATCH))):
+            with base.index.changing() as transaction:
+                change = Change(base, transaction)
+                for path, parts in batch.items():
+                    try:
+                        with explained(repr(path)):
+                            change.remove(base.above + parts, None)
+                    except CommitError as error:
+                        errors[path] = error
+            for directory in {parts[:-1] for parts in batch.values()}:
+                try:
+                    self._sync(base, base.above + directory)
+                except OutcomeUnknown as error:
+                    errors |= {path: error for path, parts in batch.items() if parts[:-1] == directory}
+                    change.left.clear()
+            tidy(base, change.left)
+        return errors
+
+    # uploads
+
+    def begin_stage(
+        self,
+        path: str,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> StageWriter:
+        """See `ObjectStore.begin_stage`. `content_type` is not kept."""
+        kept = check_metadata(metadata)
+        kept.setdefault(NONCE, secrets.token_hex(16))
+        upload_id = secrets.token_hex(16)
+        parts = _split(path)
+        base = self._base()
+        record = Upload(upload_id, "/".join(base.above + parts), self._clock.epoch())
+        return LocalWriter(base, record, path, Row(secrets.token_hex(16), kept))
+
+    def adopt(self, files: Mapping[str, str]) -> tuple[Staged, ...]:
+        """Turn finished files of another program below the root into staged uploads.
+
+        No byte is copied: a file loses its old name, and waits to be published under the new one.
+
+        Args:
+            files: for the path of each file, the path at which it is to appear. No process may write to
+                the file any more.
+
+        Returns the uploads, in the order of `files`; durable, if the store is.
+
+        Raises:
+            NotFound: one of them is not a file. Nothing happened.
+            InvalidPath: a path is invalid, leads through a symbolic link, or is on another file system.
+                As after any other error, files may have been dropped or may be staged.
+        """
+        parts = {_split(source): _split(target) for source, target in files.items()}
+        base = self._base()
+        for source in parts:
+            self._sync_file(base, source)
+        rest = iter(parts.items())
+        staged: list[Staged] = []
+        while batch := tuple(islice(rest, _BATCH)):
+            # In one transaction, so that a crash alone can part a body from its record.
+            with explained("adoption"), base.index.recording() as transaction:
+                change = Change(base, transaction)
+                for source, target in batch:
+                    upload_id, nonce = secrets.token_hex(16), secrets.token_hex(16)
+                    record = Upload(upload_id, "/".join(base.above + target), self._clock.epoch())
+                    found = change.adopt(base.above + source, record)
+                    transaction.record(found, Row(secrets.token_hex(16), {NONCE: nonce}))
+                    path = "/".join(target)
+                    staged.append(
+                        Staged(path=path, upload_id=upload_id, size=found.st_size, nonce=nonce)
+                    )
+                base.sync_staged()
+        return tuple(staged)
+
+    def publish(
+        self, staged: Staged, *, condition: Condition | None = None, expiry: RequestExpiry | None = None
+    ) -> PutResult:
+        """See `ObjectStore.publish`."""
+        parts = _split(staged.path)
+        base = self._existing()
+        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
+            raise no_upload(parts)
+        file = base.staged_file(staged.upload_id)
+        return self._place(base, file, staged.path, condition, expiry, upload_id=staged.upload_id)
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        """See `ObjectStore.abort`."""
+        base = self._existing()
+        if base is None or not _UPLOAD_ID.fullmatch(staged.upload_id):
+            return
+        with explained(repr(staged.path)):
+            base.drop_staged(staged.upload_id)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        """See `ObjectStore.list_staged`. Yields the uploads that exist at the time of the call.
+
+        It also removes leftovers of crashed writers: bodies whose writers died and records without a
+            body.
+        """
+        check_prefix(prefix)
+        base = self._existing()
+        if base is None:
+            return iter(())
+        base.sweep()
+        base.sweep_staged()
+        uploads = base.index.read(lambda transaction: transaction.uploads(base.prefix + prefix))
+        return (
+            StagedInfo(
+                path=upload.path[len(base.prefix) :],
+                upload_id=upload.upload_id,
+                initiated=upload.initiated,
+            )
+            for upload in uploads
+        )
+
+    def close(self) -> None:
+        """Close the index. Idempotent."""
+        base, self._found = self._found, None
+        if base is not None:
+            base.index.close()
+
+    # where
+
+    def _existing(self) -> Base | None:
+        """Return the base, if anything was ever written through a store here."""
+        base = self._found
+        if base is None or not base.is_there:
+            with explained(self.url):
+                base = self._found = find_base(self._root, durable=self._durable)
+        return base
+
+    def _base(self) -> Base:
+        """Return the base, made if there is none."""
+        base = self._found
+        if base is None or not base.is_there:
+            base = self._found = make_base(self._root, durable=self._durable)
+            base.sweep()
+        return base
+
+    def _base_of_deletion(self) -> Base | None:
+        """Return the base, or None where there is nothing to delete and no reason to make one."""
+        return self._base() if os.path.isdir(self._root) else None
+
+    # looking
+
+    @contextmanager
+    def _seen(self, path: str) -> Iterator[_Seen | None]:
+        """Give the open file and its row, of one moment; None if there is no object."""
+        parts = _split(path)
+        base = self._existing()
+        tree = self._bare if base is None else base.tree
+        whole = parts if base is None else base.above + parts
+        while True:
+            with explained(repr(path)):
+                fd = tree.open_file(whole)
+            if fd is None:
+                yield None
+                return
+            try:
+                with explained(repr(path)):
+                    found = os.fstat(fd)
+                    row = _rows(base, [found]).get(found.st_ino)
+                    now = found if row is not None or base is None else tree.stat(whole)
+                if now is None or not os.path.samestat(now, found):
+                    continue  # the file was replaced, and its row is gone: look again
+                yield _Seen(fd, found, row)
+                return
+            finally:
+                os.close(fd)
+
+    def _walk(self, prefix: str, after: str, *, roll_up: bool) -> Iterator[Entry]:
+        base = self._existing()
+        tree = self._bare if base is None else base.tree
+        above = "" if base is None else base.prefix
+        for entry in tree.walk(above + prefix, above + after, roll_up=roll_up):
+            yield Entry(entry.path[len(above) :], entry.stat) if above else entry
+
+    def _infos(self, entries: Iterable[Entry]) -> Iterator[ObjectInfo]:
+        found = [(entry.path, entry.stat) for entry in entries if entry.stat is not None]
+        base = self._existing()
+        rows = _rows(base, [seen for _, seen in found])
+        foreign = [(path, seen) for path, seen in found if seen.st_ino not in rows]
+        same = set() if base is None else _unchanged(base, foreign)
+        for path, seen in found:
+            row = rows.get(seen.st_ino)
+            if row is not None or base is None or path in same:
+                yield _listed(path, seen, row)
+                continue
+            with suppress(InvalidPath), self._seen(path) as again:
+                if again is not None:
+                    yield _listed(path, again.stat, again.row)
+
+    # changing
+
+    def _seal(self, base: Base, fd: int, path: str, row: Row) -> None:
+        """Make a complete body and its row durable; it stays invisible."""
+        with explained(repr(path)):
+            if self._durable:
+                full_sync(fd)
+            with base.index.recording() as transaction:
+                transaction.record(os.fstat(fd), row)
+
+    def _place(
+        self,
+        base: Base,
+        file: str,
+        path: str,
+        condition: Condition | None,
+        expiry: RequestExpiry | None,
+        *,
+        upload_id: str | None = None,
+    ) -> PutResult:
+        """Give a sealed body its visible name, which is the moment at which the mutation happens."""
+        whole = base.above + _split(path)
+        with explained(repr(path)):
+            for _ in range(_TRIES):
+                try:
+                    with base.index.changing() as transaction:
+                        change = Change(base, transaction)
+                        row = change.row_of(file, whole, upload_id)
+                        self._check_expiry(path, expiry)
+                        change.place(file, whole, condition)
+                    break
+                except NotFound:
+                    raise
+                except FileNotFoundError:
+                    continue  # another process removed an empty directory
+            else:
+                raise Unavailable(f"{path!r}: its directory is removed as fast as it is made")
+        with suppress(OSError):  # a link has left the private name; what stays is swept
+            os.unlink(file)
+        self._sync(base, whole[:-1])
+        tidy(base, change.left, upload_id)
+        return PutResult(path=path, etag=row.token)
+
+    def _sync_file(self, base: Base, parts: tuple[str, ...]) -> None:
+        path = "/".join(parts)
+        with explained(repr(path)):
+            fd = base.tree.open_file(base.above + parts)
+            if fd is None:
+                raise self._not_found(path)
+            try:
+                if self._durable:
+                    full_sync(fd)
+            finally:
+                os.close(fd)
+
+    def _sync(self, base: Base, directory: tuple[str, ...]) -> None:
+        try:
+            base.tree.sync(directory)
+        except (OSError, CommitError) as error:
+            raise OutcomeUnknown(
+                f"the change in {'/'.join(directory) or '.'!r} of {self.url} is visible, but may not"
+                f" survive power loss: fsync failed ({error})"
+            ) from error
+
+    def _check_expiry(self, path: str, expiry: RequestExpiry | None) -> None:
+        if expiry is not None and self._clock.epoch() > expiry.expires_at:
+            raise RequestExpired(f"the request for {path!r} came after its expiry")
+
+    def _not_found(self, path: str) -> NotFound:
+        return NotFound(f"no object at {path!r} in {self.url}")
+
+
+def _split(path: str) -> tuple[str, ...]:
+    parts = tuple(check_path(path).split("/"))
+    if RESERVED in parts:
+        raise InvalidPath(f"path {path!r}: the name {RESERVED!r} is reserved for the store itself")
+    for part in parts:
+        if len(part.encode()) > _NAME_MAX:
+            raise InvalidPath(f"path {path!r}: a file's name has at most {_NAME_MAX} bytes of UTF-8")
+    return parts
+
+
+def _rows(base: Base | None, found: Sequence[os.stat_result]) -> dict[int, Row]:
+    if base is None:
+        return {}
+    return base.index.read(lambda transaction: base.rows(transaction, found))
+
+
+def _unchanged(base: Base, found: Iterable[tuple[str, os.stat_result]]) -> set[str]:
+    """Return the paths at which there is still the file that was found, unchanged.
+
+    So the file was there when its row was looked for, and it has none. A rename or link changes the
+    time of the inode (``ctime``), so a later file with the same inode number is not taken for it.
+    """
+    same: set[str] = set()
+    for directory, files in groupby(found, lambda each: each[0].rpartition("/")[0]):
+        parts = tuple(directory.split("/")) if directory else ()
+        with suppress(InvalidPath), base.tree.directory(base.above + parts) as fd:
+            for path, seen in files if fd is not None else ():
+                with suppress(OSError):
+                    now = os.stat(path.rpartition("/")[2], dir_fd=fd, follow_symlinks=False)
+                    if _stamp(now) == _stamp(seen):
+                        same.add(path)
+    return same
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _info(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+    listed = _listed(path, found, row)
+    return listed if row is None else evolve(listed, metadata=row.metadata)
+
+
+def _listed(path: str, found: os.stat_result, row: Row | None) -> ObjectInfo:
+    """Return what a listing tells: no metadata."""
+    return ObjectInfo(
+        path=path, size=found.st_size, etag=etag_of(found, row), last_modified=found.st_mtime
+    )

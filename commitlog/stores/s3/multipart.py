@@ -1,0 +1,132 @@
+"""A multipart upload as a `StageWriter`: parts are sent while the next ones are written."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
+from commitlog.stores.api import Staged, StageWriter
+from commitlog.stores.s3.bucket import Bucket, Request, has_code
+
+__all__ = ["S3StageWriter", "abort_upload"]
+
+#: S3 takes 10,000 parts and no more ("Amazon S3 multipart upload limits").
+_MAX_PARTS = 10_000
+#: Parts double in size after so many, so that the limit is at terabytes whatever size they began with.
+_PARTS_OF_A_SIZE = 1_000
+
+
+class S3StageWriter(StageWriter):
+    """Writes one upload that exists already. Not thread-safe.
+
+    Args:
+        bucket: where.
+        key: full key.
+        path: the path that the result names.
+        upload_id: the upload's id.
+        nonce: the nonce that the upload bears.
+        part_size: bytes of the first parts, at least 5 MiB.
+        parallel: parts under way at once, each of them held in memory.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        *,
+        key: str,
+        path: str,
+        upload_id: str,
+        nonce: str,
+        part_size: int,
+        parallel: int,
+    ) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._path = path
+        self._upload_id = upload_id
+        self._nonce = nonce
+        self._part_size = part_size
+        self._parallel = parallel
+        self._buffer = bytearray()
+        self._size = 0
+        self._parts: list[Future[str]] = []
+        self._executor: ThreadPoolExecutor | None = None
+        self._open = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append `data`. Raises what the upload of an earlier part raised."""
+        self._check_open()
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._size += len(view)
+        while len(self._buffer) > (size := self._size_of_next_part()):
+            part, self._buffer = self._buffer[:size], self._buffer[size:]
+            self._begin_part(part)
+        return len(view)
+
+    def finish(self) -> Staged:
+        """Upload the rest, wait for all parts, and return the complete upload."""
+        self._check_open()
+        # There must be a part, even of nothing; and the last one needs no thread.
+        last = self._upload(len(self._parts) + 1, self._buffer)
+        etags = [*(part.result() for part in self._parts), last]
+        self._release()
+        return Staged(
+            path=self._path,
+            upload_id=self._upload_id,
+            size=self._size,
+            nonce=self._nonce,
+            parts=tuple(etags),
+        )
+
+    def abort(self) -> None:
+        """Wait for the parts under way, then drop the upload."""
+        if self._open:
+            # A part that arrives after the abort would be kept, and be paid for.
+            self._release()
+            abort_upload(self._bucket, self._key, self._upload_id)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
+
+    def _size_of_next_part(self) -> int:
+        return self._part_size << (len(self._parts) // _PARTS_OF_A_SIZE)
+
+    def _begin_part(self, data: bytearray) -> None:
+        number = len(self._parts) + 1
+        if number >= _MAX_PARTS:
+            raise ConfigurationError(
+                f"{self._path!r} needs more than {_MAX_PARTS} parts: raise part_size"
+            )
+        if number > self._parallel:
+            self._parts[number - self._parallel - 1].result()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._parallel, "commitlog-upload")
+        self._parts.append(self._executor.submit(self._upload, number, data))
+
+    def _upload(self, number: int, data: bytearray) -> str:
+        query = {"partNumber": str(number), "uploadId": self._upload_id}
+        request = Request("PUT", self._key, query, body=data)
+        etag = self._bucket.fetch(request)().headers.get("etag")
+        if not etag:
+            raise Unavailable(
+                f"{self._bucket.what(request)}: the answer is none of S3's, it has no etag"
+            )
+        return etag
+
+    def _release(self) -> None:
+        self._open = False
+        self._buffer = bytearray()
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+
+def abort_upload(bucket: Bucket, key: str, upload_id: str) -> None:
+    """Drop an upload; one that is gone is no error. Repeated as needed: it is idempotent."""
+    request = Request("DELETE", key, {"uploadId": upload_id})
+    try:
+        bucket.fetch(request, accept=lambda answer: answer.status == 404 and has_code(answer))()
+    except Unavailable as error:
+        # An earlier try may have had its effect.
+        raise OutcomeUnknown(f"{error}. The upload may be there still") from error

@@ -1,0 +1,1 @@
+"""A table on DynamoDB, or on a server that speaks its protocol."""

@@ -1,0 +1,37 @@
+"""What campaigns found wrong once, each with the misfortune that shows it."""
+
+from __future__ import annotations
+
+from commitlog.testing import Call, Outcome
+from commitlog.testing.sim import Fault, Faults, Forced, Replayed, Simulation
+from sim.leases.world import CommitWorld, Program, Ticks, create, publish, update
+
+
+def calls(program: Program, *forced: Forced, **options: object) -> dict[str, Call]:
+    """Let A run a program while these faults happen; return its calls by name, having judged them."""
+    with Simulation(Replayed(()), faults=Faults(forced=forced)) as simulation:
+        world = CommitWorld(simulation, nodes={"A": Ticks()}, **options)  # type: ignore[arg-type]
+        world.start("A", program)
+        simulation.run()
+        assert sum(simulation.injected.values()) == len(forced)
+        world.judge()
+        return {call.name: call for call in world.history() if call.client == "A"}
+
+
+def test_a_publication_under_a_lease_that_was_repeated_on_the_way() -> None:
+    """Seed 67: the second one found no upload any more, and publish_if_absent raised `NotFound`."""
+    made = calls(publish("k"), Forced("A publish k", Fault.REPEATED))
+    assert made["publish_if_absent"].outcome is Outcome.DONE
+
+
+def test_a_native_creation_that_was_repeated_on_the_way() -> None:
+    """The second one met the first, and put_if_absent raised `AlreadyExists` in spite of it."""
+    made = calls(create("k"), Forced("A put k", Fault.REPEATED), mode="native")
+    assert made["put_if_absent"].outcome is Outcome.DONE
+
+
+def test_a_native_update_that_was_repeated_on_the_way() -> None:
+    """The second one met the first, and put_if_match raised `PreconditionFailed`."""
+    forced = Forced("A put k", Fault.REPEATED)
+    made = calls(update("k"), forced, mode="native", objects={"k": "seed"})
+    assert made["put_if_match"].outcome is Outcome.DONE

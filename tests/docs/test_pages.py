@@ -1,0 +1,174 @@
+"""The documentation: its examples run, its links lead somewhere, and what it names exists."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from commitlog import errors
+from commitlog.cli import main
+from support.markdown import FENCE, broken_links, without_code
+from support.project import ROOT
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGES.md", *(ROOT / "docs").rglob("*.md")])
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in page.read_text()], ids=_name)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example that begins with a prompt does what the page says, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert result.attempted
+    assert not result.failed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file that is there, and a heading that is in it."""
+    assert not list(broken_links(page))
+
+
+def test_json_and_python_parse() -> None:
+    """What the pages show as JSON or Python is."""
+    for page in PAGES:
+        for language, block in FENCE.findall(page.read_text()):
+            if language == "json":
+                json.loads(block)
+            elif language == "python" and ">>> " not in block:
+                compile(block, _name(page), "exec")
+
+
+def _command_lines() -> Iterator[tuple[str, str]]:
+    """Yield every use of the command in the pages: in code spans, and at prompts."""
+    for page in PAGES:
+        text = page.read_text()
+        for language, block in FENCE.findall(text):
+            if language == "console":
+                yield from ((_name(page), line) for line in block.replace("\\\n", " ").splitlines())
+        for span in re.findall(r"`([^`\n]+)`", without_code(text)):
+            yield _name(page), f"$ {span}"
+
+
+def _uses() -> list[tuple[str, list[str]]]:
+    return [
+        (page, line[len("$ commitlog ") :].split())
+        for page, line in _command_lines()
+        if line.startswith("$ commitlog ")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), _uses(), ids=lambda value: " ".join(value) if isinstance(value, list) else value
+)
+def test_commands_exist(page: str, words: list[str]) -> None:
+    """Every command and option that the pages show is one that the program has."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, f"{page}: commitlog {' '.join(words)}"
+        command, words = found, words[1:]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    used = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert used <= known, f"{page}: {used - known}"
+
+
+def test_options_named_alone_exist() -> None:
+    """Every option that operations.md names by itself is one that some command has."""
+    known = {"--help", "--version"} | set(_options(main))
+    text = (ROOT / "docs/operations.md").read_text()
+    spans = " ".join(re.findall(r"`(--[^`\n]+)`", without_code(text)))
+    assert set(_OPTION.findall(spans)) <= known
+
+
+def test_variables_named_in_the_docs_exist() -> None:
+    """Every COMMITLOG_ variable in the pages is read by some command, and operations.md has them all."""
+    known = set(_variables(main))
+    named = {name for page in PAGES for name in re.findall(r"(?<!_)COMMITLOG_[A-Z_]+", page.read_text())}
+    assert named == known
+
+
+def test_operators_are_told_about_every_error() -> None:
+    """operations.md says of each error that can reach a user what is so and what to do."""
+    text = (ROOT / "docs/operations.md").read_text()
+    inner = {"CommitError", "TransactionCanceled"}
+    assert not [name for name in errors.__all__ if name not in inner and f"`{name}`" not in text]
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted((ROOT / "commitlog").rglob("*.py")):
+        yield _name(file), ast.parse(file.read_text())
+
+
+def test_boto3_is_only_imported_where_the_decision_says() -> None:
+    """Decision 0002 says that a helper of the test servers alone imports boto3."""
+    importing = {
+        name
+        for name, module in _modules()
+        for node in ast.walk(module)
+        if (isinstance(node, ast.Import) and any(each.name.startswith("boto3") for each in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("boto3"))
+    }
+    assert importing == {"commitlog/testing/servers.py"}
+
+
+def test_state_of_modules_is_where_the_decision_says() -> None:
+    """Decision 0005 names every module that keeps state of its own: a registry, and its lock."""
+    keeping = {
+        name.removeprefix("commitlog/")
+        for name, module in _modules()
+        for node in module.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        and isinstance(node.value, ast.Call)
+        and re.search(r"^(Weak|threading\.|local$|defaultdict|deque)", ast.unparse(node.value.func))
+    }
+    [decision] = (ROOT / "docs/decisions").glob("0005*")
+    assert keeping == set(re.findall(r"`([\w/]+\.py)`", decision.read_text()))
+
+
+def test_every_command_explains_itself() -> None:
+    """Each command has a help text with an example, and each of its options has a help text."""
+    for path, command in _commands(main, "commitlog"):
+        assert command.help, path
+        if not isinstance(command, click.Group):
+            assert f"Example:\n  {path}" in inspect.cleandoc(command.help), path
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{path} {parameter.opts}"
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None, f"{path} {name}"
+            yield from _commands(child, f"{path} {name}")
+
+
+def _variables(command: click.Command) -> Iterator[str]:
+    for _, each in _commands(command, ""):
+        for parameter in each.params:
+            if isinstance(parameter.envvar, str):
+                yield parameter.envvar
+
+
+def _options(command: click.Command) -> Iterator[str]:
+    for _, each in _commands(command, ""):
+        for parameter in each.params:
+            yield from parameter.opts

@@ -1,0 +1,253 @@
+"""What the pages say of requests, held to what is sent: the cost of a probe, and the permissions."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from attrs import evolve, field, frozen
+from click.testing import CliRunner
+
+import commitlog
+from commitlog.aws.wire import Wire
+from commitlog.cli import main
+from commitlog.commit.probe import RACERS, probe
+from commitlog.commit.probe_report import Kind, ProbeReport
+from commitlog.outputs import Mode, Output
+from commitlog.stores.open import open_store
+from commitlog.testing.servers import Juicefs, Ministack, Seaweedfs
+from support.project import ROOT
+
+pytestmark = pytest.mark.servers
+
+DOCS = ROOT / "docs"
+
+
+@frozen
+class Sent:
+    """A request that went out."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
+    """All requests to S3 and DynamoDB, as they go out."""
+    requests: list[Sent] = []
+    begin = Wire.begin
+
+    def recording(
+        self: Wire, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Any:
+        names = {name.lower(): value for name, value in headers.items()}
+        requests.append(Sent(method, target, names, bytes(body)))
+        return begin(self, method, target, headers, body)
+
+    monkeypatch.setattr(Wire, "begin", recording)
+    return requests
+
+
+# -- what a probe costs ------------------------------------------------------------------------------
+
+
+def _counted(server: Ministack | Seaweedfs | Juicefs, sent: list[Sent]) -> dict[Kind, tuple[int, bool]]:
+    """Return of each kind how many requests measuring it takes, and whether it is proven."""
+    counts = {}
+    store = open_store(f"s3://{server.new_bucket()}/a", **server.options)
+    with ThreadPoolExecutor(RACERS) as executor:
+        for kind in Kind:
+            sent.clear()
+            probe_report = probe(store, kinds=[kind], executor=executor)
+            counts[kind] = len(sent), probe_report.proves(kind)
+    store.close()
+    return counts
+
+
+def test_the_cost_of_a_probe_is_what_the_page_says(
+    ministack: Ministack, seaweedfs: Seaweedfs, juicefs: Juicefs, sent: list[Sent]
+) -> None:
+    """docs/protocol.md has the number of requests for each kind that is proven, and the sums."""
+    text = (DOCS / "protocol.md").read_text()
+    honoured: dict[Kind, int] = {}
+    for server in (ministack, seaweedfs):
+        honoured |= {kind: count for kind, (count, ok) in _counted(server, sent).items() if ok}
+    for kind in Kind:
+        [row] = re.findall(rf"^\|.*`{kind.value}`.*\| ([\d, ]+) \|$", text, re.MULTILINE)
+        in_row = re.findall(r"`([\w-]+)`", next(x for x in text.splitlines() if f"| {row} |" in x))
+        stated = int(row.split(", ")[in_row.index(kind.value)])
+        assert abs(stated - honoured[kind]) <= 0.02 * stated, f"{kind}: {honoured[kind]}"
+    ignored = sum(count for count, _ in _counted(juicefs, sent).values())
+    [(most, least)] = re.findall(
+        r"([\d,]+) requests\s+if\s+the\s+store\s+honours\s+all.*?(\d+)\s+if", text, re.DOTALL
+    )
+    assert abs(int(most.replace(",", "")) - sum(honoured.values())) <= 0.02 * sum(honoured.values())
+    assert abs(int(least) - ignored) <= 5, ignored
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_the_cost_of_a_job_without_a_table_is_what_the_page_says(
+    ministack: Ministack, sent: list[Sent], mode: Mode
+) -> None:
+    """docs/spark.md says how many requests of a job are the probe's: the first one, and those after."""
+    [stated] = re.findall(
+        r"(\d+) small requests for the first job of an output,\s+(\d+) for each later one",
+        (DOCS / "spark.md").read_text(),
+    )
+
+    def job(job_id: str, prefix: str, known: ProbeReport | None) -> tuple[int, ProbeReport]:
+        store = commitlog.connect(f"s3://{bucket}/{prefix}", probe_report=known, **ministack.options)
+        sent.clear()
+        output = Output(store)
+        job = output.begin(job_id, mode=mode)
+        output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1")])
+        store.close()
+        return len(sent), store.probe_report
+
+    bucket, known = ministack.new_bucket(), None
+    for number, job_id in enumerate(("first", "second")):
+        probing, found = job(job_id, "a", None)
+        known = found if known is None else evolve(known, rows={*known.rows, *found.rows})
+        without, _ = job(job_id, "b", known)
+        assert abs(probing - without - int(stated[number])) <= 5, (probing, without)
+
+
+# -- permissions -------------------------------------------------------------------------------------
+
+
+@frozen
+class Needed:
+    """A permission that a request needs."""
+
+    action: str
+    resource: str
+    prefix: str | None = field(default=None)
+
+
+def _needed(each: Sent) -> Iterator[Needed]:
+    """Yield the permissions that AWS asks for before it does what a request says."""
+    if "x-amz-target" in each.headers:
+        action = each.headers["x-amz-target"].partition(".")[2]
+        table = json.loads(each.body)["TableName"]
+        yield Needed(f"dynamodb:{action}", f"arn:aws:dynamodb:REGION:ACCOUNT:table/{table}")
+        return
+    parts = urlsplit(each.target)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+    place = f"arn:aws:s3:::{bucket}/{key}"
+    prefix = query.get("prefix", [None])[0]
+    if not key and "delete" in query:
+        for name in re.findall(r"<Key>(.*?)</Key>", each.body.decode()):
+            yield Needed("s3:DeleteObject", f"arn:aws:s3:::{bucket}/{name}")
+    elif not key:
+        action = "ListBucketMultipartUploads" if "uploads" in query else "ListBucket"
+        yield Needed(f"s3:{action}", f"arn:aws:s3:::{bucket}", prefix)
+    elif each.method == "DELETE":
+        yield Needed("s3:AbortMultipartUpload" if "uploadId" in query else "s3:DeleteObject", place)
+    elif each.method in ("GET", "HEAD"):
+        yield Needed("s3:ListMultipartUploadParts" if "uploadId" in query else "s3:GetObject", place)
+    else:
+        yield Needed("s3:PutObject", place)
+        if "x-amz-copy-source" in each.headers:
+            source = unquote(each.headers["x-amz-copy-source"]).lstrip("/")
+            yield Needed("s3:GetObject", f"arn:aws:s3:::{source}")
+
+
+def _policy(bucket: str, table: str) -> list[dict[str, Any]]:
+    """Return the statements of the policy in docs/operations.md, for a bucket and a table."""
+    text = (DOCS / "operations.md").read_text()
+    section = text.split("## Permissions", 1)[1]
+    policy = re.findall(r"^```json\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
+    policy = policy.replace("arn:aws:s3:::bucket", f"arn:aws:s3:::{bucket}")
+    policy = re.sub(
+        r"dynamodb:[\w-]+:\d+:table/commits", f"dynamodb:REGION:ACCOUNT:table/{table}", policy
+    )
+    statements: list[dict[str, Any]] = json.loads(policy)["Statement"]
+    return statements
+
+
+def _many(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def _allows(statement: Mapping[str, Any], needed: Needed) -> bool:
+    prefixes = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+    return (
+        needed.action in _many(statement["Action"])
+        and any(fnmatch.fnmatchcase(needed.resource, each) for each in _many(statement["Resource"]))
+        and (
+            prefixes is None
+            or any(fnmatch.fnmatchcase(needed.prefix or "", each) for each in _many(prefixes))
+        )
+    )
+
+
+def test_the_policy_of_the_page_allows_what_is_sent(
+    ministack: Ministack, sent: list[Sent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands and jobs under a prefix, with and without a table, and the probes that they make."""
+    bucket, name = ministack.new_bucket(), ministack.new_table_name()
+    place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
+    table = f"dynamodb://{name}?{place}"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ministack.secret_access_key)
+    monkeypatch.setenv("COMMITLOG_ENDPOINT_URL", ministack.endpoint_url)
+    monkeypatch.setenv("COMMITLOG_REGION", ministack.region)
+
+    def run(*words: str, status: int = 0) -> str:
+        done = CliRunner().invoke(main, list(words), input=b"1")
+        assert done.exit_code == status, done.output
+        return done.stdout
+
+    run("table", "create", table)
+    sent.clear()
+    for number, how in enumerate(([], ["--table", table], ["--commit", "lease", "--table", table])):
+        url = f"s3://{bucket}/prefix/{number}"
+        etag = run("put", "-", f"{url}/a", "--if-absent", *how).strip()
+        run("put", "-", f"{url}/a", "--if-absent", *how, status=3)
+        run("put", "-", f"{url}/a", "--if-match", etag, *how)
+        run("stat", f"{url}/none", *how, status=1)
+        run("cp", f"{url}/a", f"{url}/b", *how)
+        run("mv", f"{url}/b", f"{url}/c", *how)
+        run("ls", f"{url}/", *how)
+        run("rm", f"{url}/c", *how)
+        store = commitlog.connect(url, table=table if how else None, **ministack.options)
+        output = Output(store)
+        job = output.begin("job", mode="overwrite")
+        output.stage(job, job.file_name(1, suffix=".csv"), b"left behind")
+        output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1")])
+        output.begin("dead")
+        store.close()
+        run("output", "recover", url, "--older-than", "0s", *how)
+        run("output", "gc", url, "--older-than", "0s", *how)
+        run("output", "log", url, *how)
+    policy = _policy(bucket, name)
+    refused = {
+        needed
+        for each in sent
+        for needed in _needed(each)
+        if not any(_allows(statement, needed) for statement in policy)
+    }
+    assert not refused
+    assert any(f"/{bucket}/.commitlog-probe-" in unquote(each.target) for each in sent)
+
+
+def test_the_policy_of_the_page_allows_no_more_than_it_says() -> None:
+    """It names region, account and table, and what may be listed."""
+    statements = _policy("bucket", "commits")
+    outside = [
+        Needed("s3:GetObject", "arn:aws:s3:::bucket/other/a"),
+        Needed("s3:ListBucket", "arn:aws:s3:::bucket", "other/"),
+        Needed("s3:ListBucket", "arn:aws:s3:::bucket"),
+        Needed("dynamodb:PutItem", "arn:aws:dynamodb:REGION:ACCOUNT:table/other"),
+        Needed("dynamodb:PutItem", "arn:aws:dynamodb:eu-south-9:ACCOUNT:table/commits"),
+    ]
+    assert not [each for each in outside if any(_allows(one, each) for one in statements)]

@@ -1,0 +1,113 @@
+"""The examples of Spark in README and docs run as they stand, page by page, in a process of a user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.project import ROOT
+from support.selection import with_all_but
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+_OF_SPARK = re.compile(r"[Ss]park|\.write\.|writeStream")
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+#: Pages with examples of Spark, and what their text says is there before, as far as no example makes it.
+PAGES = {
+    "README.md": "",
+    "docs/quickstart.md": "import commitlog\nspark = commitlog.spark.session()\ndf = spark.range(3)\n",
+    "docs/ingest.md": "",
+    "docs/operations.md": "import commitlog\nspark = commitlog.spark.session()\n",
+    "docs/spark.md": (
+        "url = 's3://bucket/layout'\n"
+        "def before(number, block):\n"
+        "    global df\n"
+        "    if 'sortWithinPartitions' in block:\n"
+        "        df = df.selectExpr('id', 'id % 2 AS month', 'id % 7 AS day', '1.5 AS price')\n"
+        "    elif 'stream.writeStream' in block and 'day' in block:\n"
+        "        global stream\n"
+        "        stream = spark.readStream.schema('id LONG, day INT').json('s3://landing/events')\n"
+        "    elif 'commitlog://' in block:\n"
+        "        df = spark.range(3)\n"
+    ),
+}
+
+#: Runs the blocks of one page, and prints which ones; a failure names the block.
+_RUN = """
+import json, sys
+
+page = json.load(sys.stdin)
+names = {"__name__": "__main__"}
+exec(page["before"], names)
+for number, block in enumerate(page["blocks"]):
+    names.get("before", lambda *_: None)(number, block)
+    try:
+        exec(compile(block, f"block {number}", "exec"), names)
+    except BaseException:
+        print(block, file=sys.stderr)
+        raise
+    for query in names["spark"].streams.active:
+        query.processAllAvailable()
+        query.stop()
+print(len(page["blocks"]))
+"""
+
+
+def _blocks(page: str) -> list[str]:
+    found = _BLOCK.findall((ROOT / page).read_text())
+    return [block for block in found if ">>> " not in block and _OF_SPARK.search(block)]
+
+
+def _here(text: str, top: Path) -> str:
+    """Return `text` with directories below `top` in the place of buckets and of those of a server."""
+    text = re.sub(r"s3a://", f"file:{top}/s3/", text)
+    text = re.sub(r"s3://", f"{top}/s3/", text)
+    text = text.replace("dynamodb://ingest", f"sqlite://{top}/ingest.sqlite")
+    return re.sub(r'"/(data|state|var)/', rf'"{top}/\1/', text)
+
+
+def test_every_page_with_examples_is_run() -> None:
+    """No page has an example of Spark that no test runs."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert {str(p.relative_to(ROOT)) for p in pages if _blocks(str(p))} == PAGES.keys()
+
+
+@pytest.mark.parametrize("page", with_all_but(lambda page: page == "README.md", PAGES))
+def test_examples_of_spark_run(page: str, tmp_path: Path) -> None:
+    """Each example of the page does without an error what it shows, after those before it."""
+    from commitlog.namespaces import create_namespace
+    from commitlog.spark import committer_jar
+
+    for landing in ("data/landing", "s3/landing/events"):
+        (tmp_path / landing).mkdir(parents=True)
+        (tmp_path / landing / "one.json").write_text('{"id": 1}\n')
+    (tmp_path / "var/lib/node_exporter").mkdir(parents=True)
+    names = f"sqlite://{tmp_path}/names.sqlite"
+    create_namespace("lake", store=str(tmp_path / "lake"), metadata=names)
+    blocks = [_here(block, tmp_path) for block in _blocks(page)]
+    assert blocks
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN],
+        input=json.dumps({"before": _here(PAGES[page], tmp_path), "blocks": blocks}),
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "COMMITLOG_METADATA": names,
+            "PYSPARK_SUBMIT_ARGS": f"--conf spark.ui.enabled=false --master local[2]"
+            f" --jars {committer_jar()} pyspark-shell",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert done.stdout.splitlines()[-1] == str(len(blocks))

@@ -1,0 +1,346 @@
+"""Whatever stands in place of a checkpoint, a list of files or a heartbeat of an output: a checkpoint
+that cannot be read is passed over, a list is corrupt, and nothing is believed that the log does not say.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from attrs import asdict, evolve
+from hypothesis import strategies as st
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import CorruptRecord, FormatTooNew, JobAlreadyCommitted, NotFound
+from commitlog.outputs import AbortRecord, Output, StagedFile
+from commitlog.outputs.checkpoints import Checkpoints
+from commitlog.outputs.manifest import Manifests
+from commitlog.outputs.records import DataFile, Manifest
+from commitlog.outputs.state import State
+from commitlog.stores import ObjectData, Staged
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from support.fuzzing import HOSTILE, Properties, damaged_bytes, damaged_json, dumps, outcome, replaced
+from support.outputs import open_output, stage_some
+
+fuzz = Properties()
+
+ATTEMPT = "0123456789abcdef" * 2
+STATE = State(
+    version=20,
+    commit=19,
+    files={
+        name: DataFile(
+            path=name,
+            size=8,
+            nonce="n" * 32,
+            rows=2,
+            partition={"day": "1", "city": None},
+            stats={"day": (1, 2, 0), "at": ("2026-11-21", None, None)},
+        )
+        for name in (f"part-00000-{ATTEMPT}-c000.csv", f"day=1/part-00001-{ATTEMPT}-c000.csv")
+    },
+    replaced={f"_commitlog/data/part-00000-{ATTEMPT}-c000.csv": 17},
+    jobs={"daily-ü": 3, "hourly": 19},
+    batches={"stream": (7, 18)},
+    schema='{"type":"struct","fields":[]}',
+    visibility="logged",
+    expired=2,
+    decided={ATTEMPT: True, ATTEMPT[::-1]: False},
+)
+PATH = f"checkpoints/{STATE.version:020d}.jsonl.gz"
+
+
+def checkpoints(store: MemoryStore) -> Checkpoints:
+    return Checkpoints(ConditionalStore(store), "checkpoints")
+
+
+def packed(lines: list[Any]) -> bytes:
+    return gzip.compress("\n".join(map(dumps, lines)).encode(), compresslevel=1)
+
+
+def _lines() -> list[Any]:
+    store = MemoryStore()
+    checkpoints(store).save(STATE)
+    return [json.loads(line) for line in gzip.decompress(store.get(PATH).data).splitlines()]
+
+
+LINES = _lines()
+
+
+def check_checkpoint(data: bytes) -> None:
+    """Check that the bytes are passed over, or are a state that can be saved and loaded again."""
+    store = MemoryStore()
+    store.put(PATH, data)
+    found = outcome(lambda: checkpoints(store).load())
+    assert isinstance(found, State)
+    if found.version:
+        again = MemoryStore()
+        checkpoints(again).save(found)
+        assert checkpoints(again).load() == found
+
+
+def test_a_checkpoint_survives_storage() -> None:
+    """The state that the others are damages of is one."""
+    store = MemoryStore()
+    checkpoints(store).save(STATE)
+    assert checkpoints(store).load() == STATE
+
+
+def test_a_field_of_a_checkpoint_that_is_none_is_passed_over() -> None:
+    """Whatever stands in a field's place, it is a state's, or the checkpoint is passed over."""
+    for lines in replaced(LINES):
+        if isinstance(lines, list):
+            check_checkpoint(packed(lines))
+
+
+@fuzz(100, lines=damaged_json(LINES, st.sampled_from(HOSTILE)))
+def test_a_damaged_checkpoint_is_sound_or_passed_over(lines: Any) -> None:
+    """Checkpoints with several things wrong with them."""
+    if isinstance(lines, list):
+        check_checkpoint(packed(lines))
+
+
+@fuzz(150, data=damaged_bytes(packed(LINES)) | damaged_bytes("\n".join(map(dumps, LINES)).encode()))
+def test_damaged_bytes_are_passed_over(data: bytes) -> None:
+    """Cut, altered, or not compressed at all."""
+    check_checkpoint(data)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 2},
+        {"version": 10},
+        {"files": 3},
+        {"decided": {ATTEMPT: "false"}},
+        {"replaced": {"../../etc/passwd": 1}},
+        {"batches": {"stream": [1]}},
+        {"jobs": {"\ud800": 1}},
+    ],
+)
+def test_what_a_checkpoint_cannot_say_is_not_believed(changes: dict[str, Any]) -> None:
+    """Another version than its name's, words for booleans, paths that lead out, half characters."""
+    store = MemoryStore()
+    store.put(PATH, packed([{**LINES[0], **changes}, *LINES[1:]]))
+    assert checkpoints(store).load() == State()
+
+
+def test_other_files_beside_checkpoints_are_none() -> None:
+    """Names that are no numbers, and numbers in other digits."""
+    store = MemoryStore()
+    for name in ("notes", "٣" * 20, "1", f"{20:020d}.old", f"-{2:019d}"):
+        store.put(f"checkpoints/{name}.jsonl.gz", packed(LINES))
+    assert checkpoints(store).load() == State()
+
+
+# -- lists of files ----------------------------------------------------------------------------------
+
+FILES = [
+    StagedFile(
+        staged=Staged(path=f"part-{n}-{ATTEMPT}", upload_id=f"u{n}", size=n, nonce="n", parts=("e",)),
+        rows=n,
+        partition={"day": "1"},
+        stats={"day": (1, 1, 0)},
+    )
+    for n in range(3)
+]
+
+
+def _manifest() -> tuple[Manifest, list[Any]]:
+    store = MemoryStore()
+    [manifest] = Manifests(ConditionalStore(store), "m").write(ATTEMPT, FILES)
+    data = gzip.decompress(store.get(f"m/{manifest.name}").data)
+    return manifest, [json.loads(line) for line in data.splitlines()]
+
+
+MANIFEST, MANIFEST_LINES = _manifest()
+
+
+def read_manifest(data: bytes, manifest: Manifest) -> list[StagedFile]:
+    store = MemoryStore()
+    store.put(f"m/{manifest.name}", data)
+    return list(Manifests(ConditionalStore(store), "m").read(manifest))
+
+
+def check_manifest(data: bytes) -> None:
+    """Check that the bytes, under a right checksum, are corrupt, or a list of as many files."""
+    manifest = evolve(MANIFEST, sha256=hashlib.sha256(data).hexdigest())
+    found = outcome(lambda: read_manifest(data, manifest), CorruptRecord, FormatTooNew)
+    if isinstance(found, list):
+        assert len(found) == manifest.files
+        store = MemoryStore()
+        [again] = Manifests(ConditionalStore(store), "m").write(ATTEMPT, found)
+        assert list(Manifests(ConditionalStore(store), "m").read(again)) == found
+    else:
+        assert manifest.name in str(found)
+
+
+def test_a_line_of_a_list_that_is_none_is_corrupt() -> None:
+    """Whatever stands in a line's place is a file, or makes the list corrupt, and it is named."""
+    for lines in replaced(MANIFEST_LINES):
+        if isinstance(lines, list):
+            check_manifest(packed(lines))
+
+
+@fuzz(100, lines=damaged_json(MANIFEST_LINES, st.sampled_from(HOSTILE)))
+def test_a_damaged_list_is_sound_or_corrupt(lines: Any) -> None:
+    """Lists with several things wrong with them."""
+    if isinstance(lines, list):
+        check_manifest(packed(lines))
+
+
+@fuzz(100, data=damaged_bytes(packed(MANIFEST_LINES)))
+def test_damaged_bytes_of_a_list_are_corrupt(data: bytes) -> None:
+    """A list that does not match the checksum in its record is not read at all."""
+    check_manifest(data)
+    if hashlib.sha256(data).hexdigest() != MANIFEST.sha256:
+        with pytest.raises(CorruptRecord, match="checksum"):
+            read_manifest(data, MANIFEST)
+
+
+def test_a_list_of_a_newer_format_says_so() -> None:
+    """It is told by its format alone."""
+    data = packed([{"format": 2}, 1, "x"])
+    with pytest.raises(FormatTooNew):
+        read_manifest(data, evolve(MANIFEST, sha256=hashlib.sha256(data).hexdigest()))
+
+
+# -- an output ---------------------------------------------------------------------------------------
+
+
+@cache
+def sample() -> tuple[ObjectData, ...]:
+    """Return the objects of an output of twelve versions, with a checkpoint of the tenth."""
+    store = MemoryStore(clock=ManualClock())
+    for number in range(12):
+        output = open_output(store, ManualClock())
+        job = output.begin(f"job-{number}")
+        output.commit(job, stage_some(output, job, 1))
+    return tuple(store.get(info.path) for info in store.list())
+
+
+class World:
+    """A copy of that output, to be damaged."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock)
+        for data in sample():
+            self.store.put(data.path, data.data, metadata=data.metadata)
+        self.clock.advance(1000)
+
+    def output(self) -> Output:
+        return open_output(self.store, self.clock)
+
+    @property
+    def checkpoint(self) -> str:
+        [path] = [info.path for info in self.store.list("out/_commitlog/checkpoints/")]
+        return path
+
+    def records(self) -> Iterator[str]:
+        for version in range(1, 13):
+            yield f"out/_commitlog/{version:020d}.json"
+
+
+CALLS: dict[str, Callable[[Output], object]] = {
+    "snapshot": lambda output: len(output.snapshot().files),
+    "look": lambda output: len(output.snapshot(roll_forward=False).files),
+    "begin": lambda output: output.begin("new").base,
+    "begin some": lambda output: output.begin().base,
+    "recover": lambda output: output.recover(older_than=0).completed,
+    "gc": lambda output: output.gc(older_than=0).removed,
+}
+SOUND = {"snapshot": 12, "look": 12, "begin": 12, "begin some": 12, "recover": (), "gc": 0}
+
+
+@fuzz(80, call=st.sampled_from(sorted(CALLS)), data=st.data())
+def test_no_damage_to_a_checkpoint_changes_an_answer(call: str, data: st.DataObject) -> None:
+    """The log says it all: what is said of it stays the same."""
+    world = World()
+    path = world.checkpoint
+    world.store.put(path, data.draw(damaged_bytes(world.store.get(path).data)))
+    assert outcome(lambda: CALLS[call](world.output())) == SOUND[call]
+    with pytest.raises(JobAlreadyCommitted):
+        world.output().begin("job-3")
+
+
+def test_a_checkpoint_under_another_number_is_not_believed() -> None:
+    """A copy of an earlier one would make jobs forgotten that were committed since."""
+    world = World()
+    data = world.store.get(world.checkpoint).data
+    world.store.put(world.checkpoint.replace("10.jsonl", "12.jsonl"), data)
+    for name, call in CALLS.items():
+        assert call(world.output()) == SOUND[name]
+    with pytest.raises(JobAlreadyCommitted):
+        world.output().begin("job-11")
+
+
+@pytest.mark.parametrize("call", ["snapshot", "begin", "begin some", "recover", "gc"])
+def test_a_checkpoint_ahead_of_its_log_is_told(call: str) -> None:
+    """Records that were lost are not written anew: what is committed behind a gap is never read."""
+    world = World()
+    for path in list(world.records())[5:]:
+        world.store.delete(path)
+    with pytest.raises(CorruptRecord, match=r"checkpoint of version 10|tells of version 12"):
+        CALLS[call](world.output())
+    assert not world.store.begin_head("out/_commitlog/00000000000000000013.json")().info
+
+
+def test_foreign_files_among_heartbeats_are_no_attempts() -> None:
+    """Taken for attempts, they would be ruled out in the log, and the log could not be read any more."""
+    world = World()
+    for name in (".DS_Store", "notes/x", "a" * 31):
+        world.store.put(f"out/_commitlog/alive/{name}", b"mine")
+    for _ in range(2):
+        world.output().recover(older_than=0)
+        world.output().gc(older_than=0)
+    assert not [r for r in world.output().records() if isinstance(r, AbortRecord)]
+    assert len(list(world.store.list("out/_commitlog/alive/"))) == 3
+
+
+def test_foreign_files_in_the_logs_directory_are_left_alone() -> None:
+    """Whatever lies around there is neither read nor removed."""
+    world = World()
+    places = ("", "pending/deep/", "manifests/", "checkpoints/", "data/", "unknown/")
+    for place in places:
+        world.store.put(f"out/_commitlog/{place}notes.txt", b"mine")
+    for name, call in CALLS.items():
+        assert call(world.output()) == SOUND[name]
+    left = [info.path for info in world.store.list("out/") if info.path.endswith("notes.txt")]
+    assert len(left) == len(places)
+
+
+def test_a_list_that_is_damaged_is_told_by_all_who_need_it() -> None:
+    """The files of a job that has too many for its record cannot be told without their list."""
+    world = World()
+    output = world.output()
+    job = output.begin("many")
+    files = stage_some(output, job, 2)
+    assert output.commit(job, files).version == 13
+    manifests = Manifests(output.store, "out/_commitlog/manifests")
+    [manifest] = manifests.write(job.attempt, files)
+    assert set(asdict(manifest)) == {"name", "sha256", "files", "rows", "bytes"}
+    world.store.put(manifests.path(manifest), b"damaged")
+    with pytest.raises(CorruptRecord, match=manifest.name):
+        list(manifests.read(manifest))
+    world.store.delete(manifests.path(manifest))
+    with pytest.raises(NotFound):
+        list(manifests.read(manifest))
+
+
+def test_a_sound_output_answers() -> None:
+    """Without damage there are no errors, so that the others show something."""
+    for name, call in CALLS.items():
+        assert call(World().output()) == SOUND[name]
+
+
+@pytest.mark.campaign
+def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
+    """All of the above with new examples, for as long as it is told."""
+    print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

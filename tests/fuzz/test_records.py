@@ -1,0 +1,329 @@
+"""Whatever is stored in place of a record: it is read as a record that could be written again, or
+refused with a typed error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pytest
+from attrs import evolve
+from hypothesis import strategies as st
+
+from commitlog.errors import CorruptRecord, FormatTooNew, InvalidPath
+from commitlog.oplog.codec import FORMAT, Document, decode, encode
+from commitlog.outputs import AbortRecord, Batch, CommitRecord, DataFile, Job, Mode, StagedFile
+from commitlog.outputs.job import attempt_of
+from commitlog.outputs.pending import PendingJob
+from commitlog.outputs.records import ExpiryRecord, Manifest, Success, record_of
+from commitlog.paths import check_path
+from commitlog.stores import Staged
+from support.fuzzing import (
+    Properties,
+    damaged_bytes,
+    damaged_json,
+    dumps,
+    outcome,
+    replaced,
+    says,
+    sealed,
+    texts,
+    wild_json,
+    wild_scalars,
+    wild_texts,
+)
+
+fuzz = Properties()
+
+KINDS = frozenset({"commit", "abort", "expiry", "pending", "success", "operation", "decision"})
+ATTEMPT = "0123456789abcdef" * 2
+
+FILE = DataFile(
+    path=f"day=1/part-00000-{ATTEMPT}-c000.csv",
+    size=8,
+    nonce="n" * 32,
+    rows=2,
+    partition={"day": "1", "city": None},
+    stats={"id": (1, 7, 0), "at": ("2026-11-21", None, 3)},
+)
+COMMIT = CommitRecord(
+    version=1,
+    job_id="daily",
+    attempt=ATTEMPT,
+    mode="append",
+    time=1_800_000_000.5,
+    files=(FILE, DataFile(path=f"part-00001-{ATTEMPT}-c000.csv", size=0, nonce="m")),
+    schema='{"type":"struct","fields":[]}',
+)
+ABORT = AbortRecord(version=1, attempts={ATTEMPT: "daily", ATTEMPT[::-1]: None}, time=1_800_000_000.0)
+PENDING = PendingJob(
+    job_id="daily",
+    attempt=ATTEMPT,
+    files=(
+        StagedFile(
+            staged=Staged(
+                path=FILE.path, upload_id="u1", size=8, nonce="n" * 32, parts=('"e1"', '"e2"')
+            ),
+            rows=2,
+            partition={"day": "1"},
+        ),
+    ),
+)
+MANIFEST = Manifest(
+    name=f"{ATTEMPT}-00000.jsonl.gz", sha256="0" * 64, files=10_000, rows=None, bytes=2**40
+)
+MANY = evolve(
+    COMMIT,
+    files=(),
+    manifests=(MANIFEST, evolve(MANIFEST, rows=7)),
+    mode="overwrite-partitions",
+    visibility="logged",
+    batch=Batch("stream", 7),
+)
+NAMING = evolve(
+    COMMIT, mode="rewrite", replaced=("x.csv", "day=1/y.csv"), replaced_manifests=(MANIFEST,)
+)
+EXPIRY = ExpiryRecord(version=1, before=17, time=1_800_000_000.0)
+SUCCESS = Success.of(COMMIT)
+
+
+def read(data: bytes) -> Document:
+    return decode(data, KINDS, path="log/1.json")
+
+
+RECORDS: dict[str, Document] = {
+    name: read(encode(record.to_document()))
+    for name, record in {
+        "commit": COMMIT,
+        "commit of many": MANY,
+        "commit that names files": NAMING,
+        "abort": ABORT,
+        "expiry": EXPIRY,
+        "pending": PENDING,
+        "pending of many": evolve(PENDING, files=(), manifests=(MANIFEST,)),
+        "success": SUCCESS,
+    }.items()
+}
+
+
+def parse(document: Document) -> Any:
+    """Return the record in `document`."""
+    match document.kind:
+        case "pending":
+            return PendingJob.from_document(document)
+        case "success":
+            return Success.from_document(document)
+    return record_of(1, document)
+
+
+def check_sound(record: Any, stored: Mapping[str, Any]) -> None:
+    """Check that `record` says what is `stored`, and that it is one that could have been written."""
+    again = read(encode(record.to_document()))
+    assert parse(again) == record
+    assert says(stored, again.body)
+    if isinstance(record, (CommitRecord, AbortRecord, ExpiryRecord)):
+        assert type(record.time) is float and math.isfinite(record.time)
+    if isinstance(record, CommitRecord):
+        assert attempt_of(record.attempt) == record.attempt
+        for file in record.files:
+            check_path(file.path)
+            assert type(file.size) is int and 0 <= file.size < 2**63
+    if isinstance(record, AbortRecord):
+        assert all(attempt_of(attempt) == attempt for attempt in record.attempts)
+
+
+# -- the envelope ------------------------------------------------------------------------------------
+
+
+@fuzz(300, data=st.binary(max_size=80) | wild_json.map(lambda value: dumps(value).encode()))
+def test_anything_in_place_of_a_record(data: bytes) -> None:
+    """Arbitrary bytes and arbitrary JSON are refused as corrupt or as newer."""
+    assert isinstance(outcome(lambda: read(data), CorruptRecord, FormatTooNew), Exception)
+
+
+@fuzz(
+    400,
+    data=st.sampled_from(sorted(RECORDS)).flatmap(
+        lambda kind: st.tuples(st.just(kind), damaged_bytes(encode(RECORDS[kind])))
+    ),
+)
+def test_damaged_bytes_never_change_what_a_record_says(data: tuple[str, bytes]) -> None:
+    """A damaged record is refused, or says what it said before."""
+    kind, damaged = data
+    found = outcome(lambda: read(damaged), CorruptRecord, FormatTooNew)
+    assert isinstance(found, Exception) or found == RECORDS[kind]
+
+
+def test_no_beginning_of_a_record_is_one() -> None:
+    """Cut anywhere, a record is corrupt."""
+    for document in RECORDS.values():
+        data = encode(document)
+        for length in range(len(data)):
+            with pytest.raises(CorruptRecord, match=r"log/1\.json"):
+                read(data[:length])
+
+
+@fuzz(200, format=wild_scalars, body=st.dictionaries(texts, wild_json, max_size=3))
+def test_a_format_is_known_or_newer_or_none(format: object, body: Mapping[str, Any]) -> None:
+    """What a higher number is in front of is newer, and what is no number from 1 is corrupt."""
+    found = outcome(lambda: read(sealed("commit", body, format)), CorruptRecord, FormatTooNew)
+    if isinstance(found, FormatTooNew):
+        assert type(format) is int and format > FORMAT
+    elif isinstance(found, Document):
+        assert type(format) is int and format == FORMAT
+
+
+@fuzz(300, body=st.dictionaries(texts, wild_json, max_size=4))
+def test_what_is_read_can_be_written_again(body: Mapping[str, Any]) -> None:
+    """With a right checksum around it, too, a record holds JSON values alone."""
+    found = outcome(lambda: read(sealed("operation", body)), CorruptRecord)
+    if isinstance(found, Document):
+        assert read(encode(found)) == found
+
+
+@pytest.mark.parametrize("hole", ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"'])
+def test_no_checksum_fits_what_has_none(hole: str) -> None:
+    """What has no canonical form has no checksum either, not even an empty one."""
+    for checksum in ('""', "null", "false", "0"):
+        text = f'{{"checksum":{checksum},"format":1,"kind":"operation","x":{hole}}}'
+        with pytest.raises(CorruptRecord, match="checksum"):
+            read(text.encode())
+
+
+def test_no_depth_of_nesting_breaks_the_decoder() -> None:
+    """Up to a hundred levels a record is written and read; deeper, it is refused on both ways."""
+    value: Any = 1
+    for depth in range(1, 800):
+        document = Document("operation", {"x": value})
+        if depth <= 100:
+            assert read(encode(document)) == document
+        else:
+            with pytest.raises(ValueError, match="deep"):
+                encode(document)
+            with pytest.raises(CorruptRecord):
+                read(sealed("operation", document.body))
+        value = [value]
+
+
+def test_a_cycle_is_refused() -> None:
+    """What contains itself, twice at that, is refused at once."""
+    body: dict[str, Any] = {}
+    body["x"] = body["y"] = [body]
+    with pytest.raises(ValueError, match="Circular"):
+        encode(Document("operation", body))
+
+
+# -- records of outputs ------------------------------------------------------------------------------
+
+
+def check_body(kind: str, body: Any) -> None:
+    """Check that a record of this body, with a right checksum, is corrupt, or says the same."""
+    if isinstance(body, dict):
+        found = outcome(
+            lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord, FormatTooNew
+        )
+        if isinstance(found, FormatTooNew):
+            assert isinstance(body["mode"], str) and body["mode"] not in get_args(Mode)
+        elif not isinstance(found, Exception):
+            check_sound(found, json.loads(dumps(body)))
+
+
+@pytest.mark.parametrize("kind", sorted(RECORDS))
+def test_a_field_that_is_wrong_or_missing_is_corrupt(kind: str) -> None:
+    """Whatever stands in a field's place is read as it is stored, or makes the record corrupt."""
+    for body in replaced(dict(RECORDS[kind].body)):
+        check_body(kind, body)
+
+
+@fuzz(
+    500,
+    data=st.sampled_from(sorted(RECORDS)).flatmap(
+        lambda kind: st.tuples(st.just(kind), damaged_json(dict(RECORDS[kind].body)))
+    ),
+)
+def test_a_damaged_body_is_a_sound_record_or_corrupt(data: tuple[str, Any]) -> None:
+    """With a right checksum around it, too, a damaged body makes no record that could not be."""
+    check_body(*data)
+
+
+@fuzz(100, kind=st.sampled_from(sorted(RECORDS)), name=texts, value=wild_json)
+def test_fields_that_are_not_known_are_ignored(kind: str, name: str, value: Any) -> None:
+    """What a later release adds within a format changes nothing for this one."""
+    body = {**RECORDS[kind].body, f"later {name}": value}
+    found = outcome(lambda: parse(read(sealed(RECORDS[kind].kind, body))), CorruptRecord)
+    if isinstance(found, Exception):
+        assert "checksum" in str(found) or "JSON" in str(found)
+    else:
+        assert found == parse(RECORDS[kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("abort", {"time": 10**400}),
+        ("abort", {"time": "nan"}),
+        ("abort", {"time": True}),
+        ("abort", {"attempts": {"../../x": None}}),
+        ("commit", {"files": {}}),
+        ("commit", {"files": ""}),
+        ("commit", {"manifests": {}}),
+        ("commit", {"mode": None}),
+        ("commit that names files", {"replaced": ["../x"]}),
+        ("commit that names files", {"replaced_manifests": {}}),
+        ("commit", {"visibility": None}),
+        ("commit", {"batch": ["stream"]}),
+        ("expiry", {"before": "17"}),
+        ("commit", {"attempt": "../pending/x"}),
+        ("success", {"version": 10**400}),
+        ("pending", {"attempt": ""}),
+    ],
+)
+def test_the_record_that_is_corrupt_is_named(kind: str, fields: dict[str, Any]) -> None:
+    """The message tells which object it is, and that it was left alone."""
+    of = RECORDS[kind].kind
+    with pytest.raises(CorruptRecord, match=rf"'log/1\.json' is no {of}.*left as it is"):
+        parse(read(sealed(of, {**RECORDS[kind].body, **fields})))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"path": "../../etc/passwd"},
+        {"path": "/etc/passwd"},
+        {"path": "a\0b"},
+        {"size": -1},
+        {"size": 2**63},
+        {"rows": 1.0},
+        {"partition": {"ab": 1}},
+        {"partition": ["ab"]},
+        {"partition": [["day", "1"], ["day", "2"]]},
+        {"stats": {"id": [1, 2]}},
+        {"stats": {"id": [[1], 2, 0]}},
+        {"stats": {"id": [1, 2, -1]}},
+    ],
+)
+def test_a_file_that_cannot_be_is_corrupt(fields: dict[str, Any]) -> None:
+    """Paths that lead out of the output, sizes that no file has, and columns that are there twice."""
+    for kind in ("commit", "pending"):
+        [first, *rest] = RECORDS[kind].body["files"]
+        body = {**RECORDS[kind].body, "files": [{**first, **fields}, *rest]}
+        with pytest.raises(CorruptRecord):
+            parse(read(sealed(kind, body)))
+
+
+@fuzz(200, name=wild_texts)
+def test_any_name_bears_an_attempt_or_none(name: str) -> None:
+    """Names of objects that nobody vouches for are told apart without an error."""
+    found = attempt_of(name)
+    assert found is None or len(found) == 32
+    job = Job(job_id="daily", attempt=ATTEMPT)
+    assert outcome(lambda: job.check_name(f"{name}-{ATTEMPT}-c"), InvalidPath)
+
+
+@pytest.mark.campaign
+def test_campaign(campaign_seconds: float, campaign_seed: int) -> None:
+    """All of the above with new examples, for as long as it is told."""
+    print(f"{fuzz.campaign(campaign_seconds, campaign_seed)} examples")

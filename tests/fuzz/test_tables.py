@@ -1,0 +1,466 @@
+"""Whatever is stored in place of a lease, a finding, an item or a whole table: it is read as what it
+says, or refused with a typed error.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from commitlog.cli import main
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.commit.probe_report import FORMAT, Kind, ProbeReport, ProbeResult
+from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.commit.settings import LeaseSettings
+from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, LeaseTimeout, WrongTableSchema
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import TABLE_FORMAT, Absent, Item, ItemPage, Key, Put, TableInfo
+from commitlog.tables.marshal import marshal, unmarshal
+from commitlog.tables.open import open_table
+from commitlog.tables.rules import check_condition, check_item, key_of_token, token_of_key
+from commitlog.tables.sqlite import SqliteTable
+from commitlog.testing import ManualClock
+from commitlog.urls import parse_table_url
+from support.fuzzing import (
+    HOSTILE,
+    Properties,
+    damaged_bytes,
+    damaged_json,
+    dumps,
+    outcome,
+    replaced,
+    says,
+    scratch,
+    wild_json,
+    wild_scalars,
+    wild_texts,
+)
+
+fuzz = Properties()
+
+LEASE: dict[str, Any] = {
+    "path": "out/a",
+    "etag": "*",
+    "generation": 3,
+    "timeout": 20_000,
+    "ttl": 1_800_003_600,
+    "owner": "0123456789abcdef" * 2,
+}
+VERDICT = ProbeReport(
+    url="s3://bucket",
+    rows=[
+        ProbeResult(kind=Kind.FENCE, check="accept", expected="done", got="done", ok=True),
+        ProbeResult(kind=Kind.PUT_IF_ABSENT, check="race", expected="one winner", got="two", ok=False),
+    ],
+)
+
+#: What an item can hold at all.
+VALUES = tuple(
+    value
+    for value in (*HOSTILE, b"", b"\xff", "x" * 400)
+    if type(value) in (bool, bytes)
+    or (type(value) is int and abs(value) < 10**38)
+    or (type(value) is str and value.isprintable())
+)
+
+
+# -- leases ------------------------------------------------------------------------------------------
+
+
+def check_lease(item: Item) -> None:
+    """Check that `item` is a corrupt lease, or one that says the same and can be taken over."""
+    found = outcome(lambda: LeaseRecord.from_item(item), CorruptRecord)
+    if isinstance(found, Exception):
+        return
+    assert says(dict(item), found.to_item())
+    check_condition(found.unchanged())
+    own = {"path": "a", "etag": "*", "generation": found.generation + 1}
+    check_item(LEASE_SCHEMA, {**found.to_item(), **own})
+
+
+def test_a_lease_with_a_wrong_attribute_is_corrupt() -> None:
+    """Whatever stands in an attribute's place is read as it is stored, or makes the lease corrupt."""
+    for item in replaced(LEASE, VALUES):
+        if isinstance(item, dict):
+            check_lease(item)
+
+
+@fuzz(200, item=damaged_json(LEASE, st.sampled_from(VALUES[:-3])))
+def test_a_damaged_lease_is_sound_or_corrupt(item: Any) -> None:
+    """Leases with several things wrong with them."""
+    if isinstance(item, dict):
+        check_lease(item)
+
+
+@pytest.mark.parametrize("damage", [{"generation": "3"}, {"timeout": -1}, {"ttl": 2**63}, {"owner": 7}])
+def test_a_corrupt_lease_stops_its_writer_alone(damage: dict[str, Any]) -> None:
+    """A writer that meets a corrupt lease hears which item it is, and nothing happened."""
+    table = open_table("memory://", LEASE_SCHEMA)
+    table.create()
+    store = ConditionalStore(MemoryStore(), table=table, mode="lease", clock=ManualClock())
+    key = store.store.key("a")
+    table.put({**LEASE, "path": key, **damage})
+    with pytest.raises(CorruptRecord, match=rf"'{key}', etag '\*' is corrupt.*Delete the item"):
+        store.put_if_absent("a", b"1")
+    assert store.store.begin_head("a")().info is None
+    store.put_if_absent("b", b"1")
+    table.delete(Key(key, "*"))
+    store.put_if_absent("a", b"1")
+
+
+def test_a_lease_of_absurd_length_is_waited_for_no_longer_than_asked() -> None:
+    """A timeout of ages is a sound number; who does not want to wait for it gets `LeaseTimeout`."""
+    table = open_table("memory://", LEASE_SCHEMA)
+    table.create()
+    store = ConditionalStore(
+        MemoryStore(),
+        table=table,
+        mode="lease",
+        clock=ManualClock(),
+        settings=LeaseSettings(max_wait=5.0),
+    )
+    table.put({**LEASE, "path": store.store.key("a"), "timeout": 2**62})
+    with pytest.raises(LeaseTimeout):
+        store.put_if_absent("a", b"1")
+
+
+# -- findings ----------------------------------------------------------------------------------------
+
+
+def check_verdict(text: str) -> None:
+    """Check that `text` is no verdict, or one that says the same."""
+    found = outcome(lambda: ProbeReport.from_json(text), CorruptRecord, FormatTooNew)
+    if isinstance(found, FormatTooNew):
+        assert json.loads(text)["format"] > FORMAT
+    elif isinstance(found, ProbeReport):
+        assert ProbeReport.from_json(found.to_json()) == found
+        assert says(json.loads(text), json.loads(found.to_json()))
+        for kind in Kind:
+            found.proves(kind)
+
+
+def test_a_verdict_with_a_wrong_field_is_none() -> None:
+    """Whatever stands in a field's place is read as it is kept, or makes the verdict corrupt."""
+    for value in replaced(json.loads(VERDICT.to_json())):
+        check_verdict(dumps(value))
+
+
+@fuzz(200, value=damaged_json(json.loads(VERDICT.to_json())))
+def test_a_damaged_verdict_is_sound_or_corrupt(value: Any) -> None:
+    """Verdicts with several things wrong with them."""
+    check_verdict(dumps(value))
+
+
+@fuzz(200, text=st.text(max_size=40) | wild_json.map(dumps))
+def test_anything_in_place_of_a_verdict(text: str) -> None:
+    """Arbitrary texts are none."""
+    check_verdict(text)
+
+
+@pytest.mark.parametrize("text", ['{"format": 3}', '{"format": 99, "rows": {}, "url": 1}'])
+def test_a_verdict_of_a_newer_format_may_be_anything(text: str) -> None:
+    """It is told from a corrupt one by its format alone."""
+    with pytest.raises(FormatTooNew):
+        ProbeReport.from_json(text)
+
+
+def test_a_verdict_of_which_words_say_that_it_is_right_proves_nothing() -> None:
+    """The word "false" is no boolean; taken for true it would prove what was seen to be wrong."""
+    value = json.loads(VERDICT.to_json())
+    value["rows"][1]["ok"] = "false"
+    with pytest.raises(CorruptRecord):
+        ProbeReport.from_json(json.dumps(value))
+
+
+# -- items -------------------------------------------------------------------------------------------
+
+ITEM: Item = {"path": "a", "etag": "*", "generation": -3, "live": True, "raw": b"\xff\x00"}
+
+
+def check_wire(wire: Any) -> None:
+    """Check that `wire` is no item, or one that is kept as it is."""
+    found = outcome(lambda: unmarshal(wire), CorruptRecord)
+    if not isinstance(found, Exception):
+        assert unmarshal(json.loads(json.dumps(marshal(found)))) == found
+        if all(found):
+            check_item(LEASE_SCHEMA, {**found, "path": "a", "etag": "*"})
+
+
+def test_an_attribute_that_no_value_can_hold_is_refused() -> None:
+    """Whatever stands in an attribute's place is an item's value, or refused."""
+    for wire in replaced(marshal(ITEM)):
+        check_wire(wire)
+
+
+@fuzz(
+    300,
+    wire=st.dictionaries(
+        wild_texts,
+        st.dictionaries(st.sampled_from(["S", "N", "B", "BOOL", "NULL", "L"]), wild_scalars, max_size=2)
+        | wild_json,
+        max_size=3,
+    ),
+)
+def test_any_wire_is_an_item_or_refused(wire: Any) -> None:
+    """Numbers as others spell them, half characters, and types that are none."""
+    check_wire(wire)
+
+
+@pytest.mark.parametrize("number", ["1" * 39, "٣", " 1", "1_0", "+1", "1e3", "0x1", "", "-", "1" * 5000])
+def test_a_number_is_spelt_in_one_way(number: str) -> None:
+    """What Python would take for a number, and DynamoDB does not, is none."""
+    with pytest.raises(CorruptRecord, match="'size'"):
+        unmarshal({"size": {"N": number}})
+
+
+@fuzz(200, token=st.text(max_size=30) | wild_json.map(dumps))
+def test_a_token_that_is_none_is_a_wrong_argument(token: str) -> None:
+    """A page's token is ours or a `ValueError`, which is what a table says of wrong arguments."""
+    found = outcome(lambda: key_of_token(token), ValueError)
+    if isinstance(found, Key):
+        assert key_of_token(token_of_key(found)) == found
+
+
+# -- tables in files ---------------------------------------------------------------------------------
+
+
+def pages(page: Callable[..., ItemPage], *words: str, **options: int) -> list[Item]:
+    """Return the items of all pages, of which there must be an end."""
+    items: list[Item] = []
+    token: str | None = None
+    for _ in range(100):
+        found = page(*words, limit=2, token=token, **options)
+        items.extend(found.items)
+        token = found.next_token
+        if token is None:
+            return items
+    raise AssertionError("the listing has no end")
+
+
+CALLS: tuple[Callable[[SqliteTable], object], ...] = (
+    lambda table: table.check(),
+    lambda table: table.describe(),
+    lambda table: table.create(),
+    lambda table: table.get(Key("k1", "*")),
+    lambda table: pages(table.query_page, "k1"),
+    lambda table: list(table.scan()),
+    lambda table: pages(table.scan_page, segment=1, segments=2),
+    lambda table: table.put({"path": "k1", "etag": "*", "new": 1}, condition=Absent("new")),
+    lambda table: table.transact([Put({"path": "k9", "etag": "*"}, Absent())]),
+    lambda table: table.delete(Key("k1", "*")),
+    lambda table: table.sweep(),
+)
+
+
+def open_file(path: Path) -> SqliteTable:
+    return SqliteTable(
+        parse_table_url(f"sqlite://{path}"), LEASE_SCHEMA, clock=ManualClock(), busy_timeout=0.5
+    )
+
+
+def sample(path: Path) -> bytes:
+    """Return a table of some items as a file; there is none of that name afterwards."""
+    table = open_file(path)
+    table.create()
+    for number in range(30):
+        table.put({**LEASE, "path": f"k{number % 3}", "etag": f"{number:02d}" if number > 2 else "*"})
+    table.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory for files that tests make and remove."""
+    with scratch() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> bytes:
+    """A sound table's file."""
+    return sample(place / "sample.db")
+
+
+def use(path: Path, *errors: type[CommitError]) -> list[object]:
+    """Return what comes of each kind of call on the table in the file, and remove the file."""
+    try:
+        with closing(open_file(path)) as table:
+            return [outcome(lambda call=call: call(table), *errors) for call in CALLS]
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+@fuzz(60, data=st.data())
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject, place: Path, whole: bytes) -> None:
+    """A table whose file was cut short, overwritten or altered: no call raises an error of SQLite's."""
+    path = place / "damaged.db"
+    path.write_bytes(data.draw(damaged_bytes(whole)))
+    use(path, CommitError)
+
+
+@fuzz(60, bits=st.lists(st.integers(0, 40_960 * 8 - 1), min_size=1, max_size=20))
+def test_flipped_bits_are_read_or_refused(bits: list[int], place: Path, whole: bytes) -> None:
+    """Bits that fell over anywhere in the file."""
+    damaged = bytearray(whole)
+    for bit in bits:
+        damaged[bit // 8 % len(damaged)] ^= 1 << bit % 8
+    path = place / "flipped.db"
+    path.write_bytes(damaged)
+    use(path, CommitError)
+
+
+@fuzz(20, wal=st.binary(min_size=1, max_size=100), shm=st.binary(max_size=100))
+def test_foreign_files_beside_a_table_do_no_harm(
+    wal: bytes, shm: bytes, place: Path, whole: bytes
+) -> None:
+    """Garbage where SQLite keeps its log is no log; what the table holds is read."""
+    path = place / "beside.db"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    Path(f"{path}-wal").write_bytes(wal)
+    Path(f"{path}-shm").write_bytes(shm)
+    assert not [found for found in use(path, CommitError) if isinstance(found, Exception)]
+
+
+def _with(place: Path, whole: bytes, statement: str, *values: object) -> Path:
+    path = place / "altered.db"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(statement, values)
+    return path
+
+
+#: What a column of SQLite can hold, whatever its declared type.
+CELLS = tuple(
+    value
+    for value in (
+        *HOSTILE,
+        b"",
+        b"\xff",
+        dumps("@deep@"),
+        dumps("@bottomless@"),
+        "x",
+        '{"path":{"S":"z"}}',
+    )
+    if type(value) is bytes
+    or (type(value) is float and value == value)
+    or (type(value) is int and abs(value) < 2**63)
+    or (type(value) is str and value.isascii())
+)
+
+
+@pytest.mark.parametrize("column", ["item", "hash", "range"])
+def test_an_item_that_is_none_is_corrupt(column: str, place: Path, whole: bytes) -> None:
+    """Whatever a cell of the items holds, every call ends, and with a typed error if with one.
+
+    In particular a scan ends: its pages go by the keys, and an item that says that it has another key
+    than its row would send it back to the start.
+    """
+    for cell in CELLS:
+        statement = f"UPDATE OR REPLACE items SET {column} = ? WHERE hash = x'6b31' AND range = x'2a'"
+        found = use(_with(place, whole, statement, cell), CorruptRecord)
+        if column == "item":
+            assert isinstance(found[3], CorruptRecord), cell
+            assert isinstance(found[5], CorruptRecord), cell
+            assert "altered.db" in str(found[3]) and "k1" in str(found[3])
+
+
+@pytest.mark.parametrize("column", ["format", "created", "hash_key", "range_key", "ttl"])
+def test_a_version_marker_that_is_none_is_corrupt(column: str, place: Path, whole: bytes) -> None:
+    """Whatever a cell of the marker holds, it is a sound marker, or refused with a typed error."""
+    allowed = (CorruptRecord, FormatTooNew, WrongTableSchema)
+    for cell in (None, *CELLS):
+        path = _with(place, whole, f"UPDATE commitlog_table SET {column} = ?", cell)
+        with closing(sqlite3.connect(path)) as connection:  # which makes a number of some texts
+            ((kept,),) = connection.execute(f"SELECT {column} FROM commitlog_table")
+        found = use(path, *allowed)
+        if isinstance(found[1], TableInfo):
+            assert isinstance(found[1].created, float) and isinstance(found[1].schema.hash_key, str)
+        if column == "format" and kept != TABLE_FORMAT:
+            newer = type(kept) is int and kept > TABLE_FORMAT
+            assert {type(each) for each in found} == {FormatTooNew if newer else CorruptRecord}
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("DROP TABLE items", CorruptRecord),
+        ("DROP TABLE commitlog_table", WrongTableSchema),
+        ("DELETE FROM commitlog_table", CorruptRecord),
+        ("ALTER TABLE items DROP COLUMN item", CorruptRecord),
+        ("ALTER TABLE commitlog_table DROP COLUMN ttl", CorruptRecord),
+        ("ALTER TABLE commitlog_table DROP COLUMN format", CorruptRecord),
+        ("UPDATE items SET item = CAST(x'ff61' AS TEXT)", CorruptRecord),
+    ],
+)
+def test_a_table_that_was_tampered_with_is_not_merely_unavailable(
+    statement: str, error: type[CommitError], place: Path, whole: bytes
+) -> None:
+    """What is missing or foreign in a file stays so: nobody is told to try again."""
+    found = use(_with(place, whole, statement), error)
+    assert [each for each in found if isinstance(each, Exception)]
+
+
+def test_a_newer_format_may_have_other_columns(place: Path, whole: bytes) -> None:
+    """A later release's file is recognised by the one thing that stays: its format."""
+    path = _with(place, whole, "UPDATE commitlog_table SET format = 2")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE commitlog_table DROP COLUMN ttl")
+        connection.execute("ALTER TABLE items RENAME TO rows")
+    assert {type(each) for each in use(path, FormatTooNew)} == {FormatTooNew}
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE items SET item = '{' WHERE hash = x'6b31'", "b'k1'"),
+        ("UPDATE items SET item = replace(item, '\"N\"', '\"L\"') WHERE hash = x'6b31'", "'generation'"),
+        ("UPDATE commitlog_table SET format = 2", "upgrade"),
+        ("DROP TABLE items", "altered.db"),
+    ],
+)
+def test_lease_list_tells_of_a_damaged_table_in_one_line(
+    statement: str, said: str, place: Path, whole: bytes
+) -> None:
+    """The command ends with a status and a line that names the table and, if there is one, the item."""
+    path = _with(place, whole, statement)
+    done = CliRunner().invoke(main, ["lease", "list", f"sqlite://{path}"], catch_exceptions=False)
+    [line] = done.stderr.splitlines()
+    assert done.exit_code == 1
+    assert line.startswith("commitlog: ") and "altered.db" in line and said in line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"format": 2}', VERDICT.to_json()[:-9], "\ud800"]
+)
+def test_a_verdict_file_that_is_none_ends_a_command_in_one_line(text: str, place: Path) -> None:
+    """What `--probe-report` names is checked before anything is done."""
+    file = place / "verdict.json"
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    words = ["cat", f"{place}/x", "--probe-report", str(file)]
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    [line] = done.stderr.splitlines()
+    assert done.exit_code in (1, 2)
+    assert line.startswith("commitlog: ") and "unexpected" not in line
+
+
+@pytest.mark.campaign
+def test_campaign(campaign_seconds: float, campaign_seed: int, place: Path, whole: bytes) -> None:
+    """All of the above with new examples, for as long as it is told."""
+    tried = fuzz.campaign(campaign_seconds, campaign_seed, place=place, whole=whole)
+    print(f"{tried} examples")

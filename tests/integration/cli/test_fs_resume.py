@@ -1,0 +1,514 @@
+"""What a command says that did not get to the end, and that what it says is so: one goes on by it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.cli.exit_status import GaveUp, Interrupted, Trials
+from commitlog.cli.fs import atomic
+from commitlog.cli.progress import PATIENCE, Headway
+from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
+from commitlog.namespace import Namespace, OpenFile
+from commitlog.testing.servers import Ministack
+from support.cli_namespace import URL, Desk
+
+FILES = 40
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A namespace in a directory and an SQLite table, without a log."""
+    desk = Desk(names=f"sqlite://{tmp_path}/names.db", store=f"{tmp_path}/content", env={})
+    desk.ok("namespace", "create", "lake", "--no-log", "--store", desk.store)
+    return desk
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory that has a directory ``a`` with files, and one below it."""
+    (tmp_path / "here" / "a" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    for number in range(FILES):
+        Path("a", "sub" if number % 2 else ".", f"{number:02}").write_bytes(b"%d" % number)
+    return tmp_path / "here"
+
+
+def local(top: Path) -> dict[str, bytes | None]:
+    """Return the content of all files below a directory, None for directories."""
+    return {
+        str(path.relative_to(top)): None if path.is_dir() else path.read_bytes()
+        for path in sorted(top.rglob("*"))
+    }
+
+
+def below(desk: Desk, path: str) -> dict[str, bytes | None]:
+    """Return the same of a directory of the namespace."""
+    return {each.removeprefix(f"{path}/"): body for each, body in desk.tree(path).items()}
+
+
+def advised(said: str) -> list[str]:
+    """Return the options that a command says are to be added."""
+    [told] = re.findall(r"to go on[^:]*: the same command([^;(\n]*)", said)
+    return shlex.split(told.removeprefix(" with"))
+
+
+def told(said: str) -> tuple[int, ...]:
+    """Return of how many files, and of how many in all, a command says that they came."""
+    [numbers] = re.findall(r"(\d+)(?: of (\d+))? files (?:and|were)", said)
+    return tuple(int(number) for number in numbers if number)
+
+
+# -- the target is the directory itself ---------------------------------------------------------------
+
+
+def test_a_target_is_the_directory_itself(desk: Desk, here: Path) -> None:
+    """With -T what a directory has goes there, whether there is one or not, and beside what it has."""
+    made = local(here / "a")
+    for url in (f"{URL}/new", f"{URL}/new/"):
+        desk.ok("fs", "put", "-T", "--force", "a", url)
+        assert below(desk, "new") == made
+    desk.fill(old__mine=b"mine", old__00=b"old")
+    assert "--force" in desk.refused(3, "fs", "cp", "-T", f"{URL}/new", f"{URL}/old")
+    assert below(desk, "old") == {**made, "mine": b"mine", "00": b"old"}
+    desk.ok("fs", "cp", "-T", "-r", "--force", f"{URL}/new", f"{URL}/old")
+    assert below(desk, "old") == {**made, "mine": b"mine"}
+    for _ in range(2):
+        desk.ok("fs", "get", "--no-target-directory", "--force", f"{URL}/new", "back")
+        assert local(here / "back") == made
+    desk.ok("fs", "get", "-T", "-f", f"{URL}/old", "back")
+    assert local(here / "back") == {**made, "mine": b"mine"}
+
+
+def test_what_a_directory_has_is_a_source(desk: Desk, here: Path) -> None:
+    """``a/.`` goes where ``a`` would, but without its name, as with cp and rsync; so does ``.``."""
+    made = local(here / "a")
+    desk.ok("fs", "put", "a/.", f"{URL}/new")
+    assert below(desk, "new") == made
+    desk.ok("fs", "put", "--force", "a/.", f"{URL}/new")
+    assert below(desk, "new") == made
+    os.chdir("a")
+    desk.ok("fs", "put", ".", f"{URL}/")
+    assert desk.tree().keys() == {"new", *made, *(f"new/{path}" for path in made)}
+
+
+def test_one_thing_becomes_the_target(desk: Desk, here: Path) -> None:
+    """Several cannot, nor can a file become what is a directory."""
+    desk.ok("fs", "mkdir", f"{URL}/d")
+    desk.fill(f=b"1", g=b"2")
+    assert "one source" in desk.refused(2, "fs", "put", "-T", "a/00", "a/02", f"{URL}/d")
+    assert "one source" in desk.refused(2, "fs", "cp", "-T", f"{URL}/f", f"{URL}/g", f"{URL}/d")
+    assert "one URL" in desk.refused(2, "fs", "get", "-T", f"{URL}/f", f"{URL}/g", "a")
+    assert "director" in desk.refused(1, "fs", "put", "-T", "-f", "a/00", f"{URL}/d")
+    assert "director" in desk.refused(1, "fs", "get", "-T", "-f", f"{URL}/f", "a")
+    assert "fs mkdir" in desk.refused(1, "fs", "put", "-T", "a", f"{URL}/none/d")
+    assert desk.tree() == {"d": None, "f": b"1", "g": b"2"}
+
+
+def started(desk: Desk, program: str, *words: str) -> subprocess.Popen[str]:
+    """Start a Python program with arguments and pipes, and with the table in its environment."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), *words],
+        env={**os.environ, "COMMITLOG_METADATA": desk.names, **desk.env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_who_put_to_one_place_at_once_make_one(desk: Desk, here: Path) -> None:
+    """With -T, whoever makes the directory: the other one's files come to it, too."""
+    program = """
+        import sys
+        from commitlog import __main__
+        from commitlog.namespace import Namespace
+        make = Namespace.make_directory
+        def together(self, path, **how):
+            if path == "two" and not how.get("exist_ok", True):
+                print("ready", flush=True)
+                sys.stdin.readline()
+            return make(self, path, **how)
+        Namespace.make_directory = together
+        __main__.main()
+        """
+    (here / "b").mkdir()
+    (here / "b" / "other").write_bytes(b"other")
+    users = [started(desk, program, "fs", "put", "-T", source, f"{URL}/two") for source in "ab"]
+    for user in users:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "ready\n"
+    for user in users:
+        assert user.stdin is not None
+        user.stdin.write("go\n")
+        user.stdin.flush()
+    for user in users:
+        assert user.communicate(timeout=300)[1] == ""
+        assert user.returncode == 0
+    assert below(desk, "two") == {**local(here / "a"), "other": b"other"}
+
+
+# -- going on -----------------------------------------------------------------------------------------
+
+
+def test_what_failed_of_a_put_is_gone_on_with(desk: Desk, here: Path) -> None:
+    """By the options that it tells, once what was wrong is mended: all comes to one place."""
+    (here / "a" / "bad\nname").write_bytes(b"bad")
+    said = desk.refused(1, "fs", "put", "a", f"{URL}/new")
+    assert "rename it" in said
+    assert (told(said), advised(said)) == ((FILES, FILES + 1), ["--force", "-T"])
+    (here / "a" / "bad\nname").rename(here / "a" / "good")
+    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
+    assert below(desk, "new") == local(here / "a")
+
+
+@pytest.mark.parametrize("command", ["put", "cp", "get"])
+@pytest.mark.parametrize("there", [False, True])
+def test_what_failed_is_gone_on_with(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, there: bool
+) -> None:
+    """Where the directory was made, and where it went into one that was there."""
+    made = local(here / "a")
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    if there:
+        desk.ok("fs", "mkdir", f"{URL}/to")
+        (here / "to").mkdir()
+    source = "a" if command == "put" else f"{URL}/a"
+    target = "to" if command == "get" else f"{URL}/to"
+    store, read = Namespace.store_content, OpenFile.read
+
+    def storing(self: Namespace, body: bytes) -> Any:
+        if body == b"7":
+            raise Unavailable("just now")
+        return store(self, body)
+
+    def reading(self: OpenFile, *span: int) -> bytes:
+        if self.data.size == 1 and read(self, *span) == b"7":
+            raise Unavailable("just now")
+        return read(self, *span)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(atomic, "_COPIED", -1)  # or the store copies without anybody's reading
+        broken.setattr(Namespace, "store_content", storing)
+        broken.setattr(OpenFile, "read", reading)
+        said = desk.refused(1, "fs", command, source, target)
+    assert told(said) == (FILES - 1, FILES)
+    assert advised(said) == ["--force"] + ["-T"] * (not there)
+    desk.ok("fs", command, *advised(said), source, target)
+    came = local(here / "to") if command == "get" else below(desk, "to")
+    assert came == ({"a": None, **{f"a/{path}": body for path, body in made.items()}} if there else made)
+
+
+def test_nothing_is_advised_that_does_not_help(desk: Desk, here: Path) -> None:
+    """What is in the way is told with its own remedy, and what is left out stays so."""
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    assert "to go on" not in desk.refused(3, "fs", "put", "a", f"{URL}/")
+    (here / "a" / "loop").symlink_to(here)
+    assert "to go on" not in desk.refused(1, "fs", "put", "a", f"{URL}/b")
+    (here / "a" / "loop").unlink()
+    desk.fill(c__sub=b"a file")
+    assert "to go on" not in desk.refused(3, "fs", "put", "-T", "a", f"{URL}/c")
+
+
+# -- interrupts ---------------------------------------------------------------------------------------
+
+#: Sends itself a signal when file 25 is read, of which there is no end then.
+READING = """
+    import os, signal, sys
+    from commitlog import __main__
+    from commitlog.cli.fs import atomic, trees
+    number = int(sys.argv.pop())
+    # Whoever runs the tests may have had it ignored, as nohup(1) does.
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    atomic._COPIED = -1
+    def endless(read):
+        def reading(*place):
+            if place[-1].endswith("25"):
+                os.kill(os.getpid(), number)
+                while True:
+                    yield b"x"
+            yield from read(*place)
+        return reading
+    trees._local_chunks = endless(trees._local_chunks)
+    trees.chunks_of = endless(trees.chunks_of)
+    __main__.main()
+    """
+
+#: Sends itself a signal when the tenth file is removed, which goes on once that was noticed.
+REMOVING = """
+    import itertools, os, signal, sys, threading
+    from commitlog import __main__
+    from commitlog.namespace import Namespace
+    number = int(sys.argv.pop())
+    signal.signal(number, signal.SIG_DFL)
+    noticed = threading.Event()
+    def interrupt(number, frame):
+        noticed.set()
+        raise KeyboardInterrupt
+    __main__._interrupt = interrupt
+    delete, calls = Namespace.delete, itertools.count(1)
+    def deleting(self, path, **how):
+        if next(calls) == 10:
+            os.kill(os.getpid(), number)
+            noticed.wait(60)
+        return delete(self, path, **how)
+    Namespace.delete = deleting
+    __main__.main()
+    """
+
+#: Sends itself a signal when files are made of the second batch of objects.
+IMPORTING = """
+    import itertools, os, signal, sys
+    from commitlog import __main__
+    from commitlog.namespace.external.importer import Importer
+    number = int(sys.argv.pop())
+    signal.signal(number, signal.SIG_DFL)
+    link, calls = Importer._link, itertools.count(1)
+    def linking(self, *what):
+        if next(calls) == 2:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        return link(self, *what)
+    Importer._link = linking
+    __main__.main()
+    """
+
+
+def interrupted(desk: Desk, program: str, number: int, *words: str) -> str:
+    """Return what a program says that sends itself a signal, and ends by it."""
+    process = started(desk, program, *words, str(int(number)))
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 130, said
+    last = said.splitlines()[-1]
+    assert last.startswith("commitlog: interrupted: ")
+    assert "may or may not" not in said
+    return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_put_tells_what_came(desk: Desk, here: Path, number: int) -> None:
+    """And what to run for the rest, after which all is there, once."""
+    said = interrupted(desk, READING, number, "fs", "put", "a", f"{URL}/new")
+    came, total = told(said)
+    assert f"{URL}/new" in said and "but for directories that were made, nothing else" in said
+    assert (came, total) == (sum(body is not None for body in desk.tree().values()), FILES)
+    assert came < FILES
+    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
+    assert desk.tree() == {f"new/{path}": body for path, body in local(here / "a").items()} | {
+        "new": None
+    }
+
+
+def test_an_interrupted_cp_tells_what_came(desk: Desk, here: Path) -> None:
+    """As a put does."""
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    said = interrupted(desk, READING, signal.SIGTERM, "fs", "cp", f"{URL}/a", f"{URL}/new")
+    assert told(said) == (sum(body is not None for body in below(desk, "new").values()), FILES)
+    desk.ok("fs", "cp", *advised(said), f"{URL}/a", f"{URL}/new")
+    assert below(desk, "new") == local(here / "a")
+
+
+def test_an_interrupted_get_tells_what_came(desk: Desk, here: Path) -> None:
+    """As a put does; no file is there that is not whole."""
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    said = interrupted(desk, READING, signal.SIGTERM, "fs", "get", f"{URL}/a", "new")
+    there = local(here / "new")
+    assert told(said) == (sum(body is not None for body in there.values()), FILES)
+    assert there.items() <= local(here / "a").items()
+    desk.ok("fs", "get", *advised(said), f"{URL}/a", "new")
+    assert local(here / "new") == local(here / "a")
+
+
+def test_an_interrupted_rm_tells_what_went(desk: Desk, here: Path) -> None:
+    """And the same command, with --force where it names files, removes the rest."""
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    said = interrupted(desk, REMOVING, signal.SIGTERM, "fs", "rm", "--threads", "1", f"{URL}/a/??")
+    left = sum(body is not None and len(path) == 2 for path, body in below(desk, "a").items())
+    assert told(said) == (FILES // 2 - left,)
+    assert left <= FILES // 2 - 9
+    desk.ok("fs", "rm", *advised(said), f"{URL}/a/??")
+    assert below(desk, "a").keys() == {path for path in local(here / "a") if path.startswith("sub")}
+
+
+def test_an_interrupted_import_tells_where_to_go_on(desk: Desk) -> None:
+    """Behind what it has told of, by an option; what came besides is passed over then."""
+    old = Path(desk.store, "old")
+    old.mkdir(parents=True)
+    for number in range(250):
+        (old / f"{number:03}").write_bytes(b"1")
+    words = ["namespace", "import", f"{desk.store}/old", f"{URL}/old"]
+    process = started(desk, IMPORTING, *words, str(int(signal.SIGTERM)))
+    said = process.communicate(timeout=300)[1]
+    assert (process.returncode, len(said.splitlines())) == (130, 1), said
+    assert "interrupted: files made: 99, " in said
+    assert advised(said) == ["--start-after", "old/098"]
+    desk.ok(*words, *advised(said))
+    assert below(desk, "old") == {f"{number:03}": b"1" for number in range(250)}
+
+
+# -- a service that goes away -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["put", "cp", "get", "rm"])
+def test_a_service_that_is_gone_ends_it(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """After some failures in a row; what it says to run makes the rest once the service is back."""
+    desk.ok("fs", "put", "a", f"{URL}/a")
+    done = asked = 0
+    lock = threading.Lock()
+
+    def fails(call: Any, files: Any = None) -> Any:
+        def calling(self: Any, *args: Any, **how: Any) -> Any:
+            nonlocal done, asked
+            with lock:
+                asked += 1
+                if done >= 5:
+                    raise Unavailable("no connection")
+                done += len(args[0]) if isinstance(args[0], dict) else 1
+            return call(self, *args, **how)
+
+        return calling
+
+    words = {
+        "put": ["--threads", "1", "a", f"{URL}/new"],
+        "cp": ["--threads", "1", f"{URL}/a", f"{URL}/new"],
+        "get": ["--threads", "1", f"{URL}/a", "new"],
+        "rm": ["--threads", "1", f"{URL}/a/??", f"{URL}/a/sub/??"],
+    }[command]
+    kind: Any = {"get": OpenFile, "rm": Namespace}.get(command, Namespace)
+    name = {"get": "read", "rm": "delete"}.get(command, "link_all")
+    with monkeypatch.context() as gone:
+        gone.setattr(kind, name, fails(getattr(kind, name)))
+        said = desk.refused(1, "fs", command, *words)
+    assert f"gave up after {PATIENCE} failures in a row; nothing is under way" in said
+    assert told(said)[0] == done
+    assert asked < FILES - 5
+    desk.ok("fs", command, *advised(said), *words)
+    if command == "rm":
+        assert below(desk, "a") == {"sub": None}
+    else:
+        assert (local(here / "new") if command == "get" else below(desk, "new")) == local(here / "a")
+
+
+@pytest.mark.servers
+def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before all files were tried; it tells how many came."""
+    (tmp_path / "a").mkdir()
+    for number in range(1000):
+        (tmp_path / "a" / f"{number:03}").write_bytes(b"1")
+    with Ministack() as server:
+        place = f"endpoint_url={server.endpoint_url}&region={server.region}"
+        desk = Desk(
+            names=f"dynamodb://{server.new_table_name()}?{place}",
+            store=f"s3://{server.new_bucket()}/lake?{place}",
+            env={
+                "AWS_ACCESS_KEY_ID": server.access_key_id,
+                "AWS_SECRET_ACCESS_KEY": server.secret_access_key,
+            },
+            secret=server.secret_access_key,
+        )
+        desk.ok("table", "create", desk.names, "--for", "namespaces")
+        desk.ok("namespace", "create", "lake", "--no-log", "--store", desk.store)
+        link = Namespace.link_all
+        came = 0
+
+        def linked(self: Namespace, files: Any, **how: Any) -> Any:
+            nonlocal came
+            made = link(self, files, **how)
+            came += len(made)
+            if came > 20:
+                os.kill(server.pid, signal.SIGKILL)
+            return made
+
+        monkeypatch.setattr(Namespace, "link_all", linked)
+        done = desk.run("fs", "put", f"{tmp_path}/a", f"{URL}/a")
+    *lines, last = done.stderr.splitlines()
+    assert done.exit_code in (1, 4)
+    assert "gave up" in last and told(last) == (came, 1000)
+    assert len(lines) < 500
+
+
+def test_a_file_that_cannot_be_is_not_the_service(desk: Desk, here: Path) -> None:
+    """However many there are in a row: the others come."""
+    for number in range(3 * PATIENCE):
+        (here / "a" / f"0{number:02}\n").write_bytes(b"")
+    said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
+    assert told(said.splitlines()[-1]) == (FILES, FILES + 3 * PATIENCE)
+    assert "gave up" not in said
+
+
+def test_a_denial_is_of_a_file_if_another_came() -> None:
+    """Who may do nothing is told so soon; who may not read some gets all the others."""
+    headway = Headway()
+    for number in range(PATIENCE):
+        headway.missed(f"{number}", AccessDenied("no"), 1)
+    with pytest.raises(GaveUp):
+        headway.check()
+    headway.came(1)
+    for number in range(PATIENCE):
+        headway.missed(f"{number}", AccessDenied("no"), 1)
+    headway.check()
+    for number in range(PATIENCE):
+        headway.missed(f"{number}", AccessDenied("ExpiredToken"), 1)
+    with pytest.raises(GaveUp):
+        headway.check()
+
+
+def test_an_unknown_outcome_is_the_status_of_what_gave_up(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes for failed what may have happened: status 4, and how many these are."""
+    store = Namespace.store_content
+    asked = 0
+
+    def lost(self: Namespace, files: Any, **how: Any) -> None:
+        nonlocal asked
+        asked += len(files)
+        raise OutcomeUnknown("no answer")
+
+    def storing(self: Namespace, body: bytes) -> Any:
+        if asked:
+            raise Unavailable("no connection")
+        return store(self, body)
+
+    monkeypatch.setattr(Namespace, "link_all", lost)
+    monkeypatch.setattr(Namespace, "store_content", storing)
+    said = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
+    assert "gave up" in said and f"of {asked} more nobody knows" in said
+
+
+def test_what_is_under_way_still_is_told() -> None:
+    """Who does not wait for it, by a second Ctrl-C, hears that it may happen yet."""
+    headway = Headway("were uploaded")
+    with headway.going(), pytest.raises(Interrupted, match="may or may not"), headway.told(Trials()):
+        raise KeyboardInterrupt
+    with pytest.raises(Interrupted, match="0 were uploaded; nothing else"), headway.told(Trials()):
+        raise KeyboardInterrupt
+
+
+def test_a_directory_of_unknown_outcome_is_gone_on_with(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be there, and the same command would go into it."""
+    make = Namespace.make_directory
+
+    def lost(self: Namespace, path: str, **how: Any) -> None:
+        make(self, path, **how)
+        raise OutcomeUnknown("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Namespace, "make_directory", lost)
+        said = desk.refused(4, "fs", "put", "a", f"{URL}/new")
+    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
+    assert below(desk, "new") == local(here / "a")

@@ -1,0 +1,399 @@
+"""What ``commitlog ingest`` shows of sources, and does to them, given the state table alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, evolve, field
+from click.testing import CliRunner, Result
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from commitlog.cli import main
+from commitlog.cli.ingest.report import counting
+from commitlog.clock import SystemClock
+from commitlog.errors import InputUnreadable
+from commitlog.ingest import (
+    INGEST_SCHEMA,
+    IngestAdmin,
+    IngestSettings,
+    PathFilter,
+    Pinned,
+    Slice,
+    SourceMetadata,
+    StateTable,
+)
+from commitlog.ingest.source_metadata import SETTINGS
+from commitlog.stores.open import open_store
+from commitlog.tables.api import Table
+from commitlog.tables.open import open_table
+from commitlog.testing.servers import Ministack
+from support.ingest import Checkpoint, Engine
+
+
+@define
+class Site:
+    """A directory, a state table, and queries that read the one with the help of the other.
+
+    Attributes:
+        input: URL of the store.
+        state: URL of the table.
+        env: what commands find in their environment.
+        secret: what they must not print.
+    """
+
+    input: str
+    state: str
+    env: dict[str, str] = field(factory=dict)
+    secret: str = "geheim"
+    checkpoints: dict[str, Checkpoint] = field(factory=dict)
+
+    def put(self, path: str, body: bytes) -> None:
+        """Put an object."""
+        with closing(open_store(self.input)) as store:
+            store.put(path, body)
+
+    def batch(self, source: str, *, bad: str = "", **settings: Any) -> None:
+        """Run a batch of a query; of files that are `bad` all but the first two bytes are damaged."""
+
+        def decode(pinned: Pinned, slice: Slice) -> Iterator[list[tuple[str, str, int]]]:
+            path = slice.file.path
+            yield [(path, slice.file.etag, byte) for byte in pinned.get(path, end=2).data]
+            if path == bad:
+                raise InputUnreadable(f"no JSON \x1b[2J in {path}", offset=2)
+
+        given = IngestSettings(source=source, unreadable="quarantine", **settings)
+        with closing(open_store(self.input)) as store, closing(self.table()) as table:
+            engine = Engine(
+                store=store,
+                table=table,
+                settings=given,
+                clock=SystemClock(),
+                checkpoint=self.checkpoints.setdefault(source, Checkpoint()),
+                decode=decode,
+            )
+            StateTable(table, source).describe(
+                SourceMetadata(url=self.input, format="json", settings=given)
+            )
+            engine.batch()
+
+    def table(self) -> Table:
+        """Open the state table."""
+        return open_table(self.state, INGEST_SCHEMA)
+
+    def run(self, *words: str, answer: str = "") -> Result:
+        """Run a command; whatever it prints, no secret is in it, nor what a terminal would act on."""
+        done = CliRunner(env=self.env).invoke(
+            main,
+            ["ingest", *words, "--state", self.state],
+            input=answer,
+        )
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert self.secret not in done.output
+        assert "\x1b" not in done.output
+        return done
+
+    def lines(self, *words: str) -> list[dict[str, Any]]:
+        """Return the JSON objects that a command printed, one a line."""
+        done = self.run(*words, "--json")
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def families(text: str) -> dict[str, Metric]:
+    """Return what Prometheus's own parser finds in `text`, by name."""
+    assert text.endswith("# EOF\n")
+    parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    return {family.name: family for family in parsed}
+
+
+def values(family: Metric, **labels: str) -> list[float]:
+    """Return the values of samples that have `labels`."""
+    return [each.value for each in family.samples if labels.items() <= each.labels.items()]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """An empty directory, and an empty table."""
+    site = Site(f"file://{tmp_path}/in", f"sqlite://{tmp_path}/state.db")
+    with closing(site.table()) as table:
+        table.create()
+    return site
+
+
+@pytest.fixture
+def busy(site: Site) -> Site:
+    """A source that has read one of four files and could not read another one, and one that is done."""
+    for path, body in {"a/1": b"123", "b/bad": b"1234", "c": b"12345", "d\u2028x": b"123456"}.items():
+        site.put(path, body)
+    site.batch("events", bad="b/bad", max_files=2)
+    site.batch("other", names=PathFilter(glob="a/*"))
+    return site
+
+
+def test_status_tells_how_a_source_is_doing(busy: Site) -> None:
+    """What was handed out, what waits, what could not be read, and what the query runs with."""
+    events, other = busy.lines("status")
+    assert [events["source"], other["source"]] == ["events", "other"]
+    assert (events["epoch"], events["files"], events["bytes"]) == (1, 2, 7)
+    assert (events["url"], events["format"]) == (busy.input, "json")
+    assert events["problems"] == {"changed": 0, "missing": 0, "unreadable": 1}
+    assert (events["cursor"], events["sweeps"], events["rest"], events["passed_over"]) == (
+        "b/bad",
+        0,
+        0,
+        0,
+    )
+    assert (events["backlog"]["files"], events["backlog"]["bytes"]) == (2, 11)
+    assert events["backlog"]["oldest"]["path"] == "c"
+    assert 0 <= events["backlog"]["oldest"]["age"] < 60
+    assert events["settings"]["max_files"] == 2
+    assert (other["backlog"], other["cursor"]) == ({"files": 0, "bytes": 0, "oldest": None}, None)
+    assert other["settings"]["names"] == {"glob": "a/*", "name": None, "hidden": False}
+    [one] = busy.lines("status", "other", "--no-backlog")
+    assert (one["source"], one["backlog"]) == ("other", None)
+
+
+def test_status_for_people(busy: Site) -> None:
+    """The same, a line each; of the settings those that are not the default."""
+    shown = busy.run("status").stdout
+    for line in (
+        "handed out    2 files, 7 bytes",
+        "problems      1 unreadable",
+        "waiting       2 files, 11 bytes; the oldest for",
+        "settings      max_files=2, unreadable=quarantine",
+        "settings      glob=a/*, unreadable=quarantine",
+    ):
+        assert line in shown, line
+    assert "waiting" not in busy.run("status", "--no-backlog").stdout
+
+
+def test_files_lists_what_waits_and_what_could_not_be_read(busy: Site) -> None:
+    """Both, or the ones that are asked for, with what is known of each."""
+    problem, *waiting = busy.lines("files", "events")
+    assert [each["path"] for each in waiting] == ["c", "d\u2028x"]
+    assert {each["state"] for each in waiting} == {"waiting"}
+    assert (waiting[0]["size"], waiting[0]["start"], waiting[0]["end"]) == (5, 0, 5)
+    assert (problem["path"], problem["state"], problem["size"]) == ("b/bad", "unreadable", 4)
+    assert (problem["offset"], problem["epoch"], problem["records"]) == (2, 1, 2)
+    assert "no JSON" in problem["error"]
+    assert [each["path"] for each in busy.lines("files", "events", "--problems")] == ["b/bad"]
+    assert len(busy.lines("files", "events", "--waiting")) == 2
+    assert len(busy.lines("files", "events", "--waiting", "--problems")) == 3
+    shown = busy.run("files", "events").stdout
+    assert "epoch 1" in shown and "after 2 records at byte 2: no JSON \\x1b[2J in b/bad" in shown
+    assert "d\\u2028x" in shown
+
+
+def test_a_source_has_to_be_named_if_there_are_several(busy: Site) -> None:
+    """All but `status` do something to, or list much of, one source."""
+    for words in (["files"], ["retry", "--all"], ["reset", "--yes"], ["status", "--input", busy.input]):
+        done = busy.run(*words)
+        assert done.exit_code == 2
+        assert "'events', 'other'" in done.stderr
+
+
+def test_retry_hands_out_what_was_not_delivered(busy: Site) -> None:
+    """Nothing is done unless paths or all are asked for; what is handed out again is printed."""
+    assert busy.run("retry", "events").exit_code == 2
+    assert busy.run("retry", "events", "--all", "--path", "c").exit_code == 2
+    missing = busy.run("retry", "events", "--path", "nowhere")
+    assert missing.exit_code == 1 and "nowhere" in missing.stderr
+    [again] = busy.lines("retry", "events", "--path", "b/bad")
+    assert (again["path"], again["start"], again["end"], again["skip"]) == ("b/bad", 0, 4, 2)
+    assert busy.lines("files", "events", "--problems") == []
+    assert [each["path"] for each in busy.lines("files", "events")] == ["b/bad", "c", "d\u2028x"]
+    nothing = busy.run("retry", "events", "--all")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert "nothing" in nothing.stderr
+
+
+def test_retry_of_all(busy: Site) -> None:
+    """Every problem of the source is handed out again."""
+    busy.batch("events", bad="c", max_files=1)
+    assert set(busy.run("retry", "events", "--all").stdout.splitlines()) == {"b/bad", "c"}
+
+
+def test_reset_asks_and_forgets_one_source(busy: Site) -> None:
+    """Nothing is forgotten without a yes; then all that was kept is, and the other source stays."""
+    for answer in ("n\n", ""):
+        done = busy.run("reset", "events", answer=answer)
+        assert done.exit_code == 2
+        assert "2 files" in done.stderr
+    assert len(busy.lines("status", "--no-backlog")) == 2
+    yes = busy.run("reset", "events", answer="y\n")
+    assert yes.exit_code == 0 and "items" in yes.stdout
+    assert [each["source"] for each in busy.lines("status")] == ["other"]
+    with closing(busy.table()) as table:
+        assert list(table.query("events")) == []
+    again = busy.run("reset", "events", "--yes")
+    assert again.exit_code == 1 and "nothing was kept" in again.stderr
+    [told] = busy.lines("reset", "--yes")
+    assert told["source"] == "other" and told["items"] >= 2
+
+
+def test_reset_finds_out_that_the_query_is_alive(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes between question and answer is the query's doing: nothing is forgotten then."""
+    assert "a pass over its input began" in busy.run("reset", "events", answer="n\n").stderr
+
+    def answer(*_: object, **__: object) -> bool:
+        busy.batch("events", max_files=1)
+        return True
+
+    monkeypatch.setattr("click.confirm", answer)
+    done = busy.run("reset", "events")
+    assert done.exit_code == 3 and "stop it first" in done.stderr
+    assert busy.lines("status", "events")[0]["files"] == 3
+
+
+def test_reset_of_a_damaged_source(busy: Site) -> None:
+    """A source whose state nobody can read can be forgotten; `status` shows the other, and fails."""
+    with closing(busy.table()) as table:
+        table.put({"source": "events", "item": "list", "body": b"?"})
+        table.put({"source": "events", "item": SETTINGS, "body": b"?"})
+    done = busy.run("status", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stderr)["what"] == "events"
+    assert json.loads(done.stdout)["source"] == "other"
+    assert busy.run("reset", "events", answer="y\n").exit_code == 0
+
+
+def test_metrics_are_what_prometheus_reads(busy: Site) -> None:
+    """The names, types and labels of metrics, as Prometheus's own parser of OpenMetrics sees them."""
+    found = families(busy.run("status", "--openmetrics").stdout)
+    events = {"source": "events"}
+    expected = {
+        "epoch": ("gauge", 1),
+        "files": ("counter", 2),
+        "bytes": ("counter", 7),
+        "sweeps": ("counter", 0),
+        "rest_bytes": ("gauge", 0),
+        "passed_over": ("counter", 0),
+        "backlog_files": ("gauge", 2),
+        "backlog_bytes": ("gauge", 11),
+    }
+    for name, (kind, value) in expected.items():
+        family = found.pop(f"commitlog_ingest_{name}")
+        assert (family.type, values(family, **events)) == (kind, [value]), name
+        assert len(family.samples) == 2
+    problems = found.pop("commitlog_ingest_problems")
+    assert values(problems, **events, kind="unreadable") == [1]
+    assert len(problems.samples) == 6
+    [age] = values(found.pop("commitlog_ingest_backlog_oldest_seconds"), **events)
+    assert 0 <= age < 60
+    assert not found
+    without = families(busy.run("status", "--openmetrics", "--no-backlog").stdout)
+    assert without["commitlog_ingest_backlog_files"].samples == []
+    assert busy.run("status", "--openmetrics", "--json").exit_code == 2
+
+
+def test_names_of_sources_are_escaped_in_metrics(site: Site) -> None:
+    """Whatever a source is called, the exposition is read back with that name."""
+    name = 'a"b\\c\nd{},= #\u2028ü'
+    site.put("a", b"1")
+    site.batch(name)
+    found = families(site.run("status", "--openmetrics").stdout)
+    assert values(found["commitlog_ingest_files"], source=name) == [1]
+
+
+def test_input_elsewhere(busy: Site, tmp_path: Path) -> None:
+    """Where the input was moved, its new place can be given. What the state tells does not need it."""
+    os.rename(tmp_path / "in", tmp_path / "moved")
+    gone = busy.run("status", "events", "--input", "s3://lake/nobody-may-list")
+    assert gone.exit_code != 0
+    assert "handed out    2 files" in gone.stdout and "waiting" not in gone.stdout
+    assert "commitlog: events: " in gone.stderr
+    [told] = busy.lines("status", "events", "--input", str(tmp_path / "moved"))
+    assert told["backlog"]["files"] == 2
+    secret = busy.run("status", "events", "--input", "s3://lake/?secret_access_key=geheim")
+    assert secret.exit_code == 2
+
+
+def test_a_source_that_says_nothing_of_itself(site: Site) -> None:
+    """Its input has to be given; that there is none, or no table, is told."""
+    assert "no source" in site.run("status").stderr
+    assert "has no state" in site.run("status", "x", "--input", site.input).stderr
+    site.put("a", b"1")
+    site.batch("events")
+    with closing(site.table()) as table:
+        table.delete(StateTable(table, "events").about().key)  # type: ignore[union-attr]
+    done = site.run("status")
+    assert done.exit_code == 2 and "--input" in done.stderr
+    assert "1 files" in done.stdout
+    assert site.lines("status", "--input", site.input)[0]["settings"] is None
+    for words in (["status"], ["status", "events"], ["files"], ["reset", "events", "--yes"]):
+        nowhere = evolve(site, state=site.state + "x").run(*words)
+        assert nowhere.exit_code == 1
+        assert "there is no table" in nowhere.stderr and "create" not in nowhere.stderr
+
+
+def test_files_are_printed_as_they_are_found(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before an error is there, whether in JSON or for people: nothing is gathered."""
+    waiting = IngestAdmin.waiting
+
+    def failing(self: IngestAdmin, **options: Any) -> Iterator[Slice]:
+        yield next(waiting(self, **options))
+        raise InputUnreadable("boom")
+
+    monkeypatch.setattr(IngestAdmin, "waiting", failing)
+    done = busy.run("files", "events", "--waiting", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["path"] == "c"
+
+
+class Terminal(io.StringIO):
+    """A stream that is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_listing_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal it counts what was listed, in place; elsewhere, and if told not to, nothing."""
+    for stream, hidden, shown in (
+        (Terminal(), False, True),
+        (Terminal(), True, False),
+        (io.StringIO(), False, False),
+    ):
+        monkeypatch.setattr("sys.stderr", stream)
+        with counting("listing", hidden=hidden) as listed:
+            for _ in range(2500):
+                listed()
+        assert ("listing: 2500 objects" in stream.getvalue()) is shown
+        assert stream.getvalue().count("\n") <= 1
+
+
+@pytest.mark.servers
+def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
+    """With credentials from the environment and the endpoint in both URLs, without any secret shown."""
+    place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
+    keys = f"&access_key_id={ministack.access_key_id}&secret_access_key={ministack.secret_access_key}"
+    input = f"s3://{ministack.new_bucket()}/landing?{place}"
+    state = f"dynamodb://{ministack.new_table_name()}?{place}"
+    query = Site(input + keys, state + keys)
+    with closing(query.table()) as table:
+        table.create()
+    query.put("a/1", b"123")
+    query.put("täglich 100%", b"1234")
+    query.batch("events", bad="a/1", max_files=1)
+    env = {
+        "AWS_ACCESS_KEY_ID": ministack.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": ministack.secret_access_key,
+        "COMMITLOG_REGION": ministack.region,
+    }
+    site = Site(input, state, env, ministack.secret_access_key)
+    [told] = site.lines("status")
+    assert told["url"] == input
+    assert (told["files"], told["backlog"]["files"], told["problems"]["unreadable"]) == (1, 1, 1)
+    assert [each["path"] for each in site.lines("files")] == ["a/1", "täglich 100%"]
+    assert site.run("retry", "--all").stdout == "a/1\n"
+    families(site.run("status", "--openmetrics").stdout)
+    assert site.lines("reset", "--yes")[0]["source"] == "events"
+    assert site.run("status").exit_code == 1

@@ -1,0 +1,433 @@
+"""The commands for operators: tables, leases, logs of outputs, recovery, the probe."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import commitlog
+from commitlog.cli import main
+from commitlog.clock import SystemClock
+from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
+from commitlog.errors import AccessDenied
+from commitlog.oplog import OperationLog
+from commitlog.outputs import Output
+from commitlog.stores.api import Staged, StagedInfo
+from commitlog.stores.local.store import LocalStore
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+from commitlog.testing.servers import Ministack
+from support.outputs import Death, HookedStore, Once, open_output, stage_some
+
+
+def run(*words: str) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, list(words), catch_exceptions=False)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    """Return the JSON objects that a command printed, one a line."""
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """The URL of an empty table of leases."""
+    url = f"sqlite://{tmp_path}/leases.db"
+    assert run("table", "create", url).exit_code == 0
+    return url
+
+
+def record(path: str, *, age: float, timeout: int = 20_000, etag: str = "*") -> LeaseRecord:
+    """Return a lease that was written `age` seconds ago by a writer with the default settings."""
+    ttl = int(SystemClock().epoch() - age) + 3600
+    return LeaseRecord(path=path, etag=etag, generation=3, timeout=timeout, ttl=ttl, owner="w1")
+
+
+def write(table: str, *records: LeaseRecord) -> None:
+    """Put lease records into the table."""
+    opened = open_table(table, LEASE_SCHEMA)
+    for each in records:
+        opened.put(each.to_item())
+    opened.close()
+
+
+def test_table_is_created_once(tmp_path: Path) -> None:
+    """Creating a table that is there and fits is no error, and says so."""
+    url = f"sqlite://{tmp_path}/t.db"
+    assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": True}]
+    assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": False}]
+    assert "was there" in run("table", "create", url).stdout
+
+
+def test_capacity_and_tags_of_a_table(
+    ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new table is on demand; a provisioned one is left as it is, and the command says what to do."""
+    for name, value in (
+        ("ACCESS_KEY_ID", "test"),
+        ("SECRET_ACCESS_KEY", "test"),
+        ("REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    service = ("--endpoint-url", ministack.endpoint_url, "--region", "us-east-1")
+    url, other = (f"dynamodb://t{uuid.uuid4().hex}" for _ in range(2))
+    assert run("table", "create", url, "--tag", "team=a=b", "--tag", "cost=7", *service).exit_code == 0
+    assert run("table", "create", url, "--tag", "cost=8", *service).exit_code == 0
+    [info] = lines(run("table", "info", url, "--json", *service))
+    assert (info["billing"], info["tags"]) == ("on-demand", {"team": "a=b", "cost": "8"})
+    assert "team=a=b" in run("table", "info", url, *service).stdout
+    assert "no capacity to set" in run("table", "set-capacity", url, "--read", "5", *service).stdout
+
+    client = ministack.client("dynamodb")
+    client.create_table(
+        TableName=other.removeprefix("dynamodb://"),
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("path", "etag")
+        ],
+        KeySchema=[
+            {"AttributeName": "path", "KeyType": "HASH"},
+            {"AttributeName": "etag", "KeyType": "RANGE"},
+        ],
+        ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
+    )
+    done = run("table", "set-capacity", other, "--read", "9", *service)
+    assert done.exit_code == 1 and "ReadCapacityUnits=9,WriteCapacityUnits=N" in done.stdout
+    left = client.describe_table(TableName=other.removeprefix("dynamodb://"))["Table"]
+    assert left["ProvisionedThroughput"]["ReadCapacityUnits"] == 5
+
+
+def test_what_is_wrong_with_tags_is_told(tmp_path: Path) -> None:
+    """Before anything is made."""
+    url = f"sqlite://{tmp_path}/t.db"
+    for tag, said in (("a=b", "cannot have tags"), ("a", "not KEY=VALUE"), ("=b", "not KEY=VALUE")):
+        done = run("table", "create", url, "--tag", tag)
+        assert done.exit_code == 2 and said in done.stderr
+    assert not (tmp_path / "t.db").exists()
+
+
+def test_table_of_ingest_state(tmp_path: Path) -> None:
+    """A table for the state of sources has other keys than one of leases, which it is not taken for."""
+    url = f"sqlite://{tmp_path}/t.db"
+    assert lines(run("table", "create", url, "--for", "ingest", "--json")) == [
+        {"url": url, "created": True}
+    ]
+    [info] = lines(run("table", "info", url, "--json"))
+    assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("source", "item", None)
+    assert "keys" in run("lease", "list", url).stderr
+
+
+def test_table_info_shows_keys(table: str) -> None:
+    """The keys, TTL attribute and format of a table can be read by people and scripts."""
+    [info] = lines(run("table", "info", table, "--json"))
+    keys = {"url", "hash_key", "range_key", "ttl_attribute", "format", "created", "item_count"}
+    assert set(info) == keys | {"billing", "tags"}
+    assert info["billing"] is info["tags"] is None
+    assert (info["hash_key"], info["range_key"], info["ttl_attribute"]) == ("path", "etag", "ttl")
+    assert "hash key" in run("table", "info", table).stdout
+
+
+def test_missing_table_says_how_to_make_it(tmp_path: Path) -> None:
+    """A table that is not there is a failure whose message names the command that makes one."""
+    done = run("table", "info", f"sqlite://{tmp_path}/none.db")
+    assert done.exit_code == 1
+    assert "commitlog table create" in done.stderr
+
+
+def test_lease_list_shows_what_is_not_released(table: str) -> None:
+    """Held and overdue leases are shown, released ones only when asked for."""
+    write(table, record("a", age=5), record("b", age=50, etag='"e"'), record("c", age=5, timeout=0))
+    shown = {row["path"]: row for row in lines(run("lease", "list", table, "--json"))}
+    assert set(shown) == {"a", "b"}
+    assert (shown["a"]["state"], shown["b"]["state"]) == ("held", "overdue")
+    assert shown["b"]["etag"] == '"e"'
+    assert shown["a"]["owner"] == "w1"
+    everything = {row["path"]: row for row in lines(run("lease", "list", table, "--all", "--json"))}
+    assert everything["c"]["state"] == "released"
+    assert everything["c"]["reclaimable_within"] == 0
+
+
+def test_lease_list_derives_age_and_wait(table: str) -> None:
+    """Age comes from ttl and the TTL setting, the longest wait from timeout and skew rate."""
+    write(table, record("a", age=5))
+    [row] = lines(run("lease", "list", table, "--json"))
+    assert row["age"] == pytest.approx(5, abs=2)
+    assert row["reclaimable_within"] == 60
+    [row] = lines(run("lease", "list", table, "--json", "--ttl", "3500", "--skew-rate", "2"))
+    assert row["age"] == pytest.approx(-95, abs=2)
+    assert row["reclaimable_within"] == 40
+
+
+def test_lease_list_for_people(table: str) -> None:
+    """The table for people says who, how old, and within which time; an empty one prints nothing."""
+    assert run("lease", "list", table).stdout == ""
+    write(table, record("dir/a", age=5), record("other", age=5))
+    shown = run("lease", "list", table, "--prefix", "dir/").stdout
+    assert "dir/a" in shown and "within 1 min 0 s" in shown and "w1" in shown
+    assert "other" not in shown
+
+
+def test_lease_list_survives_a_corrupt_record(table: str) -> None:
+    """A record that cannot be read is reported on stderr; the others are shown; the status is 1."""
+    write(table, record("a", age=5))
+    open_table(table, LEASE_SCHEMA).put({"path": "x", "etag": "*", "generation": "seven"})
+    done = run("lease", "list", table, "--json")
+    assert done.exit_code == 1
+    assert "'x'" in done.stderr
+    assert json.loads(done.stdout)["path"] == "a"
+
+
+def test_lease_list_shows_records_of_other_clients(table: str) -> None:
+    """A record without an owner, as object_store writes it, is shown with owner null."""
+    item = {**record("a", age=5).to_item()}
+    del item["owner"]
+    open_table(table, LEASE_SCHEMA).put(item)
+    [row] = lines(run("lease", "list", table, "--json"))
+    assert row["owner"] is None
+    assert "unknown" in run("lease", "list", table).stdout
+
+
+# -- outputs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    """A local output with one committed job, and one that died after it had staged a file."""
+    url = f"{tmp_path}/out"
+    output = Output(commitlog.connect(url))
+    job = output.begin("daily")
+    output.commit(job, [output.stage(job, job.file_name(0, suffix=".txt"), b"12345", rows=2)])
+    dead = output.begin("dead")
+    output.stage(dead, dead.file_name(0, suffix=".txt"), b"never")
+    return url
+
+
+def test_log_shows_commits(out: str) -> None:
+    """The log has a line for each commit, with its job, files, rows and bytes."""
+    [row] = lines(run("output", "log", out, "--json"))
+    keys = {"version", "kind", "time", "job", "attempt", "mode", "files", "rows", "bytes"}
+    assert set(row) == keys
+    assert (row["version"], row["kind"], row["job"]) == (1, "commit", "daily")
+    assert (row["files"], row["rows"], row["bytes"]) == (1, 2, 5)
+    assert re.search(r"^ +1 .* append +daily +1 +2 +5$", run("output", "log", out).stdout, re.MULTILINE)
+    assert run("output", "log", out, "--after", "1").stdout == ""
+
+
+def test_log_lists_files(out: str) -> None:
+    """With --files, each file that was committed is named, as it is on disk."""
+    [name] = run("output", "log", out, "--files").stdout.split()
+    assert Path(out, name).read_bytes() == b"12345"
+    [row] = lines(run("output", "log", out, "--files", "--json"))
+    assert set(row) == {"version", "job", "path", "size", "rows", "partition"}
+
+
+def test_log_of_a_directory_inside_a_store(tmp_path: Path) -> None:
+    """An output below the root of a larger local store is found there."""
+    store = commitlog.connect(str(tmp_path))
+    store.put("x", b"")
+    output = Output(store, "deep/out")
+    job = output.begin("daily")
+    output.commit(job, [output.stage(job, job.file_name(0), b"1")])
+    [row] = lines(run("output", "log", f"{tmp_path}/deep/out", "--json"))
+    assert row["job"] == "daily"
+
+
+def test_log_shows_operations(tmp_path: Path) -> None:
+    """Decided and pending operations of an operation log are told apart, with what they were to do."""
+    operations = OperationLog(commitlog.connect(str(tmp_path)), "ops")
+    with operations.run({"do": "rename"}):
+        pass
+    operations.begin({"do": "delete"})
+    rows = lines(run("output", "log", f"{tmp_path}/ops", "--operations", "--json"))
+    assert [set(row) for row in rows] == [{"id", "time", "decision", "operation"}] * 2
+    assert [row["decision"] for row in rows] == ["committed", None]
+    assert rows[1]["operation"] == {"do": "delete"}
+    assert "pending" in run("output", "log", f"{tmp_path}/ops", "--operations").stdout
+    assert run("output", "log", f"{tmp_path}/ops", "--operations", "--files").exit_code == 2
+
+
+def test_recover_leaves_the_living_alone(out: str) -> None:
+    """A job that was active a moment ago is not taken for dead by default."""
+    [report] = lines(run("output", "recover", out, "--json"))
+    assert report["aborted"] == {}
+    assert len(report["live"]) == 1
+    assert "left alone" in run("output", "recover", out).stdout
+
+
+def test_recover_rules_out_the_dead(out: str) -> None:
+    """A job that is older than asked for is ruled out, its upload dropped, and the log says so."""
+    [plan] = lines(run("output", "recover", out, "--older-than", "0s", "--dry-run", "--json"))
+    [report] = lines(run("output", "recover", out, "--older-than", "0s", "--json"))
+    assert plan == {**report, "dry_run": True}
+    assert set(report) == {"completed", "aborted", "uploads", "live", "lost"}
+    assert (len(report["aborted"]), report["uploads"], report["live"]) == (1, 1, [])
+    assert [row["kind"] for row in lines(run("output", "log", out, "--json"))] == ["commit", "abort"]
+    assert "ruled out" in run("output", "log", out).stdout
+    assert run("output", "recover", out, "--older-than", "0s").stdout.startswith(
+        "nothing to recover at "
+    )
+
+
+@pytest.mark.parametrize("command", ["recover", "gc"])
+def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, command: str) -> None:
+    """The status is 1 as long as a committed job lacks files, whatever else was done."""
+    url = f"{tmp_path}/lake"
+    with commitlog.connect(url) as store:
+        output = open_output(store.store)
+        job = output.begin("daily")
+        files = stage_some(output, job)
+        with pytest.raises(Death):  # after the pending entry and the record
+            open_output(HookedStore(store.store, Once(3, "before"))).commit(job, files)
+        lost, kept = store.store.list_staged()
+        store.store.abort(lost)
+    result = run("output", command, f"{url}/out")
+    assert result.exit_code == 1
+    assert "run job daily again under another id" in result.stdout
+    assert f"lost {lost.path.removeprefix('out/')}\n" in result.stdout
+    result = run("output", command, f"{url}/out", "--json")
+    assert result.exit_code == 1
+    [shown] = json.loads(result.stdout)["lost"]
+    assert shown == {"job": "daily", "version": 1, "files": [lost.path.removeprefix("out/")]}
+    assert Path(url, kept.path).exists(), "the other file is published"
+
+
+def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:
+    """Of an output that only its log shows, what was replaced goes; the log says which versions went."""
+    url = f"{tmp_path}/logged"
+    with commitlog.connect(url) as store:
+        output = Output(store)
+        for name in ("one", "two"):
+            job = output.begin(name, mode="overwrite", visibility="logged")
+            output.commit(job, [output.stage(job, job.file_name(0), name.encode())])
+    assert run("output", "gc", url).stdout.startswith("nothing to remove at ")
+    [plan] = lines(run("output", "gc", url, "--older-than", "0s", "--dry-run", "--json"))
+    assert run("output", "gc", url, "--older-than", "0s", "--dry-run").stdout.startswith(
+        "nothing was changed; "
+    )
+    [report] = lines(run("output", "gc", url, "--older-than", "0s", "--json"))
+    assert plan == {**report, "dry_run": True}
+    assert (report["expired"], report["removed"], report["aborted"]) == (2, 1, {})
+    assert [row["kind"] for row in lines(run("output", "log", url, "--json"))] == [
+        "commit",
+        "commit",
+        "expiry",
+    ]
+    assert "versions before 2 expired" in run("output", "log", url).stdout
+    assert run("output", "gc", url, "--older-than", "0s").stdout == "versions before 2 have expired\n"
+
+
+def test_durations_are_checked(out: str) -> None:
+    """What is no duration is wrong usage."""
+    assert run("output", "recover", out, "--older-than", "soon").exit_code == 2
+
+
+# -- probe ---------------------------------------------------------------------------------------------
+
+
+ONLY = ("--only", "put-if-absent", "--only", "delete-if-match")
+
+
+def test_probe_of_a_local_directory(tmp_path: Path) -> None:
+    """A local directory is seen to enforce all conditions, and is left as empty as it was."""
+    [verdict] = lines(run("probe", str(tmp_path), "--json", *ONLY))
+    assert set(verdict) == {"format", "url", "rows", "proven"}
+    assert verdict["proven"] == ["put-if-absent", "delete-if-match"]
+    assert "proven" in run("probe", str(tmp_path), *ONLY).stdout
+    assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]
+
+
+def test_what_is_empty_is_said_to_be(table: str, tmp_path: Path) -> None:
+    """Who mistyped a place reads which one was looked at; standard output is empty."""
+    for words, said in (
+        (("output", "log", f"{tmp_path}/typo"), f"no commit at file://{tmp_path}/typo/"),
+        (("output", "log", f"{tmp_path}/typo", "--after", "3"), "after version 3"),
+        (("lease", "list", table), "no lease is held"),
+    ):
+        done = run(*words)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert said.rstrip("/") in done.stderr
+
+
+def test_kept_verdict_is_taken(tmp_path: Path) -> None:
+    """What probe printed is what --probe-report takes; anything else is refused with a message."""
+    kept = tmp_path / "verdict.json"
+    kept.write_text(run("probe", str(tmp_path), "--json", *ONLY).stdout)
+    (tmp_path / "a").write_bytes(b"1")
+    assert run("stat", f"{tmp_path}/a", "--probe-report", str(kept)).exit_code == 0
+    kept.write_text("{}")
+    done = run("stat", f"{tmp_path}/a", "--probe-report", str(kept))
+    assert done.exit_code == 2 and str(kept) in done.stderr
+    kept.unlink()
+    assert run("stat", f"{tmp_path}/a", "--probe-report", str(kept)).exit_code == 2
+    assert done.stderr.startswith("commitlog: ")
+
+
+# -- uploads -----------------------------------------------------------------------------------------
+
+
+def stage(root: Path, path: str, *, age: float) -> None:
+    """Leave an upload that was begun `age` seconds ago, as a process that was killed does."""
+    clock = ManualClock(SystemClock().epoch() - age)
+    store = LocalStore(root, clock=clock)
+    writer = store.begin_stage(path)
+    writer.write(b"rows")
+    writer.finish()
+    store.close()
+
+
+def staged(root: Path) -> list[str]:
+    """Return the paths of all uploads."""
+    return sorted(upload.path for upload in LocalStore(root).list_staged())
+
+
+def test_uploads_are_listed_with_their_age(tmp_path: Path) -> None:
+    """Those below the prefix, of the age that is asked for."""
+    stage(tmp_path, "in/new", age=60)
+    stage(tmp_path, "in/old", age=864_000)
+    stage(tmp_path, "elsewhere", age=60)
+    words = ("uploads", "ls", "--root", f"{tmp_path}", f"file://{tmp_path}/in/")
+    found = {str(each["url"]): each for each in lines(run(*words, "--json"))}
+    assert set(found) == {f"file://{tmp_path}/in/new", f"file://{tmp_path}/in/old"}
+    assert 60 <= float(str(found[f"file://{tmp_path}/in/new"]["age"])) < 600
+    [old] = run(*words, "--older-than", "1d").stdout.splitlines()
+    assert "10 d 0 h" in old and old.endswith("/in/old")
+
+
+def test_old_uploads_are_aborted(tmp_path: Path) -> None:
+    """But none of an output or a namespace, which may be files of a committed job."""
+    stage(tmp_path, "in/new", age=60)
+    stage(tmp_path, "in/old", age=864_000)
+    stage(tmp_path, "in/out/day=1/part-0", age=864_000)
+    LocalStore(tmp_path).put("in/out/_commitlog/00000000000000000001.json", b"")
+    words = ("uploads", "abort", "--root", f"{tmp_path}", f"file://{tmp_path}/in/")
+    assert run(*words, "--dry-run").stdout.splitlines()[0] == f"would abort file://{tmp_path}/in/old"
+    assert len(staged(tmp_path)) == 3
+    [aborted, total] = lines(run(*words, "--json"))
+    assert (aborted["url"], aborted["aborted"]) == (f"file://{tmp_path}/in/old", True)
+    assert total == {"aborted": 1, "left": 1, "failed": 0}
+    assert staged(tmp_path) == ["in/new", "in/out/day=1/part-0"]
+
+
+def test_an_upload_that_cannot_be_aborted_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With status 1; the others are aborted."""
+    stage(tmp_path, "a", age=864_000)
+    stage(tmp_path, "b", age=864_000)
+    abort = LocalStore.abort
+
+    def refuse(self: LocalStore, upload: Staged | StagedInfo) -> None:
+        if upload.path == "a":
+            raise AccessDenied("not yours")
+        abort(self, upload)
+
+    monkeypatch.setattr(LocalStore, "abort", refuse)
+    done = run("uploads", "abort", "--root", f"{tmp_path}", f"file://{tmp_path}/")
+    assert done.exit_code == 1 and "not yours" in done.stderr
+    assert staged(tmp_path) == ["a"]

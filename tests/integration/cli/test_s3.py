@@ -1,0 +1,213 @@
+"""The command line against S3 and DynamoDB: environment, endpoints, leases, and no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+from click.testing import CliRunner, Result
+
+import commitlog
+from commitlog.cli import main
+from commitlog.outputs import Output
+from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.servers import Ministack
+
+pytestmark = pytest.mark.servers
+
+
+@frozen
+class Shell:
+    """The command line with a server's credentials in its environment, as an operator has it."""
+
+    server: Ministack
+    bucket: str
+    table: str
+
+    def run(self, *words: str, stdin: bytes = b"") -> Result:
+        """Run a command; whatever it prints, a secret is not in it."""
+        env = {
+            "AWS_ACCESS_KEY_ID": self.server.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.server.secret_access_key,
+            "COMMITLOG_ENDPOINT_URL": self.server.endpoint_url,
+            "COMMITLOG_REGION": self.server.region,
+        }
+        done = CliRunner(env=env).invoke(main, list(words), input=stdin)
+        assert self.server.secret_access_key not in done.output
+        assert "Signature" not in done.output
+        return done
+
+
+@pytest.fixture(scope="module")
+def shell(ministack: Ministack) -> Shell:
+    """A bucket, and a table of leases on the same endpoint."""
+    place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
+    table = f"dynamodb://{ministack.new_table_name()}?{place}"
+    shell = Shell(ministack, f"s3://{ministack.new_bucket()}", table)
+    created = shell.run("table", "create", table)
+    assert created.exit_code == 0, created.output
+    return shell
+
+
+@pytest.mark.parametrize("strategy", ["native", "lease"])
+def test_conditions_hold(shell: Shell, strategy: str) -> None:
+    """Natively and by lease, a second create and a stale update end with status 3."""
+    how = ["--commit", strategy] + (["--table", shell.table] if strategy == "lease" else [])
+    url = f"{shell.bucket}/{strategy}/ü b.bin"
+    body = bytes(range(256))
+    first = shell.run("put", "-", url, "--if-absent", *how, stdin=body)
+    assert first.exit_code == 0, first.output
+    assert shell.run("put", "-", url, "--if-absent", *how, stdin=b"2").exit_code == 3
+    assert shell.run("cat", url).stdout_bytes == body
+    etag = first.stdout.strip()
+    assert shell.run("put", "-", url, "--if-match", etag, *how, stdin=b"3").exit_code == 0
+    assert shell.run("put", "-", url, "--if-match", etag, *how, stdin=b"4").exit_code == 3
+    assert shell.run("cat", url).stdout == "3"
+
+
+def test_leases_are_shown_and_released(shell: Shell) -> None:
+    """A conditional write by lease leaves a released record, named by its whole key."""
+    url = f"{shell.bucket}/dir/seen"
+    put = shell.run("put", "-", url, "--if-absent", "--commit", "lease", "--table", shell.table)
+    assert put.exit_code == 0, put.output
+    rows = [
+        json.loads(line)
+        for line in shell.run("lease", "list", shell.table, "--all", "--json").stdout.split("\n")
+        if line
+    ]
+    assert [row["state"] for row in rows if row["path"] == "dir/seen"] == ["released"]
+    assert "dir/seen" not in shell.run("lease", "list", shell.table).stdout
+
+
+def test_copy_and_move_by_lease(shell: Shell) -> None:
+    """A store that ignores the precondition of a copy is not trusted with it: the lease decides."""
+    how = ["--commit", "lease", "--table", shell.table]
+    assert shell.run("put", "-", f"{shell.bucket}/mv/a", stdin=b"1").exit_code == 0
+    assert shell.run("put", "-", f"{shell.bucket}/mv/b", stdin=b"2").exit_code == 0
+    assert (
+        shell.run("cp", f"{shell.bucket}/mv/a", f"{shell.bucket}/mv/b", "--if-absent", *how).exit_code
+        == 3
+    )
+    assert (
+        shell.run("mv", f"{shell.bucket}/mv/a", f"{shell.bucket}/mv/c", "--if-absent", *how).exit_code
+        == 0
+    )
+    listed = shell.run("ls", f"{shell.bucket}/mv/").stdout.split()
+    assert listed == [f"{shell.bucket}/mv/b", f"{shell.bucket}/mv/c"]
+
+
+def test_probe_tells_what_is_ignored(shell: Shell) -> None:
+    """The probe finds that this server ignores the precondition of a copy, and leaves nothing behind."""
+    done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
+    assert json.loads(done.stdout)["proven"] == []
+    assert shell.run("ls", "-R", f"{shell.bucket}/scratch").stdout == ""
+
+
+def test_output_is_recovered(shell: Shell) -> None:
+    """On S3, recover drops the uploads of a driver that died, and log shows what became of it."""
+    url = f"{shell.bucket}/out"
+    with commitlog.connect(url, **shell.server.options, commit="native") as store:
+        output = Output(store)
+        job = output.begin("daily")
+        output.commit(job, [output.stage(job, job.file_name(0), b"1", rows=1)])
+        dead = output.begin("dead")
+        output.stage(dead, dead.file_name(0), b"2")
+    how = ["--commit", "native", "--json"]
+    report = json.loads(shell.run("output", "recover", url, "--older-than", "0s", *how).stdout)
+    assert (len(report["aborted"]), report["uploads"]) == (1, 1)
+    kinds = [
+        json.loads(line)["kind"] for line in shell.run("output", "log", url, *how).stdout.splitlines()
+    ]
+    assert kinds == ["commit", "abort"]
+
+
+def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
+    """What is missing is named, with status 1 and without a traceback."""
+    bucket = shell.run("stat", "s3://no-such-bucket-here/a")
+    assert bucket.exit_code == 1
+    table = shell.run("table", "info", "dynamodb://no-such-table")
+    assert table.exit_code == 1
+    assert "commitlog table create" in table.stderr
+    assert "Traceback" not in bucket.output + table.output
+    log = shell.run("output", "log", "s3://no-such-bucket-here/out")
+    assert log.exit_code == 1 and "no such bucket" in log.stderr
+
+
+def test_lease_list_of_what_is_no_table_of_leases_are_not_none(shell: Shell) -> None:
+    """A table with other keys, or of a newer format, is an error, and not an empty list."""
+    client = shell.server.client("dynamodb")
+    other, newer = shell.server.new_table_name(), shell.server.new_table_name()
+    client.create_table(
+        TableName=other,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    assert shell.run("table", "create", f"dynamodb://{newer}").exit_code == 0
+    marker = {"path": {"S": "../VERSION"}, "etag": {"S": "../VERSION"}, "table_version": {"N": "99"}}
+    client.put_item(TableName=newer, Item=marker)
+    for name, reason in ((other, "has the keys 'id'"), (newer, "upgrade commitlog-store")):
+        done = shell.run("lease", "list", f"dynamodb://{name}")
+        assert done.exit_code == 1 and reason in done.stderr
+
+
+def test_a_verdict_is_of_one_bucket(shell: Shell, tmp_path: Path) -> None:
+    """A copy between two takes it for the one that it is of; for any other it is refused."""
+    kept, other = tmp_path / "verdict.json", f"s3://{shell.server.new_bucket()}"
+    kept.write_text(shell.run("probe", shell.bucket, "--only", "put-if-absent", "--json").stdout)
+    how = ["--probe-report", str(kept)]
+    assert shell.run("put", "-", f"{other}/a", stdin=b"1").exit_code == 0
+    for source, target in ((other, shell.bucket), (shell.bucket, other)):
+        done = shell.run("cp", f"{source}/a", f"{target}/a", *how)
+        assert done.exit_code == 0, done.output
+    for words in (("stat", f"{other}/a"), ("cp", f"{other}/a", f"{other}/b")):
+        done = shell.run(*words, *how)
+        assert done.exit_code == 2 and shell.bucket in done.stderr and other in done.stderr
+
+
+def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) -> None:
+    """The connection breaks during the probe that comes first: it goes on, and the write is done."""
+    with Proxy(shell.server.endpoint_url) as proxy:
+        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        url = f"{shell.bucket}/after-a-lost-probe?endpoint_url={proxy.endpoint_url}"
+        done = shell.run("put", "-", url, "--if-absent", stdin=b"1")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_lost_answer_of_a_plain_write_is_unknown(shell: Shell) -> None:
+    """The status says so, and the message names the object and what to do."""
+    with Proxy(shell.server.endpoint_url) as proxy:
+        proxy.inject(Fault(kind="PUT", action="drop_response"))
+        done = shell.run(
+            "put", "-", f"{shell.bucket}/lost?endpoint_url={proxy.endpoint_url}", stdin=b"1"
+        )
+    assert done.exit_code == 4
+    assert "PUT 'lost' in s3://" in done.stderr and "It may have happened" in done.stderr
+
+
+def test_unreachable_endpoint_is_a_failure(shell: Shell) -> None:
+    """A service that cannot be reached ends a read with status 1."""
+    done = shell.run("stat", f"{shell.bucket}/a?endpoint_url=http://127.0.0.1:9")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("commitlog: ")
+
+
+def test_debug_output_bears_no_secret(shell: Shell) -> None:
+    """Not even a traceback shows a credential or a signature."""
+    done = shell.run(
+        "--debug",
+        "put",
+        "-",
+        "s3://no-such-bucket-here/a",
+        "--commit",
+        "lease",
+        "--table",
+        shell.table,
+        "--if-absent",
+    )
+    assert done.exit_code in (1, 4)
+    assert "Traceback" in done.stderr
+    assert os.environ.get("AWS_SECRET_ACCESS_KEY") is None

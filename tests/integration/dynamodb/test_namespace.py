@@ -1,0 +1,270 @@
+"""A namespace on DynamoDB: what its service answers to a transaction, and what that means for a change.
+
+The answers that the server for tests never gives are put in its place by a proxy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+from attrs import define
+
+from commitlog._util.retry import Backoff
+from commitlog.commit import ConditionalStore
+from commitlog.errors import (
+    AccessDenied,
+    CommitError,
+    Conflict,
+    OutcomeUnknown,
+    TransactionCanceled,
+    Unavailable,
+)
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
+from commitlog.oplog import Decision, OperationLog
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.dynamodb.table import DynamoTable
+from commitlog.testing import ManualClock
+from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.servers import Ministack
+from commitlog.urls import parse_table_url
+from support.namespace import QUICK, Auditor, objects_in
+
+pytestmark = pytest.mark.servers
+
+LAKE = "lake"
+TRANSACT = "TransactWriteItems"
+CANCELED = "TransactionCanceledException"
+
+THROTTLED = json.dumps({"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException"})
+
+CHANGES: Mapping[str, Callable[[Namespace], object]] = {
+    "create": lambda lake: lake.write("d/new", b"2", overwrite=False),
+    "overwrite": lambda lake: lake.write("d/f", b"2"),
+    "make": lambda lake: lake.make_directory("x/y"),
+    "rename": lambda lake: lake.rename("d", "e/d"),
+    "replace": lambda lake: lake.replace("d", "e"),
+    "delete": lambda lake: lake.delete("d", recursive=True),
+}
+
+
+@define
+class Setting:
+    """A namespace behind a proxy, and the same past it."""
+
+    proxy: Proxy
+    store: MemoryStore
+    auditor: Auditor
+    lake: Namespace
+    direct: Namespace
+    wrong: int = 0
+
+    def answer(self, code: str, *, status: int = 400, times: int = 1, **rest: Any) -> None:
+        """Let the next transactions be answered with an error, and not be done."""
+        body = json.dumps(
+            {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no", **rest}
+        )
+        self.disturb("answer", status=status, body=body, times=times)
+
+    def disturb(self, action: Any, **rest: Any) -> None:
+        """Let something go wrong with the next transactions."""
+        fault = Fault(kind=TRANSACT, action=action, **rest)
+        self.wrong += fault.times
+        self.proxy.inject(fault)
+
+    def transactions(self) -> int:
+        """Return how many were sent since the last time."""
+        return sum(request.split()[0] == TRANSACT for request in self.proxy.requests())
+
+    def tree(self) -> dict[str, int]:
+        """Check all invariants, and return the version of what each path has."""
+        return {path: entry.version for path, entry in self.auditor.audit().items()}
+
+
+@pytest.fixture(scope="module")
+def proxy(ministack: Ministack) -> Iterator[Proxy]:
+    """A proxy in front of the server."""
+    with Proxy(ministack.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def setting(ministack: Ministack, proxy: Proxy) -> Iterator[Setting]:
+    """A namespace with a few files; after the test, nothing is wrong with it, nor with what is next."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    name = ministack.new_table_name()
+
+    def table(endpoint: str) -> DynamoTable:
+        url = parse_table_url(f"dynamodb://{name}")
+        url = url.with_options({**ministack.options, "endpoint_url": endpoint})
+        return DynamoTable(url, NAMESPACE_SCHEMA, clock=clock, backoff=Backoff(tries=2))
+
+    with closing(table(ministack.endpoint_url)) as past, closing(table(proxy.endpoint_url)) as through:
+        past.create()
+        direct = Namespace(past, store, LAKE, clock=clock, backoff=QUICK)
+        direct.create()
+        for path in ("d", "e"):
+            direct.make_directory(path)
+        for path in ("d/f", "f"):
+            direct.write(path, b"1")
+        lake = Namespace(through, store, LAKE, clock=clock, backoff=QUICK)
+        lake.describe()
+        proxy.requests()
+        before = proxy.strikes().total()
+        setting = Setting(proxy, store, Auditor(past, LAKE, store), lake, direct)
+        yield setting
+        assert proxy.strikes().total() - before == setting.wrong, "faults are left for the next test"
+
+
+def _expected(operation: str) -> set[str]:
+    """Return which paths there are after an operation."""
+    before = {"d", "e", "d/f", "f"}
+    return {
+        "create": before | {"d/new"},
+        "overwrite": before,
+        "make": before | {"x", "x/y"},
+        "rename": {"e", "e/d", "e/d/f", "f"},
+        "replace": {"e", "e/f", "f"},
+        "delete": {"e", "f"},
+    }[operation]
+
+
+@pytest.mark.parametrize(
+    "reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
+)
+@pytest.mark.parametrize("operation", CHANGES)
+def test_a_transaction_that_met_a_crowd(setting: Setting, operation: str, reason: str) -> None:
+    """Whichever of its actions the service names: nothing happened, and it is sent again, and done."""
+    for position in range(2):
+        reasons = [{"Code": "None"}] * position + [{"Code": reason}]
+        setting.answer(CANCELED, times=3, CancellationReasons=reasons)
+    CHANGES[operation](setting.lake)
+    assert setting.transactions() == 7
+    assert setting.tree().keys() == _expected(operation)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "sent", "error"),
+    [
+        (CANCELED, "TransactionConflict", 16, Conflict),
+        (CANCELED, "ThrottlingError", 16, Unavailable),
+        ("ThrottlingException", None, 16, Unavailable),
+        ("TransactionInProgressException", None, 16, OutcomeUnknown),
+        ("InternalServerError", None, 8, OutcomeUnknown),
+    ],
+)
+def test_a_crowd_without_end(
+    setting: Setting, code: str, reason: str | None, sent: int, error: type[CommitError]
+) -> None:
+    """The caller is told that nothing happened, or, if the same request may still be done, that."""
+    before = setting.tree()
+    reasons = {} if reason is None else {"CancellationReasons": [{"Code": reason}]}
+    setting.answer(code, status=500 if code.startswith("Internal") else 400, times=sent, **reasons)
+    with pytest.raises(error):
+        setting.lake.write("d/new", b"2")
+    assert setting.transactions() == sent
+    assert setting.tree() == before
+    left = len(objects_in(setting.store))
+    assert left == (3 if error is OutcomeUnknown else 2), "what may be named must be there"
+
+
+def test_the_same_transaction_under_way(setting: Setting) -> None:
+    """The service is still busy with the first request, whose answer was lost: it is asked on."""
+    setting.disturb("drop_request")  # what it does later does not show yet
+    setting.answer("TransactionInProgressException", times=2)
+    setting.lake.rename("d", "e/d")
+    assert setting.transactions() == 4
+    assert setting.tree().keys() == _expected("rename")
+
+
+@pytest.mark.parametrize("operation", CHANGES)
+def test_a_transaction_whose_answer_is_lost(setting: Setting, operation: str) -> None:
+    """It is done once, and known to be, by the token or by its word."""
+    before = setting.tree()
+    setting.disturb("drop_response")
+    CHANGES[operation](setting.lake)
+    after = setting.tree()
+    assert after.keys() == _expected(operation)
+    assert all(version - before.get(path, 0) <= 1 for path, version in after.items() if path in before)
+
+
+def test_a_condition_that_failed_beside_a_conflict(setting: Setting) -> None:
+    """It is planned again from what is there, and not taken for a conflict without end."""
+    reasons = [{"Code": "TransactionConflict"}, {"Code": "ConditionalCheckFailed"}]
+    setting.answer(CANCELED, CancellationReasons=reasons)
+    setting.lake.write("d/new", b"2", overwrite=False)
+    assert setting.transactions() == 2
+    assert "d/new" in setting.tree()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(
+    ("code", "rest"),
+    [
+        ("IdempotentParameterMismatchException", {}),
+        ("AccessDeniedException", {}),
+        (CANCELED, {"CancellationReasons": [{"Code": "ValidationError", "Message": "no"}]}),
+    ],
+)
+def test_a_refusal_that_no_condition_explains(
+    setting: Setting, code: str, rest: Mapping[str, Any], lost: bool
+) -> None:
+    """It is told as it is, and not planned again; after a lost answer it proves nothing."""
+    before = setting.tree()
+    if lost:
+        setting.disturb("drop_request")
+    setting.answer(code, **rest)
+    with pytest.raises(CommitError, match="no complete answer" if lost else code) as caught:
+        setting.lake.write("d/new", b"2")
+    assert isinstance(caught.value, OutcomeUnknown) == lost
+    assert not isinstance(caught.value, (Conflict, Unavailable, TransactionCanceled))
+    assert isinstance(caught.value, AccessDenied) == (code.startswith("Access") and not lost)
+    assert setting.transactions() == 1 + lost
+    assert setting.tree() == before
+    assert len(objects_in(setting.store)) == 2 + lost
+
+
+@pytest.mark.parametrize("passes", ["advance", "suspend"])
+def test_what_was_throttled_is_not_sent_after_it_was_ruled_out(
+    ministack: Ministack, proxy: Proxy, passes: str
+) -> None:
+    """A machine that slept between two attempts plans anew: a recovery may have taken it for dead."""
+    asleep: list[Callable[[], object]] = []
+
+    class Slept(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            if asleep:
+                getattr(self, passes)(7200.0)
+                asleep.pop()()
+            super().sleep(seconds)
+
+    clock = Slept()
+    store = MemoryStore(clock=clock)
+    url = parse_table_url(f"dynamodb://{ministack.new_table_name()}")
+
+    def client(endpoint: str) -> Namespace:
+        way = url.with_options({**ministack.options, "endpoint_url": endpoint})
+        table = DynamoTable(way, NAMESPACE_SCHEMA, clock=clock, backoff=Backoff(tries=4))
+        table.create()
+        log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock)
+        return Namespace(table, store, LAKE, clock=clock, backoff=QUICK, log=log)
+
+    with closing(client(ministack.endpoint_url)) as other, closing(client(proxy.endpoint_url)) as lake:
+        other.create()
+        clock.advance(1)  # the log has it after that
+        proxy.inject(Fault(kind=TRANSACT, action="answer", status=400, body=THROTTLED))
+        proxy.requests()
+        asleep.append(other.maintenance.recover)
+        lake.make_directory("d")
+        sent = [request.split()[0] for request in proxy.requests()]
+        assert sent.count(TRANSACT) == 2
+        assert other.exists("d")
+        log = OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock)
+        assert [each.decision for each in log.history()][1:] == [
+            Decision.ROLLED_BACK,
+            Decision.COMMITTED,
+        ]

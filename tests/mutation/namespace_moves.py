@@ -1,0 +1,180 @@
+"""Mutants of the tree of a namespace: directories that move, go, grow, and are swept."""
+
+from __future__ import annotations
+
+from mutation.edits import Edit
+from mutation.mutant import Mutant
+from mutation.worlds import naming
+from sim.namespace.world import attributes, delete, grow, rename, sweep, write
+
+__all__ = ["NAMESPACE_MOVES"]
+
+NAMESPACE_MOVES: tuple[Mutant, ...] = (
+    Mutant(
+        name="no check for cycles",
+        where="namespace.md#how-it-works",
+        rule="each directory that is above one of both parents alone still has the parent that was seen",
+        edit=Edit(("links_to_check", "for chain in (here, there):", "for chain in ():")),
+        setting=naming(
+            {"A": [rename("a", "b/a")], "B": [rename("b", "a/b")]}, made=("a", "b"), stable=False
+        ),
+        caught="I3",
+        story="Each goes below the other, and no path leads to either.",
+    ),
+    Mutant(
+        name="a check for cycles on one side",
+        where="namespace.md#how-it-works",
+        rule="to check the way from the new parent alone is not enough",
+        edit=Edit(("links_to_check", "for chain in (here, there):", "for chain in (there,):")),
+        setting=naming(
+            {"A": [rename("a/b/c", "a/c")], "B": [rename("a/b", "b"), rename("a", "b/c/a")]},
+            made=("a/b/c",),
+            stable=False,
+            exact=False,
+        ),
+        caught="I3",
+        story=(
+            "A has seen `c` below `b` below `a`. B moves `b` to the root and `a` below `c`, and then A "
+            "moves `c` below `a`."
+        ),
+    ),
+    Mutant(
+        name="a directory whose record stays as it was",
+        where="namespace.md#how-it-works",
+        rule="the directory record names the new parent instead of the old one",
+        edit=Edit(
+            (
+                "Parts._redirect",
+                "change.put(Directory(key=key, parent=new_parent, name=moved.name), before.named())",
+                "change.check(key, before.named())",
+            )
+        ),
+        setting=naming({"A": [rename("d", "e/d")]}, made=("d", "e")),
+        caught="I2",
+        story="What is below is checked against where the directory was.",
+    ),
+    Mutant(
+        name="an entry added without its gate",
+        where="namespace.md#how-it-works",
+        rule="adding an entry writes a gate of the directory, on condition that it is there",
+        edit=Edit(
+            ("Parts._add", "if not change.writes_to(self.keys.gate(parent.id, place)):", "if False:")
+        ),
+        setting=naming({"A": [write("d/f", b"1")], "B": [delete("d")]}, made=("d",), stable=False),
+        caught="was added to a directory that is closed",
+        story="B has deleted the empty directory. A's file goes into it all the same, and is lost.",
+    ),
+    Mutant(
+        name="a directory listed before its gates are read",
+        where="namespace.md#how-it-works",
+        rule="removing an empty directory reads its gates, then lists it",
+        edit=Edit(
+            (
+                "Parts._close_empty",
+                "gates = self._gates(directory)",
+                (
+                    "first = next(self.tree.entries(directory, page=directory.shards.now), None)\n"
+                    "gates = self._gates(directory)"
+                ),
+            ),
+            (
+                "Parts._close_empty",
+                "if next(self.tree.entries(directory, page=directory.shards.now), None) is not None:",
+                "if first is not None:",
+            ),
+        ),
+        setting=naming({"A": [delete("d")], "B": [write("d/f", b"1")]}, made=("d",)),
+        caught="took effect where there is DirectoryNotEmpty",
+        story="B's file comes after A has listed, and before A reads the gates, which know of it.",
+    ),
+    Mutant(
+        name="a replaced directory that is not closed",
+        where="namespace.md#how-it-works",
+        rule="an entry replaces that of an empty directory, whose gates go",
+        edit=Edit(("Moving._move", "self._close_empty(change, target, replaced)", "pass")),
+        setting=naming(
+            {"A": [rename("d", "e", overwrite=True)], "B": [write("e/f", b"1")]},
+            made=("d", "e"),
+            stable=False,
+        ),
+        caught="I7",
+        story=(
+            "The replaced directory goes into the trash with its gate: who has found it before can "
+            "still add a file to it."
+        ),
+    ),
+    Mutant(
+        name="a deleted directory that is not closed",
+        where="namespace.md#invariants",
+        rule="a directory that was deleted has no gates",
+        edit=Edit(
+            (
+                "Parts._close",
+                'change.delete(self.keys.gate(directory.id, shard), Equals("shards", shards))',
+                "pass",
+            )
+        ),
+        setting=naming({"A": [delete("d", recursive=True)]}, made=("d",)),
+        caught="I7",
+        story="Whoever has found it goes on to add files to it, where the sweeper may have been before.",
+    ),
+    Mutant(
+        name="a sweeper that forgets what is not empty",
+        where="namespace.md#how-it-works",
+        rule="the sweeper forgets what is empty",
+        edit=Edit(
+            (
+                "Sweeper._forget",
+                "if next(table.query(self.keys.shard(trashed.id, shard)), None) is not None:",
+                "if False:",
+            )
+        ),
+        setting=naming(
+            {"A": [delete("d", recursive=True), sweep()], "B": [attributes("d/f", x="1")]},
+            made=("d",),
+            files={"d/f": b"0"},
+            stable=False,
+            exact=False,
+        ),
+        caught="I1|I3",
+        story=(
+            "B has found the file before it was deleted, and changes it while the sweeper is about to "
+            "remove it. So it is not removed, and the directory that has it is forgotten."
+        ),
+    ),
+    Mutant(
+        name="growth that forgets where entries were put",
+        where="namespace.md#what-is-stored",
+        rule="an entry is looked for where it can have been put since the directory was made",
+        edit=Edit(
+            (
+                "Planner.grow",
+                "shards=Shards(now=wanted.now, first=entry.shards.first)",
+                "shards=Shards(now=wanted.now, first=wanted.now)",
+            )
+        ),
+        setting=naming(
+            {"A": [grow("d", shards=4)]}, made=("d",), files={"d/1": b"0", "d/2": b"0", "d/3": b"0"}
+        ),
+        caught="I9",
+        story="Files that are there are found no more.",
+    ),
+    Mutant(
+        name="an entry added whatever the number of shards",
+        where="namespace.md#how-it-works",
+        rule="a gate is written on condition that it has the number of shards that were counted on",
+        edit=Edit(("Parts._add", 'change.word), Equals("shards", shards.now))', "change.word), None)")),
+        setting=naming({"A": [grow("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
+        caught="I7",
+        story="B knows of one shard, and A has doubled them; the gate says what B knows.",
+    ),
+    Mutant(
+        name="stable paths that are not checked",
+        where="namespace.md#what-is-atomic",
+        rule="with `stable_paths=True` a change is made only if the whole path still leads there",
+        edit=Edit(("Parts._pin", "if self.stable_paths:", "if False:")),
+        setting=naming({"A": [write("d/f", b"1")], "B": [rename("d", "e")]}, made=("d",)),
+        caught="took effect where there is NotFound",
+        story="B has renamed the directory, and A's file is at another path than was said.",
+    ),
+)

@@ -1,0 +1,327 @@
+"""Mutants of the work after a commit: files become visible, and readers find them."""
+
+from __future__ import annotations
+
+import sim.outputs.world as outputs
+from commitlog.testing.sim import Fault, Forced
+from mutation.edits import Edit
+from mutation.mutant import Mutant
+from mutation.worlds import writing
+
+__all__ = ["OUTPUT_COMMITS"]
+
+OUTPUT_COMMITS: tuple[Mutant, ...] = (
+    Mutant(
+        name="pending entry removed before the files are published",
+        where="outputs.md#a-job-step-by-step",
+        rule="the pending entry is removed after all files are visible",
+        edit=Edit(
+            (
+                "Output.commit",
+                "self._publisher.publish(record, pending)",
+                "self._publisher.forget(record.attempt)\nself._publisher.publish(record, pending)",
+            )
+        ),
+        setting=writing({"A": outputs.drive("j")}),
+        caught="was deleted before all files were visible",
+        story=(
+            "Should the driver die now, its job would be committed, and nobody else would publish "
+            "the files: where there is no entry there is nothing left to publish."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` advanced before the files are published",
+        where="outputs.md#layout",
+        rule="versions up to the one that `_SUCCESS` names are completely visible",
+        edit=Edit(
+            (
+                "Publisher.complete",
+                "self.publish(record, pending)",
+                "self._advance(record, self._success())\nself.publish(record, pending)",
+            )
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.CRASHED, after={"R": 5}
+        ),
+        caught="_SUCCESS names 1, and .* is not all visible",
+        story=(
+            "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
+            "the recovery die now, no later one would look at that version again."
+        ),
+    ),
+    Mutant(
+        name="merged files removed before the one that replaces them is visible",
+        where="outputs.md#modes",
+        rule="the new files are published, and then the old ones are removed",
+        edit=Edit(
+            (
+                "Output.commit",
+                "self._publisher.publish(record, pending)\nself._publisher.replace(record)",
+                "self._publisher.replace(record)\nself._publisher.publish(record, pending)",
+            )
+        ),
+        setting=writing({"C": outputs.compact()}, before=("a", "b")),
+        caught="was deleted before what replaces it was visible",
+        story="Plain readers that list the directory now find none of the rows that were merged.",
+    ),
+    Mutant(
+        name="foreign files removed before the commit point",
+        where="outputs.md#foreign-files",
+        rule="foreign files are removed after the commit point, once the new files are visible",
+        edit=Edit(
+            (
+                "Output.commit",
+                "named = self._stored(job, lambda: self._log.name_foreign(job, gone))",
+                (
+                    "self._publisher.remove(self._publisher.place(file.path) for file in gone)\n"
+                    "named = self._stored(job, lambda: self._log.name_foreign(job, gone))"
+                ),
+            )
+        ),
+        setting=writing({"A": outputs.drive("j", mode="overwrite")}, foreign=("old",)),
+        caught="old was deleted, and no job replaces it as it was",
+        story="Should the job be aborted now, its rows are lost, and nothing is in their place.",
+    ),
+    Mutant(
+        name="foreign files replaced by a logged job without a pending entry",
+        where="outputs.md#foreign-files",
+        rule="a job that names foreign files writes a pending entry, also in a logged output",
+        edit=Edit(
+            ("Output.commit", 'if job.visibility == "listed" or gone:', 'if job.visibility == "listed":')
+        ),
+        setting=writing(
+            {"A": outputs.drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
+        ),
+        caught="_SUCCESS names 1, and commit 1 is not all visible",
+        story=(
+            "The driver dies after the commit point. The recovery finds no pending entry, takes the job "
+            "for done, and plain readers read the old rows for ever."
+        ),
+    ),
+    Mutant(
+        name="a foreign file removed although it was written again",
+        where="outputs.md#foreign-files",
+        rule="a foreign file that was written again after it was named stays",
+        edit=Edit(
+            (
+                "Publisher._unchanged",
+                "for file in files if file.is_same(there.get(file.path))]",
+                "for file in files]",
+            )
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j", mode="overwrite"),
+                "W": outputs.write_again("old"),
+                "R": outputs.recover(),
+            },
+            Fault.CRASHED,
+            after={"W": 5, "R": 10},
+            foreign=("old",),
+        ),
+        caught="old was deleted, and no job replaces it as it was",
+        story=(
+            "The driver dies after the commit point, and another program writes a file of the old name. "
+            "The recovery removes it: rows that came after the job are lost."
+        ),
+    ),
+    Mutant(
+        name="`_SUCCESS` advanced without a condition",
+        where="outputs.md#layout",
+        rule="`_SUCCESS` is replaced on condition of what it was, and never goes back",
+        edit=Edit(
+            (
+                "Publisher._advance",
+                "self._store.put_if_match(self.success_path, data, etag=etag)",
+                "self._store.put(self.success_path, data)",
+            )
+        ),
+        setting=writing(
+            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            forced=(Forced("A put out/_SUCCESS", Fault.DELAYED, 1, 1),),
+            after={"B": 0.5},
+            before=("old",),
+        ),
+        caught="_SUCCESS goes from 3 to 2",
+        story=(
+            "A is about to say that version 2 is complete, and B says so of version 3 meanwhile. "
+            "Readers that go by `_SUCCESS` see version 3, and then version 2 again."
+        ),
+    ),
+    Mutant(
+        name="a file that somebody else published taken for lost",
+        where="outputs.md#a-job-step-by-step",
+        rule="publishing is idempotent: a file that bears the nonce of the upload is published",
+        edit=Edit(
+            (
+                "Publisher._publish.once",
+                "if self._store.head(staged.path).nonce != staged.nonce:\n    raise",
+                "raise",
+            )
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
+        ),
+        caught="but 1 of its 1 files are lost",
+        story=(
+            "A's file is visible, only the answer that said so was lost; and A is told that the file is "
+            "lost."
+        ),
+    ),
+    Mutant(
+        name="a job told committed that is not visible yet",
+        where="outputs.md#a-job-step-by-step",
+        rule="what a committed job left unpublished is published before `JobAlreadyCommitted` is raised",
+        edit=Edit(
+            (
+                "Output.begin",
+                (
+                    "self._publisher.roll_forward(until=state.version, strict=False)\n"
+                    "raise already_committed(job_id, before)"
+                ),
+                "raise already_committed(job_id, before)",
+            )
+        ),
+        setting=writing(
+            {"A": outputs.drive("j"), "B": outputs.drive("j")}, Fault.CRASHED, after={"B": 5}
+        ),
+        caught="begin says that all files are visible",
+        story=(
+            "A dies after the commit point. B, which was to do the same job, is told that it is "
+            "done, and whoever waits for it finds no files."
+        ),
+    ),
+    Mutant(
+        name="a snapshot without rolling forward",
+        where="outputs.md#guarantees",
+        rule="log-aware readers see whole versions only",
+        edit=Edit(
+            (
+                "Output.snapshot",
+                "    self._publisher.roll_forward(until=state.version, strict=False)\nreturn",
+                "    pass\nreturn",
+            )
+        ),
+        setting=writing({"A": outputs.drive("j"), "R": outputs.read()}, Fault.CRASHED, after={"R": 5}),
+        caught="names a file that is not visible",
+        story=(
+            "A dies after the commit point. The reader is given the name of a file that does not "
+            "exist yet."
+        ),
+    ),
+    Mutant(
+        name="uploads dropped of an attempt that was committed between two listings",
+        where="outputs.md#what-a-crash-leaves",
+        rule=(
+            "before a recovery drops an upload of a committed attempt, it completes the attempt, "
+            "whether its entry was listed or not, and looks at each file"
+        ),
+        edit=Edit(
+            (
+                "recover",
+                "try:\n    publisher.complete(record)",
+                "if attempt not in entries:\n    continue\ntry:\n    publisher.complete(record)",
+            ),
+            ("recover", "log.outcomes(publisher.unpublished(spare))", "log.outcomes(())"),
+        ),
+        setting=writing({"A": outputs.drive("j"), "R": outputs.recover()}, denied={"R": ("publish",)}),
+        caught="was dropped, and its attempt is committed",
+        story=(
+            "R has no permission to complete uploads. It lists the pending entries, and then the "
+            "uploads. In between A commits. R cannot publish A's file. It has seen no entry of A, so it "
+            "takes A for complete, and drops the upload: the rows are lost."
+        ),
+    ),
+    Mutant(
+        name="uploads dropped of an attempt that could not be published",
+        where="outputs.md#what-a-crash-leaves",
+        rule="the uploads of a committed attempt stay until it is complete",
+        edit=Edit(
+            (
+                "recover",
+                (
+                    "    publisher.complete(record)\n"
+                    "except _LASTING as error:\n"
+                    "    failures.append(error)\n"
+                    "    done.remove(attempt)"
+                ),
+                (
+                    "    publisher.complete(record)\n"
+                    "except _LASTING as error:\n"
+                    "    failures.append(error)"
+                ),
+            )
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "B": outputs.drive("k", mode="overwrite"),
+                "R": outputs.recover(),
+            },
+            denied=dict.fromkeys("ABR", ("publish",)),
+            after={"B": 1, "R": 2},
+        ),
+        caught="was dropped, and its attempt is committed",
+        story=(
+            "No node has permission to complete uploads yet. B's job replaces A's file, so the file is "
+            "no part of the last version. A's version must be published before B's, and cannot be "
+            "without the upload that R drops."
+        ),
+    ),
+    Mutant(
+        name="lists removed of an attempt that was committed long ago",
+        where="outputs.md#layout",
+        rule="a manifest that a commit record names is never removed",
+        edit=Edit(
+            ("Publisher.remove_lists", "found -= self._log.outcomes(found).committed.keys()", "pass"),
+            limits=(
+                ("INLINE_FILES", "INLINE_FILES = 1_000", "INLINE_FILES = 0"),
+                ("outputs:REMEMBERED", "REMEMBERED = 1_000", "REMEMBERED = 1"),
+            ),
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "Z": outputs.stage_late(),
+                "B": outputs.drive("k", mode="overwrite"),
+                "G": outputs.gc(),
+            },
+            after={"Z": 1, "B": 2, "G": 3},
+            remembered=1,
+        ),
+        caught="was deleted, and a record names it",
+        story=(
+            "In this world a state knows the last decided attempt, and each list of files is an object. "
+            "A task of A's job is late, and B's job has replaced A's file. To G, the late upload is of "
+            "an attempt that was never decided. G rules it out, and removes the list that version 1 "
+            "names."
+        ),
+    ),
+    Mutant(
+        name="lost files waited for that a later version replaced",
+        where="outputs.md#lost-uploads",
+        rule="a lost file that is no part of the last version any more holds up no later version",
+        edit=Edit(
+            (
+                "Publisher.publish",
+                "lost = {path: error for path, error in missing.items() if path in current}",
+                "lost = missing",
+            )
+        ),
+        setting=writing(
+            {
+                "A": outputs.drive("j"),
+                "L": outputs.lose_uploads(),
+                "B": outputs.drive("k", mode="overwrite"),
+                "R": outputs.recover(),
+            },
+            denied={"A": ("publish",)},
+            after={"L": 1, "B": 2, "R": 3},
+        ),
+        caught="a recovery reports files as lost that are replaced",
+        story=(
+            "A could not complete its upload, and a lifecycle rule has removed it. B's job replaces all "
+            "files, and still readers of the log stay at the versions before A's."
+        ),
+    ),
+)

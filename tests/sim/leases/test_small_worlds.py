@@ -1,0 +1,342 @@
+"""Small worlds of writers, explored whole: every order of events, and any fault at any point.
+
+``python -m pytest tests/sim/leases/test_small_worlds.py -s -k states`` prints how large the worlds are;
+``-m campaign`` explores the larger ones, for hours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+import pytest
+from attrs import evolve, field, frozen
+
+from commitlog.testing.sim import Choices, Exploration, Fault, Faults, Simulation, World, explore
+from sim.leases.world import SMALL, Program, Ticks, copy, create, delete, read, update, world_of
+from support.selection import with_all_but
+
+#: Of a lease that B holds for three of its seconds: before it ends, before A may take it over, and after
+#: all of that, the TTL included.
+DELAYS = (1.5, 4.0, 10.0)
+
+#: One writer's clock as slow, the other's as fast as the skew rate of 1.5 allows, the store's between
+#: them, and far off.
+CLOCKS = {"A": Ticks(rate=1.0), "B": Ticks(rate=1.5), "C": Ticks(rate=1.25)}
+STORE = Ticks(rate=1.25, offset=-1000)
+
+#: Each writer works on the same object, and copies one of its own to it.
+PROGRAMS: Mapping[str, Callable[[str], Program]] = {
+    "create": lambda name: create("k"),
+    "update": lambda name: update("k"),
+    "copy": lambda name: copy(f"from {name}", "k"),
+    "delete": lambda name: delete("k"),
+    "read": lambda name: read("k"),
+}
+
+
+@frozen(kw_only=True)
+class Case:
+    """A world to explore.
+
+    Attributes:
+        mode: how conditions are enforced: by leases, on a store that ignores them; or by the store.
+        calls: what the writers do, each one call.
+        faults: most faults in a run.
+        least: so many states it has at least. Figures of a run are in docs/verification.md.
+        delays: lengths of delays and pauses, and distances of duplicates, in seconds.
+        clocks: those of the writers.
+        store: that of the store.
+        fences: whether the store enforces expiries.
+        restarts: whether a writer that dies begins anew.
+        only: the faults that may happen; by default all but those that are beyond the protocol.
+        bandwidth: bytes that the link of each writer carries in a second, as its settings say.
+    """
+
+    mode: Literal["lease", "native"]
+    calls: tuple[str, ...]
+    faults: int = 1
+    least: int = 0
+    delays: tuple[float, ...] = DELAYS
+    clocks: Mapping[str, Ticks] = field(factory=lambda: CLOCKS)
+    store: Ticks = STORE
+    fences: bool = True
+    restarts: bool = False
+    only: tuple[Fault, ...] | None = None
+    bandwidth: float = math.inf
+
+    def __str__(self) -> str:
+        unlike = ["unfenced"] * (not self.fences) + ["restarts"] * self.restarts
+        unlike += [f"{self.bandwidth:g}"] * (self.bandwidth < math.inf)
+        return "-".join([self.mode, *self.calls, str(self.faults), *unlike])
+
+    @property
+    def beyond(self) -> Mapping[Fault, str]:
+        """The faults against which nothing is promised here, and why. Each does harm, see below."""
+        reasons: dict[Fault, str] = {}
+        deletes = "delete" in self.calls
+        creates = not {"create", "copy"}.isdisjoint(self.calls)
+        copies = "copy" in self.calls and "update" not in self.calls  # or else there is a target
+        if self.mode == "lease" and deletes and creates:
+            reasons[Fault.DUPLICATED] = (
+                "A deletion that is performed once more before its expiry, but after its release, "
+                "removes what was created meanwhile."
+            )
+        one_lease = set(self.calls) <= {"create", "copy"} or set(self.calls) <= {"update", "delete"}
+        deletes_alone = set(self.calls) == {"delete"}  # a late one finds nothing
+        if self.mode == "lease" and not self.fences and one_lease and not deletes_alone:
+            late = "A store that enforces no expiry does what it is asked, however late it comes."
+            reasons[Fault.PAUSED] = reasons[Fault.DELAYED] = late
+        if self.mode == "native" and deletes and creates:
+            reasons[Fault.DUPLICATED] = (
+                "A creation that was refused, and is performed once more when the object has been "
+                "deleted, succeeds."
+            )
+        if self.mode == "native" and (deletes or copies):
+            reasons[Fault.REPEATED] = (
+                "Copies and deletions bear no nonce: if one is sent twice on the way, the refusal of "
+                "the second cannot be told from that of one that came too late."
+            )
+        return reasons
+
+    @property
+    def possible(self) -> Iterable[Fault]:
+        """The faults that may happen."""
+        return self.only or [fault for fault in Fault if fault not in self.beyond]
+
+    @property
+    def world(self) -> World:
+        """What builds it."""
+        names = "ABC"[: len(self.calls)]
+        programs = {name: PROGRAMS[call](name) for name, call in zip(names, self.calls, strict=True)}
+        objects = {f"from {name}": f"source {name}" for name in names}
+        if not {"update", "delete"}.isdisjoint(self.calls):
+            objects["k"] = "seed"
+        faults = Faults(rates=dict.fromkeys(self.possible, 0.01), delays=self.delays, most=self.faults)
+
+        def simulation(choices: Choices) -> Simulation:
+            return Simulation(choices, faults=faults)
+
+        build = world_of(
+            programs,
+            simulation=simulation,
+            clocks=self.clocks,
+            store=self.store,
+            mode=self.mode,
+            fences=self.fences,
+            objects=objects,
+            restarts=self.restarts,
+            settings=evolve(SMALL, min_bandwidth=self.bandwidth),
+            bandwidths=dict.fromkeys(names, self.bandwidth),
+        )
+        return _ends_in_time(build, self) if self.faults < 2 else build
+
+
+def _ends_in_time(build: World, case: Case) -> World:
+    """Let the judge of a world look at the time, too.
+
+    Whatever single thing goes wrong, nobody is held up for longer than it lasts and then until the lease
+    of one who has died can be taken over.
+    """
+    longest = max(case.delays) + SMALL.timeout * SMALL.max_clock_skew_rate
+    longest += 2 * len("A:1") / case.bandwidth  # each writer's word is sent once, or once more
+
+    def timed(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        simulation, judge = build(choices)
+
+        def both() -> None:
+            judge()
+            assert simulation.now <= longest, f"it took until {simulation.now} s"
+
+        return simulation, both
+
+    return timed
+
+
+def explored(case: Case) -> Exploration:
+    """Explore a world, print how large it is, and make sure that all of it was seen and all is well."""
+    begun = time.process_time()
+    found = explore(case.world)
+    print(
+        f"\n{case.mode:7} {' × '.join(case.calls):26} {case.faults} faults: {found.states:9,} states"
+        f" {found.runs:9,} runs {time.process_time() - begun:7.1f} s of CPU",
+        end="",
+    )
+    worst = found.shortest
+    assert worst is None, "\n".join((*worst.trace, str(worst.error)))
+    assert found.complete
+    assert found.states >= case.least
+    return found
+
+
+CALLS = ("create", "update", "copy", "delete")
+PAIRS = tuple(itertools.combinations_with_replacement(CALLS, 2))
+
+#: Pairs that tell about the others: of one lease, of two leases, with nonces and without.
+SOME = (("create", "create"), ("create", "delete"), ("update", "delete"), ("copy", "delete"))
+
+#: Least states of a pair under leases with a single fault.
+LEAST = {
+    ("create", "update"): 8_000,
+    ("update", "copy"): 8_000,
+    ("create", "delete"): 8_000,
+    ("copy", "delete"): 8_000,
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    with_all_but(
+        lambda case: case.calls in SOME[:2],
+        [Case(mode="lease", calls=pair, least=LEAST.get(pair, 12_000)) for pair in PAIRS],
+    ),
+    ids=str,
+)
+def test_states_of_pairs_under_leases(case: Case) -> None:
+    """Two writers by lease exclude one another, in any order, whatever single thing goes wrong."""
+    explored(case)
+
+
+@pytest.mark.parametrize("case", [Case(mode="native", calls=pair, least=200) for pair in PAIRS], ids=str)
+def test_states_of_pairs_on_a_store_with_conditions(case: Case) -> None:
+    """Two native writers exclude one another, in any order, whatever single thing goes wrong."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(mode=mode, calls=SOME[0], restarts=True) for mode in ("lease", "native")], ids=str
+)
+def test_states_of_writers_that_begin_anew(case: Case) -> None:
+    """A writer that dies and tries again excludes itself, too, and gets past its own lease."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    with_all_but(
+        lambda case: case.calls == SOME[0],
+        [Case(mode="lease", calls=pair, fences=False) for pair in SOME[::2]],
+    ),
+    ids=str,
+)
+def test_states_of_pairs_without_expiries(case: Case) -> None:
+    """Where the store enforces no expiry, leases hold as long as nothing comes late."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    with_all_but(
+        lambda case: case.bandwidth == 8.0 and case.calls == SOME[0],
+        [
+            Case(mode="lease", calls=pair, bandwidth=bandwidth)
+            for pair in SOME[:2]
+            for bandwidth in (8.0, 1.0)
+        ],
+    ),
+    ids=str,
+)
+def test_states_of_writers_on_slow_links(case: Case) -> None:
+    """Three bytes take all of the time that is kept for them, or are staged, which takes the lease."""
+    explored(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(mode="lease", calls=("create",) * 3, faults=0, least=6_000),
+        *(Case(mode="lease", calls=(*pair, "read"), faults=0, least=1_000) for pair in SOME),
+        *(Case(mode="native", calls=(*pair, "read"), faults=0) for pair in PAIRS),
+    ],
+    ids=str,
+)
+def test_states_of_three_at_once(case: Case) -> None:
+    """With a third writer or a reader, all orders are fine as long as nothing goes wrong."""
+    explored(case)
+
+
+BEYOND = [
+    evolve(case, only=(fault,))
+    for pair in PAIRS
+    for case in (
+        Case(mode="lease", calls=pair),
+        Case(mode="native", calls=pair),
+        Case(mode="lease", calls=pair, fences=False),
+    )
+    for fault in case.beyond
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    with_all_but(lambda case: case.mode == "native" or case.calls in SOME[:2], BEYOND),
+    ids=lambda case: f"{case}-{case.only[0].name}",
+)
+def test_what_is_left_out_does_harm(case: Case) -> None:
+    """No fault is left out of a world that is not one against which nothing is promised."""
+    worst = explore(case.world, most_violations=None).shortest
+    assert worst is not None
+    assert worst.faults == 1
+
+
+# -- larger worlds -----------------------------------------------------------------------------------
+
+#: Ends of the span that the skew rate allows, both ways round, and no skew at all.
+SKEWS = [
+    ({"A": Ticks(rate=a), "B": Ticks(rate=b)}, Ticks(rate=store, offset=5000))
+    for a, b, store in [
+        (1.0, 1.0, 1.0),
+        (1.0, 1.5, 1.0),
+        (1.0, 1.5, 1.5),
+        (1.5, 1.0, 1.0),
+        (1.5, 1.0, 1.5),
+        (1.5, 1.5, 1.0),
+        (1.0, 1.0, 1.5),
+    ]
+]
+MANY_DELAYS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(mode="lease", calls=pair, delays=MANY_DELAYS, clocks=clocks, store=store)
+        for pair in PAIRS
+        for clocks, store in SKEWS
+    ],
+    ids=lambda case: "-".join(
+        [str(case), *(f"{ticks.rate:g}" for ticks in (*case.clocks.values(), case.store))]
+    ),
+)
+def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
+    """Delays of many lengths, and clocks at all ends of the span that the skew rate allows."""
+    explored(case)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(Case(mode="native", calls=pair, faults=2, delays=MANY_DELAYS) for pair in PAIRS),
+        *(Case(mode="native", calls=(call,) * 3) for call in CALLS),
+        *(Case(mode=mode, calls=(*pair, "read")) for mode in ("native", "lease") for pair in PAIRS),
+        *(
+            Case(mode=mode, calls=pair, restarts=True, delays=MANY_DELAYS)
+            for mode in ("native", "lease")
+            for pair in PAIRS
+        ),
+        *(Case(mode="lease", calls=pair, fences=False, delays=MANY_DELAYS) for pair in PAIRS),
+        Case(mode="lease", calls=("create", "create"), faults=2, delays=(5.0,)),
+        Case(mode="lease", calls=("create",) * 3, least=100_000),
+    ],
+    ids=str,
+)
+def test_states_of_larger_worlds(case: Case) -> None:
+    """Two faults, three writers, a reader that looks on."""
+    explored(case)

@@ -1,0 +1,388 @@
+"""The upkeep of a namespace on the simulator: compaction, restore, check, repair, recovery, and sweeping
+up after jobs, beside clients that work.
+
+What is checked at every request that changes something, at every answer and at the end is in
+`sim.namespace.maintenance.world`, and in `sim.namespace.world`. ``python -m pytest
+tests/sim/namespace/maintenance/test_maintenance.py -s -k states`` prints how large the worlds are. With
+``-m campaign`` the larger ones are explored, and seeds are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from commitlog.oplog import Decision
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, campaign
+from sim.namespace.case import Case as Small
+from sim.namespace.maintenance.world import (
+    A_DAY,
+    UpkeepWorld,
+    check,
+    compact,
+    forget_directory,
+    job,
+    list_as_garbage,
+    lose_file,
+    move,
+    repair,
+    restore,
+    same_names,
+    share_object,
+    share_object_before,
+    sweep_jobs,
+)
+from sim.namespace.world import (
+    Program,
+    collect,
+    delete,
+    make,
+    publish,
+    read,
+    recover,
+    rename,
+    sweep,
+    world_of,
+    write,
+)
+from support.namespace import Model
+from worlds import run_seeds
+
+TREE: Mapping[str, Any] = {"made": ("d",), "files": {"d/f": b"0"}, "make": UpkeepWorld}
+
+_LOSSES = (Fault.CRASHED, Fault.LOST_RESPONSE, Fault.DELAYED)
+
+
+class Case(Small):
+    """A world to explore, or to draw runs of."""
+
+    def world(self, *, rate: float) -> World:
+        """Return it, with faults that are as probable as that at each point."""
+
+        def simulation(choices: Choices) -> Simulation:
+            rates = dict.fromkeys(self.faults, rate)
+            return Simulation(choices, faults=Faults(rates=rates, delays=(5.0,), most=self.most))
+
+        return world_of(self.clients, simulation=simulation, **self.options)
+
+
+def case(name: str, clients: Mapping[str, Program], *faults: Fault, **options: Any) -> Case:
+    """Return a world; options are those of `Case`, and of its world."""
+    own = {option: options.pop(option) for option in ("told", "most") if option in options}
+    return Case(name=name, clients=clients, faults=faults, options={**TREE, **options}, **own)
+
+
+def _brings(before: Model, after: Model) -> bool:
+    """Tell whether a tree has what another has, and perhaps more: what was lost, in some place."""
+    return before.nodes.items() <= after.nodes.items()
+
+
+# -- worlds --------------------------------------------------------------------------------------------
+
+SMALL = [
+    case(
+        "a compaction, a crash or a lost answer",
+        {"C": [compact()]},
+        Fault.CRASHED,
+        Fault.LOST_RESPONSE,
+        after={"C": A_DAY},
+        restarts=("C",),
+        told=("compact: done", "compact: unknown"),
+    ),
+    case(
+        "a restore, and again, a crash",
+        {"R": [restore(), 10.0, restore(), move(), write("d/f", b"2")]},
+        Fault.CRASHED,
+        restarts=("R",),
+        told=("restore: done", "restore: AlreadyExists", "write: done"),
+    ),
+    case(
+        "a restore, requests that arrive twice, and changes right after it",
+        {"R": [restore(), move(), rename("d/f", "d/g"), rename("d", "e")]},
+        Fault.DUPLICATED,
+        Fault.REPEATED,
+        told=("restore: done", "rename: done"),
+    ),
+    case(
+        "a restore that finds an old backup",
+        {"A": [delete("d/f")], "R": [20.0, restore()]},
+        backup=True,
+        told=("restore: AlreadyExists",),
+    ),
+    case(
+        "a restore over an old backup, a crash",
+        {"A": [delete("d/f")], "R": [20.0, restore(replace=True)]},
+        Fault.CRASHED,
+        backup=True,
+        told=("restore: done",),
+    ),
+    case(
+        "a repair that takes unnamed objects beside a job",
+        {"A": [job({"1": b"1"}, seconds=5.0)], "R": [2.0, repair(only=("unnamed-object",), age=10.0)]},
+        stable=False,
+    ),
+    case(
+        "a repair of what a dead client has left, a late request",
+        {"A": [write("d/f", b"1")], "R": [60.0, repair(pending=30.0)]},
+        Fault.CRASHED,
+        Fault.DELAYED,
+        moments=False,
+    ),
+    case(
+        "a collection beside a reader, within its grace",
+        {"A": [read("d/f", slowly=8.0)], "B": [1.0, write("d/f", b"1"), 5.0, collect(), 7.0, collect()]},
+        grace=10.0,
+        told=("read: done",),
+    ),
+    case(
+        "a restore over an old backup that dies, and one that is not told to replace it",
+        {"A": [delete("d/f")], "R": [20.0, restore(replace=True)], "S": [21.0, restore()]},
+        Fault.CRASHED,
+        backup=True,
+        told=("restore: AlreadyExists",),
+    ),
+]
+
+#: Clients of the table that was restored from, while another one has the log.
+FORKS = [
+    case(
+        "a second table on one log, and the first one is written again",
+        {
+            "A": [write("d/f", b"1"), 40.0, make("tried"), write("tried/a", b"1")],
+            "R": [20.0, restore(), move(), make("tried"), write("tried/b", b"2")],
+        },
+        told=("restore: done", "make: done", "make: Fenced"),
+        exact=False,
+    ),
+]
+
+_BOTH = {"C": A_DAY, "A": A_DAY}
+
+LARGE = [
+    case(
+        "a compaction beside writes, a fault",
+        {"C": [compact()], "A": [write("d/f", b"1"), rename("d", "e"), delete("e/f"), write("d", b"2")]},
+        *_LOSSES,
+        after=_BOTH,
+    ),
+    case("two compactions, a fault", {"C": [compact()], "A": [compact()]}, *_LOSSES, after=_BOTH),
+    case(
+        "a dead client, a compaction beside a recovery, and another one",
+        {
+            "A": [write("d/f", b"1"), rename("d", "e")],
+            "R": [2 * A_DAY, recover(older_than=10.0)],
+            "C": [2 * A_DAY, compact(), A_DAY, compact()],
+        },
+        *_LOSSES,
+        most=2,
+    ),
+    *(
+        case(
+            f"a dead client's {name}, a recovery beside an overwrite of the same",
+            {"A": [left], "B": [19.0, write("d/f", b"1")], "R": [19.0, recover(older_than=9.0)]},
+            Fault.CRASHED,
+            moments=False,
+        )
+        for name, left in {
+            "rename": rename("d/f", "g"),
+            "write": write("d/f", b"2"),
+        }.items()
+    ),
+    case(
+        "writes, a restore, and work with what was restored, two faults",
+        {
+            "A": [write("d/f", b"1"), rename("d", "e"), write("d", b"2"), delete("e/f")],
+            "R": [20.0, restore(), 10.0, restore(), move(), rename("d", "f"), collect()],
+        },
+        *_LOSSES,
+        most=2,
+        restarts=("R",),
+    ),
+    *(
+        case(
+            f"a restore after a dead client, whose change is to be {decision.value}",
+            {"A": [write("d/f", b"1"), rename("d", "e")], "R": [20.0, restore(decide=decision)]},
+            *_LOSSES,
+        )
+        for decision in Decision
+    ),
+    case(
+        "a restore beside a change of the table that is lost",
+        {"A": [make("tried")], "R": [restore(decide=Decision.ROLLED_BACK), move(), make("tried")]},
+        Fault.DELAYED,
+        exact=False,
+    ),
+    case(
+        "two tables on one log, beside changes of both, a fault",
+        {
+            "A": [make("a"), write("a/1", b"1"), rename("a", "b"), delete("d/f")],
+            "R": [restore(decide=Decision.ROLLED_BACK), move(), make("a"), rename("d", "a/d")],
+        },
+        *_LOSSES,
+        restarts=("R",),
+        exact=False,
+        stable=False,
+    ),
+    case("two restores, a fault", {"R": [restore()], "S": [restore()]}, *_LOSSES),
+    case(
+        "two restores over an old backup, a crash",
+        {"R": [restore(replace=True)], "S": [restore(replace=True)]},
+        Fault.CRASHED,
+        backup=True,
+    ),
+    case(
+        "a restore over an old backup, and one that is not told to replace it, a crash",
+        {
+            "A": [delete("d/f")],
+            "R": [20.0, restore(replace=True)],
+            "S": [20.0, restore(), 1.0, restore()],
+        },
+        Fault.CRASHED,
+        backup=True,
+    ),
+    case(
+        "a check beside writes that die",
+        {"K": [check()], "A": [write("d/f", b"1"), delete("d/f"), write("d/g", b"1")]},
+        Fault.CRASHED,
+        page=4,
+    ),
+    case(
+        "a check beside renames of a directory",
+        {"K": [check()], "A": [rename("d", "e/d"), rename("e/d", "d")]},
+        page=3,
+        made=("d", "e"),
+    ),
+    case(
+        "a check beside an overwrite, a collection, and a sweep",
+        {"K": [check()], "A": [write("d/f", b"1"), delete("d", recursive=True), sweep(), collect()]},
+        page=4,
+        grace=0.0,
+    ),
+    case(
+        "a check beside a compaction, a crash",
+        {"K": [check()], "A": [compact()]},
+        Fault.CRASHED,
+        after={"K": A_DAY, "A": A_DAY},
+    ),
+    case(
+        "a repair of a directory's record beside its rename, a fault",
+        {"R": [repair()], "A": [rename("d", "e")]},
+        *_LOSSES,
+        restarts=("R",),
+        damage=forget_directory,
+        spared=("no-directory-record",),
+        moments=False,
+        exact=False,
+    ),
+    case(
+        "two repairs of a directory's record, a crash",
+        {"R": [repair()], "S": [repair()]},
+        Fault.CRASHED,
+        damage=forget_directory,
+        spared=("no-directory-record",),
+        moments=False,
+    ),
+    case(
+        "a repair of a lost file beside a new one of its name, a fault",
+        {"R": [repair(_brings)], "A": [write("d/f", b"1", overwrite=False)]},
+        *_LOSSES,
+        damage=lose_file,
+        spared=("log-newer",),
+        moments=False,
+        exact=False,
+    ),
+    case(
+        "two repairs of a file that names another's object, a fault",
+        {"R": [repair(same_names)], "S": [repair(same_names)]},
+        *_LOSSES,
+        damage=share_object,
+        spared=("record-differs", "object-named-twice"),
+        files={"d/f": b"0", "d/g": b"1"},
+        moments=False,
+        exact=False,
+    ),
+    case(
+        "a repair of an older file that names another's object, and a collection, a fault",
+        {"R": [repair(same_names, times=1), 1.0, collect()]},
+        *_LOSSES,
+        restarts=("R",),
+        damage=share_object_before,
+        spared=("log-newer", "object-named-twice"),
+        files={"d/f": b"0", "d/g": b"1"},
+        moments=False,
+        grace=0.0,
+        exact=False,
+    ),
+    case(
+        "a repair of content that is listed as garbage beside an overwrite, a fault",
+        {"R": [repair()], "A": [write("d/f", b"1")]},
+        *_LOSSES,
+        damage=list_as_garbage,
+        spared=("garbage-in-use", "garbage-listed-twice"),
+        moments=False,
+        exact=False,
+    ),
+    case(
+        "a sweep of jobs beside a job",
+        {"A": [publish("j", {"1": b"1"})], "S": [sweep_jobs(older_than=0.0)]},
+        stable=False,
+        moments=False,
+    ),
+    case(
+        "a job that dies, a sweep of jobs, and of what they leave, a fault",
+        {"A": [publish("j", {"1": b"1"})], "S": [20.0, sweep_jobs(older_than=10.0), sweep(), collect()]},
+        *_LOSSES,
+        stable=False,
+        moments=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", [*SMALL, *FORKS], ids=str)
+def test_states_of_small_worlds(case: Case) -> None:
+    """The log tells all, nothing is taken from anybody, and what was broken off can be done again."""
+    case.check()
+
+
+def again(which: str) -> str:
+    """Return the command that begins with the run of a seed."""
+    return (
+        'python -m pytest "tests/sim/namespace/maintenance/test_maintenance.py::'
+        f'test_many_seeds{which}" -m campaign'
+        " --campaign-seconds 1 --campaign-seed {seed}"
+    )
+
+
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_some_seeds(case: Case) -> None:
+    """The same in larger worlds, of which some runs are drawn."""
+    print(f"\n{case}: {campaign(case.world(rate=0.03), runs=3, again=again(f'[{case}]'))}")
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_many_seeds(
+    case: Case, campaign_seconds: float, campaign_seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same, for as long as told."""
+    with capsys.disabled():
+        report = campaign(
+            case.world(rate=0.03), seed=campaign_seed, seconds=campaign_seconds, again=again(f"[{case}]")
+        )
+        print(f"\n{case}: {report}")
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_states_of_larger_worlds(case: Case) -> None:
+    """The same, in all their runs."""
+    case.check()
+
+
+def test_some_seeds_of_all() -> None:
+    """Two or three clients, their upkeep, everything that can go wrong; then it is restored."""
+    run_seeds("upkeep", 6)

@@ -1,0 +1,604 @@
+"""What is true of a simulated output: followed from inside its store, mutation by mutation.
+
+`WatchedStore` is the server, and tells a `Truth` of all that it does; the truth objects at once to what
+must not be, whoever asked for it, and whatever its answer. It reads stored records with nothing of the
+library's, since it is there to judge that.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import define, field, frozen
+
+from commitlog.clock import Clock
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    JobAborted,
+    JobAlreadyCommitted,
+    PublishIncomplete,
+)
+from commitlog.outputs import Batch, Snapshot
+from commitlog.stores.api import Body, PutResult, Staged, StagedInfo, StageWriter, chunks
+from commitlog.stores.memory import MemoryStore
+
+__all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]
+
+#: Where the output is, and where in it are the files that only its log shows, and notes beside the log.
+TOP = "out/"
+_HIDDEN = "_commitlog/data/"
+_LISTS = "_commitlog/manifests/"
+_NOTES = ("_commitlog/alive/", "_commitlog/checkpoints/")
+
+_RECORD = re.compile(r"_commitlog/(\d{20})\.json")
+_PENDING = re.compile(r"_commitlog/pending/([0-9a-f]{32})\.json")
+_ATTEMPT = re.compile(r"[0-9a-f]{32}")
+
+
+def content(job_id: str, path: str) -> bytes:
+    """Return what the file at `path`, relative to the output, holds if its job is committed."""
+    return f"{job_id} {path}".encode()
+
+
+def _shown(name: str) -> str:
+    """Return the path of a file as its job knows it, without what hides it."""
+    if not name.startswith(_HIDDEN):
+        return name
+    directory, _, last = name.removeprefix(_HIDDEN).rpartition("/")
+    return "/".join([*directory.split("/")[:-1], last])
+
+
+def _attempt_of(name: str) -> str:
+    return _ATTEMPT.findall(name)[-1]
+
+
+@frozen(kw_only=True)
+class Commit:
+    """A commit record.
+
+    Attributes:
+        version: its number.
+        job_id: the job.
+        attempt: the attempt at it.
+        logged: whether only the log shows its files.
+        nonces: those of its files, by path.
+        partitions: those of its files, by path.
+        rows: what its files hold, by path; a rewrite's file holds what was in those that it replaced.
+        uploads: what its files were to come from, by path.
+        replaced: files of earlier versions that are no part of this one.
+        foreign: files that no job wrote and that it replaces, by path, with their etags.
+        batch: stream and number of the batch that the job was, or None.
+    """
+
+    version: int
+    job_id: str
+    attempt: str
+    logged: bool
+    nonces: Mapping[str, str] = field(hash=False)
+    partitions: Mapping[str, object] = field(hash=False)
+    rows: Mapping[str, tuple[bytes, ...]] = field(hash=False)
+    uploads: Mapping[str, str] = field(hash=False)
+    replaced: frozenset[str]
+    foreign: Mapping[str, str] = field(hash=False)
+    batch: tuple[str, int] | None
+
+
+@define
+class Truth:
+    """What an output holds, and what has been promised of it.
+
+    Attributes:
+        server: its store.
+        records: how many log records there are.
+        commits: those of them that commit, by attempt, in order.
+        aborted: attempts that are ruled out.
+        replaced: files that are no part of the output any more, with the version that replaced them.
+        rows: what all commits but rewrites come to: partitions with rows, sorted. That is what readers
+            are to see, whatever files are merged into others.
+        expired: versions below this one cannot be read any more.
+        success: version that ``_SUCCESS`` names.
+        visible: files that are visible, or hidden and there, relative to the output.
+        seen: files that were so once.
+        foreign: files that are there and that no job wrote, relative to the output, with their etags.
+        strangers: paths at which there were such files once.
+        denied: attempts of which some caller was told that they are not committed, and what it was told.
+        shared: attempts that are committed by several callers.
+        signs: when attempts gave their last sign of life, by the server's clock: they began an upload,
+            prepared their commit or gave a heartbeat.
+        schema: schema of the last commit that has one.
+        lost: files of committed attempts whose uploads something else has removed; see `lose`.
+        decided: attempts in the order in which records decided them.
+        remembered: number of the last of these that no record may decide once more. The same is true of
+            an attempt of which a file is part of the output.
+    """
+
+    server: WatchedStore
+    records: int = 0
+    commits: dict[str, Commit] = field(factory=dict)
+    aborted: set[str] = field(factory=set)
+    replaced: dict[str, int] = field(factory=dict)
+    rows: list[tuple[Any, bytes]] = field(factory=list)
+    expired: int = 0
+    success: int = 0
+    visible: set[str] = field(factory=set)
+    seen: set[str] = field(factory=set)
+    foreign: dict[str, str] = field(factory=dict)
+    strangers: set[str] = field(factory=set)
+    denied: dict[str, str] = field(factory=dict)
+    shared: set[str] = field(factory=set)
+    signs: dict[str, float] = field(factory=dict)
+    schema: str | None = None
+    lost: set[str] = field(factory=set)
+    decided: list[str] = field(factory=list)
+    remembered: int = 1_000
+
+    @property
+    def last(self) -> int:
+        """Version of the last commit."""
+        return max((commit.version for commit in self.commits.values()), default=0)
+
+    def commit_of(self, job_id: str) -> Commit | None:
+        """Return the commit of that job."""
+        return next((commit for commit in self.commits.values() if commit.job_id == job_id), None)
+
+    def files(self, version: int) -> dict[str, str]:
+        """Return the files of the output at a version, with their nonces."""
+        return {
+            path: nonce
+            for commit in self.commits.values()
+            if commit.version <= version
+            for path, nonce in commit.nonces.items()
+            if self.replaced.get(path, version + 1) > version
+        }
+
+    def deny(self, attempt: str, error: CommitError) -> None:
+        """Remember that a caller of `Output.commit` was told by `error` that nothing was added.
+
+        That the attempt is aborted, or another one committed, is so for good. Anything else is said of
+        that call alone.
+        """
+        final = isinstance(error, (JobAborted, AlreadyExists))
+        if final or attempt not in self.shared:
+            said = f"{type(error).__name__}: {error}"
+            assert attempt not in self.commits, (
+                f"{attempt} is committed, and its driver was told: {said}"
+            )
+            self.denied[attempt] = said
+
+    def share(self, attempt: str) -> None:
+        """Let the attempt be committed by another caller, too."""
+        self.shared.add(attempt)
+        if attempt not in self.aborted:
+            self.denied.pop(attempt, None)
+
+    def is_whole(self, commit: Commit) -> bool:
+        """Tell whether every file of a commit is visible, or was until a later version replaced it.
+
+        A lost file counts as visible once it is replaced.
+        """
+        return commit.nonces.keys() - (self.lost & self.replaced.keys()) <= self.seen
+
+    def is_done(self, commit: Commit) -> bool:
+        """Tell whether that is so, and what it replaced is not visible any more."""
+        if commit.foreign.items() & self.foreign.items() or not self.is_whole(commit):
+            return False
+        return commit.logged or commit.replaced.isdisjoint(self.visible)
+
+    def leave(self, name: str, data: bytes) -> None:
+        """Put a file there, as another program does."""
+        result = MemoryStore.put(self.server, TOP + name, data)
+        self.strangers.add(name)
+        self.foreign[name] = result.etag
+
+    def check_committed(
+        self, error: JobAlreadyCommitted | PublishIncomplete, attempt: str | None = None
+    ) -> Commit:
+        """Check that the job is committed as `error` says, by that attempt, and return its commit."""
+        commit = self.commit_of(error.job_id)
+        assert commit, f"{error}, but it is not committed"
+        assert commit.version == error.version
+        assert attempt in (None, commit.attempt), f"{error}, but another attempt is"
+        if isinstance(error, PublishIncomplete):
+            assert set(error.lost) <= self.lost & commit.nonces.keys(), error
+        assert self.lost or "are lost" not in str(error), error
+        return commit
+
+    def check_superseded(self, error: JobAlreadyCommitted, job_id: str, batch: Batch | None) -> Commit:
+        """Check that the job is committed as `error` says, or its batch or a later one of the stream.
+
+        A job whose id is ``stream/number`` is a batch of that stream, though its driver does not say so.
+        """
+        commit = next((c for c in self.commits.values() if c.version == error.version), None)
+        stream, _, number = job_id.rpartition("/")
+        if commit is None or commit.job_id == job_id or not (stream and commit.batch):
+            return self.check_committed(error)
+        assert batch in (None, Batch(stream, int(number)))
+        assert commit.batch[0] == stream, f"{error}, but it is not committed"
+        assert commit.batch[1] >= int(number), f"{error}, but no later batch is, either"
+        return commit
+
+    def check_snapshot(self, snapshot: Snapshot) -> None:
+        """Check that `snapshot` is whole jobs, and that all of their files are there to be read now.
+
+        Those are not of which the next version, which may be known to others alone, is known to be rid.
+        """
+        commits = [commit for commit in self.commits.values() if commit.version <= snapshot.version]
+        named = [c.job_id for c in commits if not c.batch and c.job_id != c.attempt]
+        assert list(snapshot.jobs) == named
+        assert snapshot.version == max((commit.version for commit in commits), default=0)
+        files = {file.path: file.nonce for file in snapshot.files}
+        assert len(files) == len(snapshot.files), "a snapshot names a file twice"
+        assert files == self.files(snapshot.version)
+        gone = files.keys() - self.visible
+        assert all(self._may_be_gone(path) for path in gone), (
+            "a snapshot names a file that is not visible"
+        )
+
+    def check_clean(self) -> None:
+        """Check what holds when everybody is done and a recovery was made: all is there, and no more."""
+        for commit in self.commits.values():
+            assert self.is_whole(commit), f"files of version {commit.version} are missing"
+            assert self.is_done(commit), f"version {commit.version} replaced what is still visible"
+        shown = {path for path in self.visible if not path.startswith("_")}
+        assert shown == {path for path in self.files(self.last) if not path.startswith("_")}
+        assert self.success == self.last, "_SUCCESS lags behind"
+        assert not list(self.server.list_staged()), "an upload is left"
+        for what in ("pending/", "alive/"):
+            left = [info.path for info in self.server.list(f"{TOP}_commitlog/{what}")]
+            assert not left, f"entries are left: {left}"
+
+    def check_collected(self) -> None:
+        """Check what holds after `Output.gc` besides: nothing is there that no version can need.
+
+        Lists of files stay of attempts that were ruled out so long ago that it is forgotten.
+        """
+        hidden = {path for path in self.visible if path.startswith("_")}
+        needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
+        assert hidden == {path for path in needed if path.startswith("_")}
+        listed = {_attempt_of(info.path) for info in self.server.list(TOP + _LISTS)}
+        left = sorted(listed - self.commits.keys() - set(self.decided[: -self.remembered]))
+        assert not left, f"lists of files of {left} are left"
+
+    def lose(self) -> None:
+        """Remove the uploads of all committed attempts, as a lifecycle rule of the store does."""
+        for upload in list(self.server.list_staged(TOP)):
+            name = upload.path.removeprefix(TOP)
+            commit = self.commits.get(_attempt_of(name))
+            if commit is not None and commit.uploads.get(name) == upload.upload_id:
+                self.lost.add(name)
+                MemoryStore.abort(self.server, upload)
+
+    def state(self) -> Hashable:
+        """Return what does not follow from the content of the store."""
+        signs = self.signs.items()
+        return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost, signs)))
+
+    def sign(self, path: str) -> None:
+        """Note that an attempt gave a sign of life, if `path` bears the name of one."""
+        if found := _ATTEMPT.findall(path):
+            self.signs[found[-1]] = self.server.clock.epoch()
+
+    # told by the store, after each mutation
+
+    def stored(self, path: str, data: bytes) -> None:
+        """An object was put."""
+        self.sign(path)
+        name = path.removeprefix(TOP)
+        if match := _RECORD.fullmatch(name):
+            self._recorded(int(match[1]), json.loads(data))
+        elif name == "_SUCCESS":
+            self._advanced(json.loads(data))
+        elif name in self.strangers:
+            self.foreign[name] = self.server.head(path).etag
+        else:
+            assert _PENDING.fullmatch(name) or name.startswith((_LISTS, *_NOTES)), f"{path} was put"
+
+    def published(self, staged: Staged, nonce: str | None, data: bytes) -> None:
+        """An upload became visible."""
+        name = staged.path.removeprefix(TOP)
+        if name.startswith(_HIDDEN):
+            self._appeared(name)
+            return
+        if name.startswith("_"):  # a record that is too large for a single request
+            self.stored(staged.path, data)
+            return
+        found = [commit for commit in self.commits.values() if name in commit.nonces]
+        assert found, f"{staged.path} is visible, and no commit names it"
+        assert nonce == found[0].nonces[name], f"{staged.path} is another upload than was committed"
+        assert data == b"\n".join(found[0].rows[name]), f"{staged.path} has another content"
+        self._appeared(name)
+
+    def dropped(self, path: str, upload_id: str) -> None:
+        """An upload that was there was aborted, other than by its own writer."""
+        name = path.removeprefix(TOP)
+        if name.startswith("_") and not name.startswith(_HIDDEN):
+            return
+        attempt = _attempt_of(name)
+        if commit := self.commits.get(attempt):
+            assert name in self.seen or commit.uploads.get(name) != upload_id, (
+                f"the upload of {path} was dropped, and its attempt is committed"
+            )
+        else:
+            assert attempt in self.aborted, f"the upload of {path} was dropped before it was decided"
+
+    def deleted(self, path: str) -> None:
+        """An object that was there was deleted."""
+        name = path.removeprefix(TOP)
+        if name.startswith(_NOTES):
+            return
+        if name.startswith(_LISTS):
+            assert _attempt_of(name) not in self.commits, f"{path} was deleted, and a record names it"
+        elif name in self.strangers:
+            etag = self.foreign.pop(name)
+            by_whom = [each for each in self.commits.values() if each.foreign.get(name) == etag]
+            assert by_whom, f"{path} was deleted, and no job replaces it as it was"
+            assert any(map(self.is_whole, by_whom)), (
+                f"{path} was deleted before what replaces it was there"
+            )
+        elif match := _PENDING.fullmatch(name):
+            commit = self.commits.get(match[1])
+            if commit is None:
+                assert match[1] in self.aborted, f"{path} was deleted before its attempt was decided"
+            else:
+                assert self.is_whole(commit), f"{path} was deleted before all files were visible"
+                assert self.is_done(commit), f"{path} was deleted before all it replaced was removed"
+        else:
+            self._file_deleted(name)
+
+    # inside
+
+    def _may_be_gone(self, path: str) -> bool:
+        by = self.replaced.get(path)
+        return by is not None and (by <= self.expired or not path.startswith("_"))
+
+    def _appeared(self, name: str) -> None:
+        assert name not in self.visible, f"{name} was replaced"
+        assert not self._may_be_gone(name) or name not in self.seen, f"{name} came back"
+        self.visible.add(name)
+        self.seen.add(name)
+
+    def _file_deleted(self, name: str) -> None:
+        assert name in self.visible, f"{name} was deleted"
+        attempt = _attempt_of(name)
+        commit = self.commits.get(attempt)
+        if name.startswith(_HIDDEN) and (commit is None or name not in commit.nonces):
+            assert commit or attempt in self.aborted, f"{name} was deleted before it was decided"
+        else:
+            assert self._may_be_gone(name), f"{name} was deleted"
+            by = next(c for c in self.commits.values() if c.version == self.replaced[name])
+            assert self.is_whole(by), f"{name} was deleted before what replaces it was visible"
+        self.visible.remove(name)
+
+    def _recorded(self, number: int, document: Mapping[str, Any]) -> None:
+        assert number > self.records, f"record {number} was replaced"
+        assert number == self.records + 1, f"record {number} follows {self.records}"
+        self.records = number
+        if document["kind"] == "abort":
+            for attempt in document["attempts"]:
+                self._aborted(attempt)
+        elif document["kind"] == "expiry":
+            self.expired = max(self.expired, document["before"])
+        else:
+            self._committed(number, document)
+
+    def _aborted(self, attempt: str) -> None:
+        then = "committed" if attempt in self.commits else "aborted"
+        if attempt in self.decided:
+            recent = attempt in self.decided[-self.remembered :]
+            known = recent or attempt in map(_attempt_of, self.files(self.last))
+            assert not known, f"{attempt} is {then} and then aborted"
+        self.decided.append(attempt)
+        if attempt not in self.commits:  # the first record that decides it is the one that counts
+            self.aborted.add(attempt)
+
+    def _committed(self, number: int, document: Mapping[str, Any]) -> None:
+        job_id, attempt = document["job"], document["attempt"]
+        assert attempt not in self.commits, f"{attempt} is committed twice"
+        assert attempt not in self.aborted, f"{attempt} is aborted and then committed"
+        assert self.commit_of(job_id) is None, f"job {job_id} is committed twice"
+        told = self.denied.get(attempt)
+        assert told is None, f"{attempt} is committed, and its driver was told: {told}"
+        assert document["mode"] != "error" or not (self.commits or self.foreign), (
+            "there is data where none was wanted"
+        )
+        logged = document["visibility"] == "logged"
+        assert all(commit.logged == logged for commit in self.commits.values()), (
+            "it is listed and logged"
+        )
+        files = self._listed(document)
+        partitions = {file["path"]: tuple(map(tuple, file["partition"])) for file in files}
+        named = self._named(document)
+        commit = Commit(
+            version=number,
+            job_id=job_id,
+            attempt=attempt,
+            logged=logged,
+            nonces={file["path"]: file["nonce"] for file in files},
+            partitions=partitions,
+            rows=self._rows_of(document, partitions, named),
+            uploads={} if logged else self._uploads(attempt, files),
+            replaced=self._replaced_by(document["mode"], set(partitions.values()), named),
+            foreign=self._foreign(document),
+            batch=document["batch"] and tuple(document["batch"]),
+        )
+        missed = self._foreign_in(document["mode"], set(partitions.values())) - commit.foreign.items()
+        assert not missed, f"{attempt} is committed, and does not replace {sorted(missed)}"
+        stream, _, batch = job_id.rpartition("/")
+        earlier = [c.batch for c in self.commits.values() if c.batch and c.batch[0] == stream]
+        assert all(last < int(batch) for _, last in earlier), f"batch {job_id} comes too late"
+        schema = document["schema"]
+        known = document["mode"] == "overwrite" or None in (schema, self.schema) or schema == self.schema
+        assert known, f"{attempt} was fitted to columns that the output no longer has"
+        self.schema = schema or self.schema
+        if logged:
+            assert self.is_whole(commit), f"files are gone that {attempt} commits"
+            for path, rows in commit.rows.items():
+                assert self.server.get(TOP + path).data == b"\n".join(rows), (
+                    f"{path} has another content"
+                )
+        self.replaced.update(dict.fromkeys(commit.replaced, number))
+        self.commits[attempt] = commit
+        self.decided.append(attempt)
+        if document["mode"] != "rewrite":
+            new = [(partitions[path], row) for path, rows in commit.rows.items() for row in rows]
+            self.rows = sorted([*self._kept(document["mode"], set(partitions.values())), *new])
+        assert self._rows_there() == self.rows, f"version {number} has rows twice, or not at all"
+
+    def _listed(self, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the files that a record names, itself or by lists."""
+        return [*document["files"], *self._lists(document["manifests"])]
+
+    def _named(self, document: Mapping[str, Any]) -> list[str]:
+        """Return the files that a record names to be replaced."""
+        listed = (file["path"] for file in self._lists(document.get("replaced_manifests", ())))
+        return [*document.get("replaced", ()), *listed]
+
+    def _foreign(self, document: Mapping[str, Any]) -> dict[str, str]:
+        """Return the files that a record replaces and that no job wrote, with their etags."""
+        listed = self._lists(document.get("foreign_manifests", ()))
+        return {file["path"]: file["etag"] for file in [*document.get("foreign", ()), *listed]}
+
+    def _foreign_in(self, mode: str, partitions: set[object]) -> set[tuple[str, str]]:
+        """Return those that are there and that a job of that mode, with files there, is to replace."""
+        if mode == "overwrite":
+            return set(self.foreign.items())
+        if mode != "overwrite-partitions":
+            return set()
+        where = {path: (("p", path[2]),) if "/" in path else () for path in self.foreign}
+        return {(path, etag) for path, etag in self.foreign.items() if where[path] in partitions}
+
+    def _lists(self, manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for each in manifests:
+            data = self.server.get(f"{TOP}{_LISTS}{each['name']}").data
+            yield from map(json.loads, gzip.decompress(data).splitlines()[1:])
+
+    def _uploads(self, attempt: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the uploads that a pending entry names, which must be those of `files`, and there."""
+        entry = f"{TOP}_commitlog/pending/{attempt}.json"
+        assert self.server.begin_head(entry)().info, f"{attempt} is committed without a pending entry"
+        pending = self._listed(json.loads(self.server.get(entry).data))
+        assert [(f["path"], f["nonce"]) for f in pending] == [(f["path"], f["nonce"]) for f in files]
+        uploads = {file["path"]: file["upload"] for file in pending}
+        there = {upload.upload_id for upload in self.server.list_staged(TOP)}
+        assert there >= set(uploads.values()), f"uploads are gone that {attempt} commits"
+        return uploads
+
+    def _replaced_by(self, mode: str, partitions: set[object], named: list[str]) -> frozenset[str]:
+        current = self.files(self.last)
+        where = self._partitions()
+        match mode:
+            case "overwrite":
+                return frozenset(current)
+            case "overwrite-partitions":
+                return frozenset(path for path in current if where[path] in partitions)
+            case "rewrite":
+                gone = sorted(set(named) - current.keys())
+                assert not gone, f"{gone} are rewritten, and no part of the output"
+                return frozenset(named)
+        return frozenset()
+
+    def _kept(self, mode: str, partitions: set[object]) -> list[tuple[Any, bytes]]:
+        """Return those of `rows` that a job of that mode, with files in these partitions, leaves."""
+        match mode:
+            case "overwrite":
+                return []
+            case "overwrite-partitions":
+                return [(partition, row) for partition, row in self.rows if partition not in partitions]
+        return self.rows
+
+    def _rows_of(
+        self, document: Mapping[str, Any], paths: Iterable[str], named: list[str]
+    ) -> dict[str, tuple[bytes, ...]]:
+        """Return what the files of a commit hold, by path."""
+        if document["mode"] != "rewrite":
+            return {path: (content(document["job"], _shown(path)),) for path in paths}
+        before = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
+        [path] = paths
+        return {path: tuple(row for old in named for row in before[old])}
+
+    def _rows_there(self) -> list[tuple[Any, bytes]]:
+        """Return what the files of the last version hold, sorted."""
+        where = self._partitions()
+        rows = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
+        return sorted((where[path], row) for path in self.files(self.last) for row in rows[path])
+
+    def _partitions(self) -> dict[str, Any]:
+        commits = self.commits.values()
+        return {path: each for commit in commits for path, each in commit.partitions.items()}
+
+    def _advanced(self, document: Mapping[str, Any]) -> None:
+        version = document["version"]
+        assert version > self.success, f"_SUCCESS goes from {self.success} to {version}"
+        before = [commit for commit in self.commits.values() if commit.version <= version]
+        assert before and before[-1].version == version, f"_SUCCESS names {version}, which is no commit"
+        assert before[-1].job_id == document["job"]
+        for commit in before:
+            assert self.is_done(commit), (
+                f"_SUCCESS names {version}, and commit {commit.version} is not all visible"
+            )
+        self.success = version
+
+
+class WatchedStore(MemoryStore):
+    """A store whose every mutation is told to a `Truth`, as soon as it has happened.
+
+    Args:
+        clock: the store's.
+        new_id: makes its words.
+        conditions: whether it enforces conditions.
+    """
+
+    def __init__(self, *, clock: Clock, new_id: Callable[[], str], conditions: bool = True) -> None:
+        super().__init__(clock=clock, new_id=new_id)
+        self.clock = clock
+        self._conditions = conditions
+        self.truth = Truth(self)
+
+    def _allow(self, key: str, condition: Any, fence: Any) -> None:
+        super()._allow(key, condition if self._conditions else None, fence)
+
+    def put(self, path: str, body: Body, **options: Any) -> PutResult:
+        data = b"".join(chunks(body))
+        there = self.begin_head(path)().info
+        # Without conditions, a request that is repeated on the way replaces what it put.
+        again = there is not None and not self._conditions and self.get(path).data == data
+        result = super().put(path, data, **options)
+        if not again:
+            self.truth.stored(path, data)
+        return result
+
+    def begin_stage(self, path: str, **options: Any) -> StageWriter:
+        writer = super().begin_stage(path, **options)
+        self.truth.sign(path)
+        return writer
+
+    def copy(self, source: str, target: str, **options: Any) -> PutResult:
+        raise AssertionError("outputs copy nothing")
+
+    def delete(self, path: str, **options: Any) -> None:
+        was_there = self.begin_head(path)().info is not None
+        super().delete(path, **options)
+        if was_there:
+            self.truth.deleted(path)
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        for path in paths:
+            self.delete(path)
+        return {}
+
+    def publish(self, staged: Staged, **options: Any) -> PutResult:
+        result = super().publish(staged, **options)
+        found = self.get(staged.path)
+        self.truth.published(staged, found.nonce, found.data)
+        return result
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        was_there = staged.upload_id in {upload.upload_id for upload in self.list_staged(staged.path)}
+        super().abort(staged)
+        if was_there:
+            self.truth.dropped(staged.path, staged.upload_id)

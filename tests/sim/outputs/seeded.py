@@ -1,0 +1,134 @@
+"""Large worlds of outputs whose everything is drawn: clocks, network, misfortunes, and who does what.
+
+All draws come from the one `Choices` of the simulation, so a run is its picks. Of every draw the first
+alternative is the ordinary one, which is what runs are shrunk to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from commitlog.outputs import Batch, Mode
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
+from sim.leases.world import Ticks
+from sim.outputs.world import (
+    OutputWorld,
+    Program,
+    abort_one,
+    commit_again,
+    compact,
+    drive,
+    gc,
+    in_turn,
+    read,
+    recover,
+    stage_late,
+)
+
+T = TypeVar("T")
+
+#: How probable a fault is, at each point where it is possible, when a run has it at all.
+_USUAL = (0.0, 0.01, 0.04)
+_RATES: Mapping[Fault, tuple[float, ...]] = {
+    **dict.fromkeys(Fault, _USUAL),
+    Fault.PAUSED: (0.0, 0.003, 0.02),
+    Fault.CRASHED: (0.0, 0.003, 0.02),
+}
+
+#: By lease, a duplicate that arrives late is beyond what the protocol can bear: docs/protocol.md.
+_EXCLUDED_BY_LEASE = frozenset({Fault.DUPLICATED})
+
+
+#: What jobs do to the data that is there.
+_ADDING: tuple[Mode, ...] = ("append", "append", "append", "append", "error")
+_REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
+
+
+def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int = 1_000) -> World:
+    """Return what builds a world of 3 to 5 nodes that work on one output, with all faults.
+
+    The arguments are those of `OutputWorld`.
+    """
+
+    def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        def draw(what: str, options: Sequence[T]) -> T:
+            return options[choices.pick(what, [1.0] * len(options))]
+
+        def driver() -> Program:
+            number = draw("job", (0, 1, 2))
+            batch = Batch("stream", number) if batches else None
+            return drive(
+                f"job-{number}" if batch is None else f"stream/{number}",
+                batch=draw("batch", (batch, None)) if batches else None,
+                files=draw("files", (1, 2, 3, 0)),
+                mode=draw("mode", modes),
+                partition=draw("partition", partitions),
+                lost=draw("lost task", (False, True)),
+                beats=draw("beats", (False, True)),
+                abort=draw("abort", (True, False)),
+            )
+
+        def program(of_driver: bool) -> Program:
+            if of_driver:
+                return in_turn(*(driver() for _ in range(draw("jobs", (1, 2)))))
+            every = draw("every", (1.0, 0.03, 7.0))
+            times = draw("times", (1, 3, 6))
+            older_than = draw("older than", (0.0, 0.5, 4.0))
+            forward = draw("roll forward", (True, False))
+            return draw(
+                "role",
+                (
+                    recover(older_than=older_than, times=times, every=every),
+                    gc(older_than=older_than, times=times, every=every),
+                    read(times=times, every=every, roll_forward=forward),
+                    compact(times=times, every=every),
+                    abort_one(),
+                    commit_again(),
+                    commit_again(others=True),
+                    stage_late(),
+                ),
+            )
+
+        modes = draw("modes", (_ADDING, _ADDING, _REPLACING))
+        batches = draw("batches", (False, False, True))
+        partitions = draw("partitions", ((None,), ("x", "y")))
+        rates = {
+            fault: draw(f"rate of {fault.value}", rates)
+            for fault, rates in _RATES.items()
+            if not (leases and fault in _EXCLUDED_BY_LEASE)
+        }
+        delays = (0.2, 1.0, 3.0, 9.0, 30.0)
+        faults = Faults(rates=rates, delays=delays, until=draw("faults until", (20.0, 100.0)))
+        latencies = draw("network", ((0.005,), (0.005, 0.05), (0.005, 0.05, 0.6)))
+        simulation = Simulation(choices, faults=faults, latencies=latencies)
+        rates_of_clocks = (1.0, 1.5) if leases else (1.0, 0.2, 5.0)
+        nodes = {
+            name: Ticks(
+                rate=draw("rate", rates_of_clocks),
+                offset=0.0 if leases else draw("offset", (0.0, -100.0, 1000.0)),
+            )
+            for name in "ABCDE"[: draw("nodes", (3, 4, 5))]
+        }
+        world = OutputWorld(
+            simulation,
+            nodes=nodes,
+            leases=leases,
+            staged=staged,
+            remembered=remembered,
+            logged=draw("logged", (False, True)),
+            before=draw("before", ((), ("before",), ("before", "and before"))),
+            foreign=draw("foreign", ((), (), ("old", "p=x/old", "p=y/old"))),
+        )
+        for number, name in enumerate(nodes):
+            does = program(number == 0 or draw("drives", (True, False)))
+            world.start(
+                name,
+                does,
+                after=draw("start", (0.0, 0.02, 1.0, 4.0)),
+                restart=draw("restarts", (does, None)),
+                restart_after=draw("restart", (1.0, 5.0)),
+            )
+        return simulation, world.judge
+
+    return build

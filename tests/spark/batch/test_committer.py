@@ -1,0 +1,526 @@
+"""Spark's own file writers, configured to commit through an output."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from commitlog import connect
+from commitlog.errors import NotSupported, Unavailable
+from commitlog.outputs import Output
+from commitlog.outputs.records import AbortRecord
+from commitlog.spark import attach, configure, write
+from commitlog.spark.committer.bridge import Committer
+from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+from support.spark_status import wait_for_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from commitlog.testing.servers import Ministack
+
+pytestmark = pytest.mark.spark
+
+CLASS = "spark.sql.sources.commitProtocolClass"
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+VISIBILITY = "spark.commitlog.visibility"
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, configured for as long as the test runs."""
+    attach(spark)
+    spark.conf.set(CLASS, COMMIT_PROTOCOL)
+    yield spark
+    for name in (CLASS, OVERWRITE_MODE, VISIBILITY):
+        spark.conf.unset(name)
+
+
+def output_at(path: Path) -> Output:
+    """Return the output in a directory."""
+    return Output(connect(str(path)))
+
+
+def ids(spark: SparkSession, path: Path) -> list[int]:
+    """Return the column id as a plain reader of the directory sees it, sorted."""
+    return sorted(row.id for row in spark.read.parquet(str(path)).select("id").collect())
+
+
+def hidden(path: Path) -> list[str]:
+    """Return the files and uploads that a listing of the output does not show."""
+    output = output_at(path)
+    with output.store:
+        staged = [upload.path for upload in output.store.store.list_staged()]
+    return staged + [str(file) for file in path.rglob("_commitlog/data/**/*") if file.is_file()]
+
+
+def numbers(spark: SparkSession, start: int, end: int) -> Any:
+    """Return the rows of so many numbers, each with a partition column and a text."""
+    return spark.range(start, end, numPartitions=2).selectExpr("id", "id % 3 AS k", "'a/ü%' AS s")
+
+
+def test_appends_and_overwrites_are_versions_that_plain_readers_see(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Each write is one version; the directory shows the files of the last one, and nothing else."""
+    path = tmp_path / "an output"
+    session.range(10).write.parquet(str(path))
+    session.range(10, 15).write.mode("append").parquet(str(path))
+    assert ids(session, path) == list(range(15))
+    session.range(3).write.mode("overwrite").parquet(str(path))
+    assert ids(session, path) == [0, 1, 2]
+
+    snapshot = output_at(path).snapshot()
+    assert snapshot.version == 3
+    assert {file.path for file in snapshot.files} == {file.name for file in path.glob("part-*")}
+    assert hidden(path) == []
+    assert list(path.glob("*.crc")) == list(path.glob(".*.crc")) == []
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "orc"])
+def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: str) -> None:
+    """What is committed is what Spark's writer of that format wrote, however it is called."""
+    path = tmp_path / name
+    numbers(session, 0, 9).write.format(name).save(str(path))
+    read = session.read.format(name).schema("id BIGINT, k BIGINT, s STRING").load(str(path))
+    assert sorted(row.id for row in read.collect()) == list(range(9))
+    assert len(output_at(path).snapshot().files) == len(list(path.glob("part-*"))) > 0
+
+
+def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, tmp_path: Path) -> None:
+    """Partition values survive their directories; dynamic overwriting replaces those with new rows."""
+    path = tmp_path / "out"
+    numbers(session, 0, 9).write.partitionBy("k", "s").parquet(str(path))
+    session.conf.set(OVERWRITE_MODE, "dynamic")
+    rows = session.createDataFrame([(100, 1, "a/ü%")], "id BIGINT, k BIGINT, s STRING")
+    rows.write.mode("overwrite").partitionBy("k", "s").parquet(str(path))
+
+    assert ids(session, path) == [0, 2, 3, 5, 6, 8, 100]
+    partitions = [file.partition for file in output_at(path).snapshot().files]
+    assert {"k": "1", "s": "a/ü%"} in partitions
+    assert {tuple(partition) for partition in partitions} == {("k", "s")}
+
+
+def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) -> None:
+    """CREATE TABLE AS SELECT, INSERT INTO and INSERT OVERWRITE, whole and of a partition."""
+    path = tmp_path / "t"
+    session.sql(
+        f"CREATE TABLE configured USING parquet PARTITIONED BY (k) LOCATION '{path}'"
+        " AS SELECT id, id % 2 AS k FROM range(4)"
+    )
+    try:
+        session.sql("INSERT INTO configured VALUES (10, 7)")
+        assert ids(session, path) == [0, 1, 2, 3, 10]
+        session.sql("INSERT OVERWRITE configured PARTITION (k = 7) SELECT 11")
+        assert ids(session, path) == [0, 1, 2, 3, 11]
+        session.range(20, 21).selectExpr("id", "5 AS k").write.insertInto("configured")
+        assert sorted(row.id for row in session.table("configured").collect()) == [0, 1, 2, 3, 11, 20]
+        session.sql("INSERT OVERWRITE configured VALUES (1, 1)")
+        assert [tuple(row) for row in session.table("configured").collect()] == [(1, 1)]
+    finally:
+        session.sql("DROP TABLE configured")
+    assert [record.mode for record in output_at(path).log()] == [
+        "append",
+        "append",
+        "overwrite-partitions",
+        "append",
+        "overwrite",
+    ]
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_a_named_partition_is_replaced_whole(
+    session: SparkSession, tmp_path: Path, visibility: str
+) -> None:
+    """Static overwriting empties the partitions below the named one that get no rows, and no others."""
+    path = tmp_path / "t"
+    session.conf.set(VISIBILITY, visibility)
+    try:
+        rows = session.range(12).selectExpr("id", "id % 2 AS k", "concat('s', id % 3) AS s")
+        rows.write.partitionBy("k", "s").parquet(str(path))
+        session.sql(f"CREATE TABLE partial (id BIGINT, k BIGINT, s STRING) USING parquet"
+                    f" PARTITIONED BY (k, s) LOCATION '{path}'")  # fmt: skip
+        if visibility == "listed":
+            session.sql("MSCK REPAIR TABLE partial")
+        session.sql("INSERT OVERWRITE partial PARTITION (k = 1, s) SELECT 50, 's0'")
+        session.sql("INSERT OVERWRITE partial PARTITION (k = 0, s) SELECT 60, 's0' WHERE false")
+    finally:
+        session.sql("DROP TABLE IF EXISTS partial")
+    output = output_at(path)
+    modes = [record.mode for record in output.log()]
+    assert modes == ["append", "overwrite-files", "overwrite-files"]
+    assert [file.partition for file in output.snapshot().files] == [{"k": "1", "s": "s0"}]
+    if visibility == "listed":
+        assert ids(session, path) == [50]
+        assert hidden(path) == []
+
+
+def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:
+    """An attempt that fails after it wrote leaves nothing; the next one's rows are there."""
+
+    def late_failure(rows: Iterator[int]) -> Iterator[tuple[int]]:
+        from pyspark import TaskContext
+
+        yield from ((row,) for row in rows)
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails")
+
+    path = tmp_path / "out"
+    rows = session.sparkContext.range(0, 20, numSlices=2).mapPartitions(late_failure)
+    session.createDataFrame(rows, "id BIGINT").write.parquet(str(path))
+    assert ids(session, path) == list(range(20))
+    assert hidden(path) == []
+
+
+def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path: Path) -> None:
+    """An overwriting job whose tasks fail for good is ruled out, and the old rows are untouched."""
+    path = tmp_path / "out"
+    session.range(5).write.parquet(str(path))
+    failing = session.range(9).selectExpr("if(id > 3, raise_error('no'), id) AS id")
+    with pytest.raises(Exception, match="no"):
+        failing.write.mode("overwrite").parquet(str(path))
+    # Spark aborts the job while its other task may still be writing.
+    wait_for_tasks(session)
+    assert ids(session, path) == list(range(5))
+    assert isinstance(list(output_at(path).records())[-1], AbortRecord)
+    output_at(path).gc(older_than=0)
+    assert hidden(path) == []
+    session.range(7).write.mode("overwrite").parquet(str(path))
+    assert ids(session, path) == list(range(7))
+
+
+def test_a_commit_that_raises_fails_the_job_under_its_own_name(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's error has ours in it, the old rows are there, and the adopted files are dropped."""
+    path = tmp_path / "out"
+    session.range(5).write.parquet(str(path))
+
+    def fail(*_: object, **options: object) -> None:
+        raise Unavailable("the log cannot be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "commit", fail)
+        with pytest.raises(
+            Exception, match=r"commitlog\.errors\.Unavailable: the log cannot be reached"
+        ):
+            session.range(9).write.mode("overwrite").parquet(str(path))
+    assert ids(session, path) == list(range(5))
+    assert hidden(path) == []
+
+
+def test_jobs_that_write_at_once_are_both_committed(session: SparkSession, tmp_path: Path) -> None:
+    """Two appends to one directory lose no row, which they do with Spark's own committer."""
+    path = tmp_path / "out"
+    failures: list[BaseException] = []
+
+    def append(start: int) -> None:
+        try:
+            session.range(start, start + 50).write.mode("append").parquet(str(path))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=append, args=(start,)) for start in (0, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert ids(session, path) == list(range(100))
+
+
+def test_a_job_id_is_committed_once(session: SparkSession, tmp_path: Path) -> None:
+    """Again, it raises before a task runs, or, if so configured, adds nothing."""
+    path = tmp_path / "out"
+
+    def write(**options: str) -> None:
+        given = {f"spark.commitlog.{name}": value for name, value in options.items()}
+        session.range(5).write.mode("append").options(**given).parquet(str(path))
+
+    write(jobId="daily")
+    with pytest.raises(Exception, match=r"commitlog\.errors\.JobAlreadyCommitted: job 'daily'"):
+        write(jobId="daily")
+    write(jobId="daily", onDuplicate="skip")
+    assert ids(session, path) == list(range(5))
+    assert hidden(path) == []
+
+    session.sparkContext.setLocalProperty("spark.commitlog.jobId", "of the thread")
+    try:
+        write()
+    finally:
+        session.sparkContext.setLocalProperty("spark.commitlog.jobId", None)  # type: ignore[arg-type]
+    assert output_at(path).snapshot().jobs == ("daily", "of the thread")
+
+    with pytest.raises(Exception, match=r"unknown setting spark\.commitlog\.colour; known: .*jobId"):
+        write(colour="blue")
+
+
+def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Path) -> None:
+    """What saveAsTable is given is of that write, although Spark makes it a property of the table."""
+    path = tmp_path / "t"
+
+    def save(number: int, job_id: str | None, *, on_duplicate: str = "error") -> None:
+        options = {"path": str(path), "spark.commitlog.onDuplicate": on_duplicate}
+        options |= {} if job_id is None else {"spark.commitlog.jobId": job_id}
+        rows = session.range(number, number + 1).write.mode("append").options(**options)
+        rows.format("parquet").saveAsTable("kept")
+
+    try:
+        save(0, "a", on_duplicate="skip")
+        save(1, "b")
+        save(2, None)
+        session.sql("INSERT INTO kept VALUES (3)")
+        assert ids(session, path) == [0, 1, 2, 3]
+        with pytest.raises(Exception, match="JobAlreadyCommitted: job 'b'"):
+            save(4, "b")
+        save(4, "a", on_duplicate="skip")
+        session.conf.set("spark.commitlog.jobId", "c")
+        session.sql("INSERT INTO kept VALUES (5)")
+        session.conf.unset("spark.commitlog.jobId")
+        session.sparkContext.setLocalProperty("spark.commitlog.jobId", "d")
+        session.sql("INSERT INTO kept VALUES (6)")
+    finally:
+        session.conf.unset("spark.commitlog.jobId")
+        session.sparkContext.setLocalProperty("spark.commitlog.jobId", None)  # type: ignore[arg-type]
+        session.sql("DROP TABLE IF EXISTS kept")
+    assert ids(session, path) == [0, 1, 2, 3, 5, 6]
+    assert output_at(path).snapshot().jobs == ("a", "b", "c", "d")
+
+
+def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Path) -> None:
+    """CREATE TABLE … AS SELECT commits under the id that it names, and INSERT under none."""
+    options = "OPTIONS('spark.commitlog.jobId'='x', 'spark.commitlog.visibility'='listed')"
+    for name, made in {"filled": " AS SELECT 1L AS id", "empty": ""}.items():
+        columns = "" if made else "(id BIGINT) "
+        session.sql(
+            f"CREATE TABLE {name} {columns}USING parquet {options} LOCATION '{tmp_path / name}'{made}"
+        )
+        try:
+            for _ in range(2):
+                session.sql(f"INSERT INTO {name} VALUES (7)")
+            session.sql(f"INSERT OVERWRITE {name} VALUES (8)")
+        finally:
+            session.sql(f"DROP TABLE {name}")
+        assert ids(session, tmp_path / name) == [8]
+    assert output_at(tmp_path / "filled").snapshot().jobs == ("x",)
+    assert output_at(tmp_path / "empty").snapshot().jobs == ()
+
+
+def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, tmp_path: Path) -> None:
+    """With visibility=logged no listing shows a file, and the data source reads them all."""
+    path = tmp_path / "out"
+    session.conf.set(VISIBILITY, "logged")
+    rows = numbers(session, 0, 6).selectExpr("*", "timestamp '2026-11-21 12:00:00Z' AS t")
+    rows.write.partitionBy("k").parquet(str(path))
+    rows.where("id = 0").write.mode("append").partitionBy("k").parquet(str(path))
+
+    assert list(path.glob("part-*")) == list(path.glob("k=*")) == []
+    read = session.read.format("commitlog").load(str(path))
+    assert read.schema.simpleString() == "struct<id:bigint,s:string,t:timestamp,k:string>"
+    assert sorted((row.id, row.k) for row in read.collect()) == sorted(
+        (n, str(n % 3)) for n in (0, 0, 1, 2, 3, 4, 5)
+    )
+    instant = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
+    assert {row.t.astimezone(datetime.UTC) for row in read.collect()} == {instant}
+
+    failing = session.range(9).selectExpr(
+        "if(id > 3, raise_error('no'), id) AS id", "'x' AS s", "0 AS k"
+    )
+    with pytest.raises(Exception, match="no"):
+        failing.write.mode("overwrite").partitionBy("k").parquet(str(path))
+    wait_for_tasks(session)
+    output_at(path).gc(older_than=0)
+    files = output_at(path).snapshot().files
+    assert len(hidden(path)) == len(files)
+    assert read.count() == 7
+
+
+def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp_path: Path) -> None:
+    """A directory that was written without a log is replaced whole once the job is committed."""
+    path = tmp_path / "out"
+    session.conf.unset(CLASS)
+    session.range(5).write.parquet(str(path))
+    session.conf.set(CLASS, COMMIT_PROTOCOL)
+    session.range(7, 9).write.mode("append").parquet(str(path))
+    assert ids(session, path) == [0, 1, 2, 3, 4, 7, 8]
+    session.range(2).write.mode("overwrite").parquet(str(path))
+    assert ids(session, path) == [0, 1]
+
+
+def test_instants_that_spark_spells_in_its_own_zone_are_refused(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Where directories are named after instants, a name that tells no zone is no instant."""
+    path = str(tmp_path / "out")
+    rows = session.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at, date'2013-03-10' AS day")
+    write(rows, path, partition_by=["day", "at"])
+    with pytest.raises(
+        Exception, match="NotSupported: the value '2013-07-10 02:30:00' of partition col"
+    ):
+        rows.write.mode("append").partitionBy("day", "at").parquet(path)
+    write(rows, f"{path} by day", partition_by=["day"])
+    rows.write.mode("append").partitionBy("day").parquet(f"{path} by day")
+    read = session.read.format("commitlog").load(f"{path} by day")
+    assert read.distinct().collect() == rows.collect()
+
+
+def test_columns_that_no_reader_can_read_together_are_refused(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """An append may bring further columns, but not another type of one, before a task runs."""
+    path = tmp_path / "out"
+    session.range(3).write.parquet(str(path))
+    session.range(3).selectExpr("id", "'x' AS s").write.mode("append").parquet(str(path))
+    with pytest.raises(Exception, match=r"ConfigurationError: the output has the columns struct<id"):
+        session.range(3).selectExpr("'x' AS id").write.mode("append").parquet(str(path))
+    read = session.read.format("commitlog").load(str(path))
+    assert sorted((row.id, row.s or "") for row in read.collect()) == [
+        (0, ""), (0, "x"), (1, ""), (1, "x"), (2, ""), (2, "x"),
+    ]  # fmt: skip
+
+
+def test_without_the_python_side_it_says_what_to_do(session: SparkSession, tmp_path: Path) -> None:
+    """A driver that is not attached gets an error that names the call, and nothing is written."""
+    jvm: Any = session.sparkContext._gateway
+    jvm.jvm.io.commitlog.Driver.attach(None)
+    with pytest.raises(Exception, match=r"commitlog\.spark\.attach\(spark\)"):
+        session.range(5).write.parquet(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
+    """Readers of the log miss its files, until it is overwritten by no rows."""
+    session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
+    try:
+        session.sql("INSERT INTO dropping VALUES (1, 1), (2, 2)")
+        described = session.sql("DESCRIBE FORMATTED dropping").where("col_name = 'Location'").collect()
+        path = described[0].data_type.removeprefix("file:")
+        session.sql("ALTER TABLE dropping DROP PARTITION (k = 1)")
+        assert [tuple(row) for row in session.table("dropping").collect()] == [(2, 2)]
+        with pytest.raises(Exception, match=r"commitlog\.errors\.NotFound"):
+            session.read.format("commitlog").load(path).collect()
+        session.sql("INSERT OVERWRITE dropping PARTITION (k = 1) SELECT 1L WHERE false")
+        read = session.read.format("commitlog").load(path).collect()
+        assert [tuple(row) for row in read] == [(2, "2")]
+    finally:
+        session.sql("DROP TABLE dropping")
+
+
+def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    """A partition with a location of its own is not below the output, so it is not touched."""
+    path = tmp_path / "t"
+    session.sql(f"CREATE TABLE scattered (id BIGINT, k INT) USING parquet PARTITIONED BY (k)"
+                f" LOCATION '{path}'")  # fmt: skip
+    try:
+        session.sql(f"ALTER TABLE scattered ADD PARTITION (k = 1) LOCATION '{tmp_path / 'far'}'")
+        with pytest.raises(Exception, match=r"far is not below the output"):
+            session.sql("INSERT INTO scattered VALUES (1, 1)")
+    finally:
+        session.sql("DROP TABLE scattered")
+
+
+@pytest.mark.servers
+def test_on_s3_the_log_alone_shows_the_files(
+    ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Hadoop wrote to S3 is committed where it is; publishing it for listings is refused."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ministack.secret_access_key)
+    url = f"s3a://{ministack.new_bucket()}/out"
+    committer = Committer()
+
+    def ask(call: str, **fields: object) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            committer.call(json.dumps({"call": call, "job": "1", **fields}))
+        )
+        return answer
+
+    options = {"table": f"sqlite://{tmp_path}/leases.sqlite"}
+    asked = {"path": url, "replaced": [], "dynamic": False, "schema": None, "options": options}
+    assert "commitlog.errors.NotSupported" in ask("begin", **asked)["error"]
+    begun = ask("begin", **{**asked, "options": {**options, "visibility": "logged"}})
+    assert begun["directory"] == "_commitlog/data" and not begun["temporary"]
+
+    store = connect(url, **options)
+    name = f"k=1/part-00000-{begun['attempt']}-0.parquet"
+    store.put(f"_commitlog/data/{name}", b"rows")
+    assert ask("commit", files=[{"name": name, "size": 4}]) == {}
+    (file,) = Output(store).snapshot().files
+    assert (file.path, file.partition) == (f"_commitlog/data/{name}", {"k": "1"})
+
+
+def test_connect_has_no_driver_here() -> None:
+    """A session of Spark Connect is refused with what to use instead."""
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(NotSupported, match=r"format\('commitlog'\)"):
+        attach(remote)
+
+
+SCRIPT = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import commitlog.spark
+from commitlog.outputs import Output
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+if sys.argv[2] == "plain":
+    builder.getOrCreate()
+if sys.argv[2] == "killed":
+    Output.commit = lambda *_, **options: os.kill(os.getpid(), signal.SIGKILL)
+spark = commitlog.spark.configure(builder).getOrCreate()
+spark.range(3).write.mode("append").parquet(sys.argv[1])
+"""
+
+
+def drive(path: Path, how: str) -> subprocess.CompletedProcess[str]:
+    """Run a driver of its own that writes three rows to `path`."""
+    run = [sys.executable, "-c", SCRIPT, str(path), how]
+    return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
+
+
+def test_one_line_configures_a_session(tmp_path: Path) -> None:
+    """A session of a configured builder commits its writes to an output."""
+    done = drive(tmp_path / "out", "configured")
+    assert done.returncode == 0, done.stderr
+    assert [record.version for record in output_at(tmp_path / "out").log()] == [1]
+
+
+def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
+    """A session that runs already cannot be configured, which is said at once."""
+    done = drive(tmp_path / "out", "plain")
+    assert "ConfigurationError: Spark's JVM was started without the committer's jar" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
+    """Its files, adopted and about to be committed, are dropped, and a rerun writes each row once."""
+    path = tmp_path / "out"
+    session.range(10, 12).write.parquet(str(path))
+    assert drive(path, "killed").returncode == -signal.SIGKILL
+    assert ids(session, path) == [10, 11]
+    assert len(hidden(path)) > 0
+    output_at(path).gc(older_than=0)
+    assert hidden(path) == []
+    session.range(3).write.mode("append").parquet(str(path))
+    assert ids(session, path) == [0, 1, 2, 10, 11]
+
+
+def test_jars_that_were_named_before_stay() -> None:
+    """`configure` adds its jar to those that the builder has."""
+    from pyspark.sql import SparkSession
+
+    builder = configure(SparkSession.builder.config("spark.jars", "/a.jar,/b.jar"))
+    jars = builder._options["spark.jars"].split(",")
+    assert jars[:2] == ["/a.jar", "/b.jar"] and jars[2].endswith(".jar") and len(jars) == 3

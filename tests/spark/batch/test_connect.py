@@ -1,0 +1,207 @@
+"""Spark Connect: the data source works on a session without a JVM; the configured committer says no."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import connect
+from commitlog.outputs import Output
+from support.project import ROOT, TESTS
+from support.spark_status import started
+
+pytestmark = [
+    pytest.mark.spark,
+    # Each step starts processes, and all steps are done for the first test.
+    pytest.mark.timeout(900),
+]
+
+#: The format is found as where the package is installed: by a module on the path.
+_PATH = os.pathsep.join([str(ROOT), str(TESTS)])
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each step of `drive` came to, and under ``where`` the directory that it worked in."""
+    where = tmp_path_factory.mktemp("connect")
+    with (where / "driver.log").open("w") as log:
+        done = subprocess.run(
+            [sys.executable, "-c", "from spark.batch.test_connect import drive; drive()", where],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            check=False,
+            # The server keeps a database of its own in the working directory.
+            cwd=where,
+            env={**os.environ, "PYTHONPATH": _PATH, "TMPDIR": str(where)},
+            timeout=850,
+        )
+    assert done.returncode == 0, (where / "driver.log").read_text()
+    return {**json.loads(done.stdout), "where": where}
+
+
+def drive() -> None:
+    """Start a server and a client in this process, try everything, and print what came of it."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+    from pyspark.sql.functions import udf
+
+    import commitlog.spark
+    from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+
+    where = sys.argv[1]
+    out = f"{where}/out"
+    builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.jars", str(commitlog.spark.committer_jar()))
+    # The port is always the same one otherwise, and another run on this machine may have that.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
+    builder = builder.config("spark.connect.grpc.binding.port", str(port))
+    spark = builder.getOrCreate()
+
+    def append() -> None:
+        rows = spark.range(0, 10, numPartitions=2)
+        rows.write.format("commitlog").mode("append").option("jobId", "daily").save(out)
+
+    def helper() -> list[Any]:
+        rows = spark.range(10, 15).selectExpr("id", "id % 2 as odd")
+        record = commitlog.spark.write(
+            rows, f"{where}/helped", mode="overwrite-partitions", partition_by=["odd"], job_id="daily"
+        )
+        assert record is not None
+        return [record.version, record.job_id, record.mode]
+
+    def overtaken() -> None:
+        path = f"{where}/overtaken"
+
+        def overtake(number: int) -> int:
+            from commitlog import connect
+            from commitlog.outputs import Output
+
+            output = Output(connect(path))
+            output.commit(output.begin("daily"), ())
+            return number
+
+        rows = spark.range(0, 1, 1, 1).select(udf(overtake, "bigint", useArrow=False)("id").alias("id"))
+        commitlog.spark.write(rows, path, job_id="daily")
+
+    def read() -> list[int]:
+        return sorted(row.id for row in spark.read.format("commitlog").load(out).collect())
+
+    def merged() -> list[Any]:
+        record = commitlog.spark.compact(spark, out)
+        assert record is not None
+        return [record.mode, sorted(row.id for row in commitlog.spark.read(spark, out).collect())]
+
+    def stream() -> list[int]:
+        rows = spark.readStream.schema("id bigint").parquet(out).writeStream.format("commitlog")
+        rows = rows.queryName("copy").option("checkpointLocation", f"{where}/checkpoint")
+        query = rows.trigger(availableNow=True).start(f"{where}/copied")
+        query.awaitTermination()
+        return sorted(row.id for row in spark.read.format("commitlog").load(f"{where}/copied").collect())
+
+    def ingest() -> list[int]:
+        for number in range(3):
+            Path(where, "landing").mkdir(exist_ok=True)
+            Path(where, "landing", f"{number}.json").write_text(f'{{"id": {number}}}\n')
+        rows = spark.readStream.format("commitlog_ingest").option("fileFormat", "json")
+        rows = rows.option("maxFilesPerTrigger", "2").load(f"{where}/landing").writeStream
+        rows = rows.format("commitlog").option("checkpointLocation", f"{where}/ingest-checkpoint")
+        rows = rows.trigger(availableNow=True)
+        started(lambda: rows.start(f"{where}/ingested")).awaitTermination()
+        read = spark.read.format("commitlog").load(f"{where}/ingested")
+        return sorted(row.id for row in read.collect())
+
+    def session() -> bool:
+        return commitlog.spark.session("local[2]") is spark
+
+    def configured() -> None:
+        spark.conf.set("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
+        spark.range(1).write.parquet(f"{where}/configured")
+
+    steps: dict[str, Callable[[], Any]] = {
+        "append": append,
+        "append again": append,
+        "read": read,
+        "helper": helper,
+        "helper again": helper,
+        "overtaken": overtaken,
+        "stream": stream,
+        "ingest": ingest,
+        "merged": merged,
+        "session": session,
+        "attach": lambda: commitlog.spark.attach(spark),
+        "configure": lambda: commitlog.spark.configure(SparkSession.builder).getOrCreate(),
+        "configured": configured,
+    }
+    came = {}
+    for name, step in steps.items():
+        try:
+            came[name] = step()
+        except Exception as error:
+            traceback.print_exc()
+            came[name] = f"{type(error).__name__}: {error}"
+    spark.stop()
+    print(json.dumps(came))
+
+
+def test_rows_are_written_once_and_read(told: dict[str, Any]) -> None:
+    """The format needs no registration; a job id is committed once; the rows come back."""
+    assert told["append"] is None
+    assert "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of" in told["append again"]
+    assert told["read"] == list(range(10))
+    output = Output(connect(str(told["where"] / "out")))
+    with output.store:
+        assert next(record.job_id for record in output.log()) == "daily"
+        assert list(output.store.store.list_staged()) == []
+
+
+def test_the_helper_works(told: dict[str, Any]) -> None:
+    """`commitlog.spark.write` takes DataFrames of Spark Connect, and returns the commit record."""
+    assert told["helper"] == [1, "daily", "overwrite-partitions"]
+    for step in ("helper again", "overtaken"):
+        assert told[step].startswith("JobAlreadyCommitted: job 'daily' is part of the output since")
+
+
+def test_files_are_merged_and_read_by_spark_itself(told: dict[str, Any]) -> None:
+    """`commitlog.spark.compact` and `commitlog.spark.read` take sessions of Spark Connect."""
+    assert told["merged"] == ["rewrite", list(range(10))]
+
+
+def test_streams_work(told: dict[str, Any]) -> None:
+    """A streaming query that the client starts commits its batches."""
+    assert told["stream"] == list(range(10))
+    output = Output(connect(str(told["where"] / "copied")))
+    with output.store:
+        assert [record.batch.number for record in output.log() if record.batch] == [0]
+
+
+def test_a_source_works(told: dict[str, Any]) -> None:
+    """What a directory has is ingested, in as many batches as asked for."""
+    assert told["ingest"] == [0, 1, 2]
+    output = Output(connect(str(told["where"] / "ingested")))
+    with output.store:
+        assert [record.batch.number for record in output.log() if record.batch] == [0, 1]
+
+
+def test_a_session_of_connect_is_returned_as_it_is(told: dict[str, Any]) -> None:
+    """`commitlog.spark.session` returns the session that is there."""
+    assert told["session"] is True
+
+
+def test_the_configured_committer_is_refused(told: dict[str, Any]) -> None:
+    """It cannot be attached, and writes that are configured all the same fail before a task runs."""
+    for step in ("attach", "configure"):
+        assert told[step].startswith("NotSupported: the committer runs in the driver's process")
+    assert "Spark Connect and drivers without Python cannot use it" in told["configured"]
+    assert list((told["where"] / "configured").glob("*")) == []

@@ -1,0 +1,163 @@
+"""Directories in which other programs left files: what each way to write does about them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import commitlog.spark
+from commitlog.errors import NotSupported
+from support.spark_targets import WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
+
+#: What makes Spark's own writers overwrite partition by partition.
+DYNAMIC = "spark.sql.sources.partitionOverwriteMode"
+
+
+@pytest.fixture(autouse=True)
+def _static(spark: SparkSession) -> Any:
+    yield
+    spark.conf.unset(DYNAMIC)
+
+
+def numbers(spark: SparkSession, *of: int) -> DataFrame:
+    """Return rows that `Place.by_listing` can check."""
+    rows = spark.createDataFrame([(number,) for number in of], "id BIGINT").coalesce(1)
+    return rows.selectExpr("id", "concat('Zeile ', id) AS text", "CAST(id % 2 AS INT) AS part")
+
+
+def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
+    """Have Spark's own writer, with its own committer, leave rows in the place."""
+    before = spark.conf.get("spark.sql.sources.commitProtocolClass")
+    spark.conf.unset("spark.sql.sources.commitProtocolClass")
+    numbers(spark, *of).write.partitionBy("part").parquet(str(tmp_path / "left"))
+    spark.conf.set("spark.sql.sources.commitProtocolClass", before or "")
+    output = place.open()
+    with output.store:
+        for path in (tmp_path / "left").rglob("*.parquet"):
+            name = path.relative_to(tmp_path / "left")
+            target = tmp_path / place.url.rpartition("/")[2] / name
+            if place.url.startswith("/"):  # another program knows nothing of the store
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+            else:
+                output.store.store.put(str(name), path.read_bytes())
+
+
+def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] = ("part",)) -> None:
+    """Write `rows` in the way that the place is for."""
+    if not place.configured:
+        options: Mapping[str, str] = place.options
+        commitlog.spark.write(rows, place.url, mode=mode, partition_by=partition_by, options=options)
+        return
+    conf = rows.sparkSession.conf
+    conf.set(DYNAMIC, "dynamic" if mode == "overwrite-partitions" else "static")
+    of_committer = {f"spark.commitlog.{name}": value for name, value in place.options.items()}
+    writer = rows.write.mode(mode.partition("-")[0]).options(**of_committer)
+    writer.partitionBy(*partition_by).parquet(place.url)
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_overwriting_replaces_what_others_left(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """Who lists the directory sees the new rows alone, as who reads the log does."""
+    leave(spark, place, tmp_path, 1, 2, 3)
+    assert place.by_listing() == [1, 2, 3]
+    write(place, numbers(spark, 10, 11), "overwrite")
+    assert place.by_listing() == place.by_log(spark) == [10, 11]
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_partitions_that_others_left_are_replaced_one_by_one(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """The partition with new rows is replaced; the other one stays as it was."""
+    leave(spark, place, tmp_path, 1, 2, 3)
+    write(place, numbers(spark, 11), "overwrite-partitions")
+    assert place.by_listing() == [2, 11]
+    write(place, numbers(spark, 12), "overwrite-partitions")
+    assert place.by_listing() == place.by_log(spark) == [11, 12]
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_rows_without_partition_columns_replace_everything(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """Though the mode is dynamic: so do Spark's own writers."""
+    leave(spark, place, tmp_path, 1, 2, 3)
+    for number in (11, 12):
+        write(place, numbers(spark, number), "overwrite-partitions", partition_by=())
+        assert place.by_log(spark) == [number]
+        [name] = place.visible()
+        assert "/" not in name
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_an_append_leaves_them_and_says_so(
+    spark: SparkSession, place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first append warns, naming a file; what was left is there, and not in the log."""
+    leave(spark, place, tmp_path, 1, 2, 3)
+    for number in (10, 11):
+        with caplog.at_level(logging.WARNING):
+            write(place, numbers(spark, number), "append")
+        said = [text for text in caplog.messages if "has files that were written without it" in text]
+        assert len(said) == (number == 10)
+        caplog.clear()
+    assert place.by_listing() == [1, 2, 3, 10, 11]
+    assert place.by_log(spark) == [10, 11]
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_what_others_left_is_data(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    """Mode error is refused, and mode ignore does nothing."""
+    leave(spark, place, tmp_path, 1, 2, 3)
+    with pytest.raises(Exception, match=r"written without it|PATH_ALREADY_EXISTS"):
+        write(place, numbers(spark, 10), "error")
+    write(place, numbers(spark, 11), "ignore")
+    assert place.by_listing() == [1, 2, 3]
+
+
+def test_a_table_that_others_filled_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    """INSERT OVERWRITE with the session's setting, and of a named partition, replaces what it names."""
+    path = tmp_path / "t"
+    before = spark.conf.get("spark.sql.sources.commitProtocolClass")
+    spark.sql(
+        f"CREATE TABLE filled (id INT, k STRING) USING parquet PARTITIONED BY (k) LOCATION '{path}'"
+    )
+    try:
+        spark.conf.unset("spark.sql.sources.commitProtocolClass")
+        spark.sql("INSERT INTO filled VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+        spark.conf.set("spark.sql.sources.commitProtocolClass", before or "")
+        spark.conf.set(DYNAMIC, "dynamic")
+        spark.sql("INSERT OVERWRITE filled VALUES (10, 'a')")
+        assert sorted(map(tuple, spark.table("filled").collect())) == [(2, "b"), (3, "c"), (10, "a")]
+        spark.conf.set(DYNAMIC, "static")
+        spark.sql("INSERT OVERWRITE filled PARTITION (k = 'b') SELECT 20")
+        assert sorted(map(tuple, spark.table("filled").collect())) == [(3, "c"), (10, "a"), (20, "b")]
+    finally:
+        spark.sql("DROP TABLE filled")
+
+
+def test_instants_that_others_spell_otherwise_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A partition that is spelled in the zone of a session cannot be told to be the same one."""
+    path = str(tmp_path / "out")
+    rows = spark.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at")
+    before = spark.conf.get("spark.sql.sources.commitProtocolClass")
+    spark.conf.unset("spark.sql.sources.commitProtocolClass")
+    rows.write.partitionBy("at").parquet(path)
+    spark.conf.set("spark.sql.sources.commitProtocolClass", before or "")
+    with pytest.raises(NotSupported, match="is not spelled as the output spells"):
+        commitlog.spark.write(rows, path, mode="overwrite-partitions", partition_by=["at"])
+    commitlog.spark.write(rows, path, mode="overwrite", partition_by=["at"])
+    assert commitlog.spark.read(spark, path).count() == spark.read.parquet(path).count() == 1

@@ -1,0 +1,173 @@
+"""Files of every format, read by Spark's own readers; and files of Spark's own writers, read by ours."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import StructType
+
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, NotSupported
+from commitlog.outputs import Output
+from commitlog.spark import CommitlogDataSource
+from commitlog.spark.formats import FORMATS, format_of
+from commitlog.spark.schema import arrow_schema
+from commitlog.stores.local.store import LocalStore
+from support.formats import HOSTILE, rows_for
+from support.selection import with_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+#: What a plain reader of CSV has to be told for strings with line breaks, and for empty ones.
+CSV = {"multiLine": "true", "nullValue": "no such text"}
+
+
+def numbered(name: str) -> pa.Table:
+    """Return rows with everything that the format holds, and a number each."""
+    batch = rows_for(name)
+    ids = pa.array(range(batch.num_rows), pa.int32())
+    return pa.Table.from_batches([batch]).add_column(0, pa.field("id", pa.int32()), ids)
+
+
+def in_spark(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
+    """Return the rows of `table`, which come by way of a file: of Arrow, Spark takes zones otherwise."""
+    pq.write_table(table, path)
+    rows = spark.read.parquet(str(path))
+    assert arrow_schema(rows.schema) == table.schema
+    return rows
+
+
+def arrow(rows: DataFrame, schema: pa.Schema) -> pa.Table:
+    """Return `rows` in the order of their numbers."""
+    return pc.take(table := rows.toArrow().cast(schema), pc.sort_indices(table.column("id")))
+
+
+def check_same(found: pa.Table, expected: pa.Table) -> None:
+    """Check that the tables are the same, and say in which column they are not."""
+    assert found.schema == expected.schema
+    for name in expected.schema.names:
+        assert found.column(name).to_pylist() == expected.column(name).to_pylist(), name
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Rows of every type are the same by our reader and by Spark's, in each compression."""
+    table = numbered(name)
+    rows = in_spark(spark, table, tmp_path / "rows")
+    for compression in FORMATS[name].compressions:
+        url = str(tmp_path / compression)
+        options = {"fileFormat": name, "compression": compression}
+        rows.write.format("commitlog").mode("append").options(**options).save(url)
+        check_same(arrow(spark.read.format("commitlog").load(url), table.schema), table)
+        if name != "arrow":
+            plain = spark.read.format(name).options(**CSV if name == "csv" else {})
+            check_same(arrow(plain.schema(rows.schema).load(url), table.schema), table)
+
+
+def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
+    """Without options, Spark's reader takes the empty string for null, and all else for what it is."""
+    texts = [text for text in HOSTILE if not set("\r\n") & set(text)]
+    rows = spark.createDataFrame(
+        [(n, text) for n, text in enumerate([None, *texts])], "id int, t string"
+    )
+    rows.write.format("commitlog").mode("append").option("fileFormat", "csv").save(str(tmp_path / "x"))
+    read = spark.read.schema(rows.schema).csv(str(tmp_path / "x")).orderBy("id").collect()
+    assert [row.t for row in read] == [None, *(text or None for text in texts)]
+
+
+def test_csv_keeps_its_columns(tmp_path: Path) -> None:
+    """Files without a header are told apart by nothing: their columns stay what and where they are."""
+    url = str(tmp_path / "x")
+
+    def write(columns: str, **options: str) -> None:
+        schema = StructType()
+        for name in columns:
+            schema = schema.add(name, "long")
+        writer = CommitlogDataSource({"path": url, **options}).writer(schema, False)
+        task = writer._job.file_name(0, suffix=".csv")
+        with contextlib.closing(LocalStore(url)) as store:
+            output = Output(ConditionalStore(store))
+            output.commit(writer._job, [output.stage(writer._job, task, b"1,2")])
+
+    write("ab", fileFormat="csv")
+    write("ab", fileFormat="csv")
+    write("ba", fileFormat="json")
+    with pytest.raises(ConfigurationError, match=r"order: select those of the rows .* a, b$"):
+        write("ba", fileFormat="csv")
+    with pytest.raises(ConfigurationError, match=r"has CSV files, .*: none can be added"):
+        write("abc", fileFormat="json", mergeSchema="true")
+    write("a", fileFormat="json", mergeSchema="true")
+
+
+def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:
+    """Null is a line that no reader skips."""
+    for number, kind in enumerate(["int", "string", "date"]):
+        url = str(tmp_path / str(number))
+        rows = spark.sql(f"select cast(null as {kind}) as x").unionAll(
+            spark.sql(f"select cast(null as {kind})")
+        )
+        rows.write.format("commitlog").mode("append").option("fileFormat", "csv").save(url)
+        assert spark.read.format("commitlog").load(url).collect() == rows.collect()
+        assert spark.read.schema(rows.schema).csv(url).collect() == rows.collect()
+
+
+@pytest.mark.parametrize(
+    ("name", "compressions"),
+    [
+        ("parquet", ["snappy", "zstd", "gzip", "lz4_raw", "none"]),
+        with_all("orc", ["zstd", "zlib", "snappy", "lz4", "none"]),
+        ("csv", ["none", "gzip", "bzip2"]),
+        with_all("json", ["none", "gzip", "bzip2"]),
+    ],
+)
+def test_we_read_what_spark_writes(
+    spark: SparkSession, tmp_path: Path, name: str, compressions: list[str]
+) -> None:
+    """Files of Spark's own writers, in an output by way of its committer, are read as well."""
+    table = numbered(name)
+    # Spark writes text with milliseconds, and cuts white space from CSV, unless told otherwise.
+    given = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+    pattern = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+    given |= {"timeZone": "UTC", "timestampFormat": f"{pattern}XXX", "timestampNTZFormat": pattern}
+    if name == "orc":
+        # Its zone is not told, see below.
+        table = table.drop_columns(["instant"])
+    if name == "csv":
+        # Spark leaves them bare, and then pyarrow takes them for escapes.
+        bare = pc.match_substring(table.column("a.text"), "\\")
+        table = table.filter(pc.invert(pc.fill_null(bare, False)))
+    rows = in_spark(spark, table, tmp_path / "rows")
+    for compression in compressions:
+        url = tmp_path / compression
+        rows.write.format(name).options(**given, compression=compression).save(str(url))
+        (path,) = url.glob("part-*")
+        with contextlib.closing(LocalStore(url)) as store:
+            known = format_of(path.name)
+            assert known.name == name
+            names = set(table.schema.names)
+            batches = known.read(store, path.name, path.stat().st_size, table.schema, names)
+            check_same(pa.Table.from_batches(list(batches)).cast(table.schema), table)
+        assert path.name.endswith(known.compressions[compression])
+
+
+def test_instants_of_sparks_orc_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's ORC writer stores the clock on the wall of a zone that pyarrow does not tell."""
+    rows = spark.sql("select timestamp'2013-03-10 12:00:00' as t, 1 as n")
+    rows.write.orc(str(tmp_path / "x"))
+    (path,) = (tmp_path / "x").glob("part-*")
+    schema = arrow_schema(rows.schema)
+    with contextlib.closing(LocalStore(tmp_path / "x")) as store:
+        args = store, path.name, path.stat().st_size, schema
+        with pytest.raises(NotSupported, match=r"column 't' of .* is in local time"):
+            list(FORMATS["orc"].read(*args, {"t"}))
+        (batch,) = FORMATS["orc"].read(*args, {"n"})
+        assert batch.to_pydict() == {"n": [1]}

@@ -1,0 +1,578 @@
+"""Reading an output in Spark: by Spark's own readers, by the data source, and past versions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+import re
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+import commitlog.spark
+from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
+from commitlog.outputs import Output
+from commitlog.spark.options import ReadOptions
+from commitlog.spark.pruning import ReadFilter
+from commitlog.spark.schema import dump_schema
+from support.selection import with_all_but
+from support.spark_status import wait_for_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from commitlog.testing.servers import Ministack
+
+pytestmark = pytest.mark.spark
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+MOMENT = dt.datetime(2013, 3, 10, 2, 30, 0, 120_000)
+HOSTILE = [
+    *("a/b", "..", ".", "%2F", "%", "=", "a=b", "trailing  ", " ", "\t\n\r\x01\x7f", "\\", '"', "'"),
+    *(
+        "{a,b}",
+        "[a-c]",
+        "*",
+        "?",
+        "#",
+        ":",
+        "&",
+        "+",
+        "null",
+        "01",
+        "1e3",
+        "true",
+        "2013-03-10",
+        "Grüße 世界",
+    ),
+    *("\U0001f680", "e\u0301", "\u2028", "\ufeff", "x" * 200),
+]
+
+
+def save(rows: DataFrame, url: Path | str, **options: str) -> None:
+    """Append `rows` to the output."""
+    rows.write.format("commitlog").mode("append").options(**options).save(str(url))
+
+
+def load(spark: SparkSession, url: Path | str, **options: str) -> DataFrame:
+    """Return rows of the output, read by the data source."""
+    return spark.read.format("commitlog").options(**options).load(str(url))
+
+
+def opened(url: Path | str) -> Output:
+    """Return the output, to work on it without Spark."""
+    return Output(ReadOptions.parse({"path": str(url)}).open())
+
+
+def rows_of(frame: DataFrame) -> list[Any]:
+    """Return all rows, in an order that does not depend on where they were read."""
+    return sorted(frame.collect(), key=str)
+
+
+def is_native(frame: DataFrame) -> bool:
+    """Tell whether Spark's own reader reads the rows."""
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    return "FileScan" in plan and "BatchScan commitlog" not in plan
+
+
+def check_alike(spark: SparkSession, url: Path | str, *, native: bool, **options: Any) -> DataFrame:
+    """Check that `read` returns what the data source does; return it."""
+    by_list = commitlog.spark.read(spark, str(url), **options)
+    by_source = load(spark, url)
+    assert by_list.schema == by_source.schema
+    assert str(rows_of(by_list)) == str(rows_of(by_source))  # NaN, too
+    assert is_native(by_list) is native
+    return by_list
+
+
+def everything(spark: SparkSession, fmt: str) -> DataFrame:
+    """Return rows of every type that the format `fmt` has, and a row of nulls."""
+    columns = {
+        "boolean boolean": True,
+        "byte tinyint": -128,
+        "long bigint": -(2**63),
+        "float float": float("nan"),
+        "double double": -0.0,
+        "wide decimal(38,18)": Decimal("12345678901234567890.123456789012345678"),
+        "narrow decimal(5,2)": Decimal("-0.01"),
+        "`a.text` string": "Grüße, 世界 \U0001f680\n\x00",
+        "date date": dt.date(1582, 10, 15),
+        "instant timestamp": MOMENT,
+        "local timestamp_ntz": MOMENT,
+    }
+    if fmt != "csv":
+        columns |= {
+            "binary binary": b"\x00\xff",
+            "list array<string>": ["a", None],
+            "map map<string,array<int>>": {"k": [1, None]},
+            "nested struct<a:int,b:array<date>>": (7, [dt.date(1969, 12, 31), None]),
+        }
+    if fmt == "parquet":
+        columns |= {"early date": dt.date(1, 1, 1), "old timestamp_ntz": dt.datetime(1, 1, 1)}
+    rows = [tuple(columns.values()), (None,) * len(columns)]
+    return spark.createDataFrame(rows, ", ".join(columns)).coalesce(1)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "visibility"),
+    with_all_but(
+        lambda fmt, visibility: fmt == "parquet" or visibility == "listed",
+        itertools.product(["parquet", "orc", "csv", "json", "arrow"], ["listed", "logged"]),
+    ),
+)
+def test_rows_are_the_same_either_way(
+    spark: SparkSession, tmp_path: Path, fmt: str, visibility: str
+) -> None:
+    """Spark's own reader, where it is used, makes of every type what the data source makes of it."""
+    given = everything(spark, fmt)
+    save(given, tmp_path / "out", fileFormat=fmt, visibility=visibility)
+    read = check_alike(spark, tmp_path / "out", native=fmt in ("parquet", "orc"))
+    assert read.schema.simpleString() == given.schema.simpleString()
+    assert str(rows_of(read)) == str(rows_of(given))
+
+
+def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
+    """What no single reader of Spark's can read is left to the data source."""
+    for fmt in ("parquet", "orc", "json"):
+        save(spark.range(3), tmp_path / "out", fileFormat=fmt)
+    assert check_alike(spark, tmp_path / "out", native=False).count() == 9
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_partition_columns_keep_their_types(
+    spark: SparkSession, tmp_path: Path, visibility: str
+) -> None:
+    """Partition values of every type come back as they were, nulls too, whatever the zone is."""
+    columns = (
+        "day date, at timestamp, local timestamp_ntz, price decimal(20,2), flag boolean, n tinyint,"
+        " `te xt` string, `v.w` map<string,struct<x:int>>"
+    )
+    rows = [
+        (dt.date(1, 1, 1), MOMENT, MOMENT, Decimal("1.50"), True, -128, "007", {"a": (1,)}),
+        (dt.date(9999, 12, 31), MOMENT.replace(microsecond=0), dt.datetime(1, 1, 1), *[None] * 5),
+        (None, None, None, Decimal("-0.01"), False, 0, "a/b", {}),
+    ]
+    given = spark.createDataFrame(rows, columns)
+    names = given.columns[:-1]
+    save(given, tmp_path / "out", partitionBy=",".join(names), visibility=visibility)
+    read = check_alike(spark, tmp_path / "out", native=True)
+    assert read.dtypes == given.dtypes
+    assert rows_of(read) == rows_of(given)
+    assert read.where("price = 1.5 and flag").select("n", "te xt").collect() == [(-128, "007")]
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        moved = commitlog.spark.read(spark, str(tmp_path / "out")).select(f.unix_micros("at"))
+        assert rows_of(moved) == rows_of(given.select(f.unix_micros("at")))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+
+
+def test_hostile_partition_values_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever a string spells, it is a directory, and every reader gets the string back from it."""
+    url = tmp_path / "out"
+    given = spark.createDataFrame(
+        [(number, text) for number, text in enumerate([*HOSTILE, None])], "n long, text string"
+    ).coalesce(1)
+    save(given, url, partitionBy="text")
+    assert rows_of(check_alike(spark, url, native=True)) == rows_of(given)
+    plain = spark.read.schema("n long, text string").parquet(str(url))
+    assert rows_of(plain) == rows_of(given)
+
+
+def test_a_partition_value_that_no_directory_can_have(spark: SparkSession, tmp_path: Path) -> None:
+    """What cannot be stored fails the job, by name, and nothing is committed."""
+    given = spark.createDataFrame([(1, "x" * 300)], "n long, text string")
+    with pytest.raises(PySparkException, match=r"errors\.InvalidPath: "):
+        save(given, tmp_path / "out", partitionBy="text")
+    with pytest.raises(NotFound, match="nothing has been committed"):
+        commitlog.spark.read(spark, str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    with_all_but(
+        lambda name: name in ("%41", "[x]{y,z}*?", "ü 世"),
+        ["a b", "50%", "%41", "k=v", "a:b", "[x]{y,z}*?", "back\\slash", "ü 世"],
+    ),
+)
+def test_hostile_places(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """An output may be in any directory; its name is no pattern and nothing in it is decoded."""
+    url = tmp_path / name / "out}"
+    (tmp_path / "x" / "out}").mkdir(parents=True)
+    job = spark.range(3).select("id", (f.col("id") % 2).alias("half"))
+    commitlog.spark.write(job, str(url), partition_by=["half"])
+    read = check_alike(spark, url, native=True)
+    assert rows_of(read) == rows_of(job)
+
+
+def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns come in the order asked for; one that is not there, or twice, is refused."""
+    save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "p", partitionBy="half")
+    save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "j", fileFormat="json")
+    for name in "pj":
+        read = commitlog.spark.read(spark, str(tmp_path / name), columns=["a.b", "half"])
+        assert read.columns == ["a.b", "half"]
+        assert rows_of(read) == [("x", 0), ("x", 0), ("x", 1)]
+        for columns in (["id", "id"], [], ["ID"]):
+            with pytest.raises(ConfigurationError):
+                commitlog.spark.read(spark, str(tmp_path / name), columns=columns)
+
+
+def test_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A version without files has its columns and no rows; where nothing was committed is NotFound."""
+    url = str(tmp_path / "out")
+    with pytest.raises(NotFound, match="nothing has been committed to it"):
+        commitlog.spark.read(spark, url)
+    commitlog.spark.write(spark.range(0), url)
+    for read in (commitlog.spark.read(spark, url), load(spark, url)):
+        assert (read.dtypes, read.collect()) == ([("id", "bigint")], [])
+    commitlog.spark.write(spark.range(0, 5, 1, 8), url)
+    assert check_alike(spark, url, native=True).count() == 5
+    commitlog.spark.write(spark.range(0), url, mode="overwrite")
+    assert commitlog.spark.read(spark, url).count() == 0
+
+
+def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
+    """A version is read as it was while its files are kept; then an error says what became of it."""
+    url = str(tmp_path / "out")
+    for number in range(3):
+        mode = "append" if number < 2 else "overwrite"
+        options = {"visibility": "logged"}
+        commitlog.spark.write(spark.range(number, number + 1), url, mode=mode, options=options)
+    wanted = {1: [0], 2: [0, 1], 3: [2]}
+    for version, numbers in wanted.items():
+        assert [row.id for row in rows_of(load(spark, url, version=str(version)))] == numbers
+        read = commitlog.spark.read(spark, url, version=version)
+        assert [row.id for row in rows_of(read)] == numbers
+    with pytest.raises(NotFound, match="no version 4: its log ends with 3"):
+        commitlog.spark.read(spark, url, version=4)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound: .* has no version 4"):
+        load(spark, url, version="4")
+    for wrong in ("0", "-1", "x"):
+        with pytest.raises(PySparkException, match=r"errors\.ConfigurationError: option version is"):
+            load(spark, url, version=wrong)
+    output = opened(url)
+    with output.store:
+        time.sleep(0.01)  # what was replaced now is older than nothing
+        assert output.gc(older_than=0).expired == 3
+    with pytest.raises(NotFound, match=r"version 2 of .* has expired: the first is 3"):
+        commitlog.spark.read(spark, url, version=2)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound: version 2 of .* has expired"):
+        load(spark, url, version="2")
+    assert commitlog.spark.read(spark, url, version=3).count() == 1
+
+
+def test_a_schema_of_ones_own_can_keep_to_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """With option version, a DataFrame with its own schema shows that version, whatever is committed."""
+    save(spark.range(2), tmp_path / "out")
+    read = (
+        spark.read.format("commitlog").schema("id long").option("version", 1).load(str(tmp_path / "out"))
+    )
+    save(spark.range(2), tmp_path / "out")
+    assert read.count() == 2
+
+
+def test_what_was_read_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """A DataFrame keeps to its version; without a file of it there is an error, and no fewer rows."""
+    url = str(tmp_path / "out")
+    save(spark.range(2), url)
+    read = commitlog.spark.read(spark, url)
+    save(spark.range(2), url)
+    assert read.count() == 2
+    for setting in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
+        spark.conf.set(setting, "true")
+    try:
+        commitlog.spark.write(spark.range(1), url, mode="overwrite")
+        with pytest.raises(Exception, match=r"FAILED_READ_FILE\.FILE_NOT_EXIST"):
+            read.agg(f.sum("id")).collect()
+    finally:
+        for setting in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
+            spark.conf.unset(setting)
+
+
+def test_columns_that_came_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Of files that lack a column all rows have null, whatever default Spark noted with the column."""
+    noted = {"CURRENT_DEFAULT": "7", "EXISTS_DEFAULT": "7", "comment": "later"}
+    both = StructType([StructField("id", LongType()), StructField("n", IntegerType(), True, noted)])
+    save(spark.range(1), tmp_path / "out")
+    save(spark.createDataFrame([(2, 3)], both), tmp_path / "out", mergeSchema="true")
+    read = check_alike(spark, tmp_path / "out", native=True)
+    assert rows_of(read) == [(0, None), (2, 3)]
+    assert read.schema["n"].metadata == noted
+
+
+def test_settings_of_the_session_do_not_change_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Early dates are what they were in a session that rebases those of old files; settings stay."""
+    save(spark.sql("select date'0001-01-01' d"), tmp_path / "out")
+    threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    rebase = "spark.sql.parquet.datetimeRebaseModeInRead"
+    spark.conf.set(rebase, "LEGACY")
+    spark.conf.set(threshold, "5")
+    try:
+        read = check_alike(spark, tmp_path / "out", native=True)
+        assert read.collect() == [(dt.date(1, 1, 1),)]
+        assert spark.conf.get(threshold) == "5"
+    finally:
+        spark.conf.unset(rebase)
+        spark.conf.unset(threshold)
+
+
+def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
+    """An output is read where nobody may list: its files are found by their names alone."""
+    url = tmp_path / "out"
+    save(spark.range(40).selectExpr("id", "id % 20 k"), url, partitionBy="k")
+    for day in sorted(url.glob("k=*")):
+        (day / "part-of-nobody.parquet").write_bytes(b"not a file of the output")
+    jobs = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("reading", "of many files")
+    try:
+        read = commitlog.spark.read(spark, str(url))
+        # Spark starts none to look at the files either.
+        wait_for_events(spark)
+        assert list(jobs.getJobIdsForGroup("reading")) == []
+        assert read.count() == 40
+        wait_for_events(spark)
+        assert jobs.getJobIdsForGroup("reading")
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()
+    assert load(spark, url).count() == 40
+
+
+def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
+    """Where Spark cannot reach the files the data source reads them; where it can, it is told how."""
+    given = ministack.options
+    url = f"s3://{ministack.new_bucket()}/out"
+    rows = spark.range(10).selectExpr("id", "id % 2 k")
+    commitlog.spark.write(rows, url, partition_by=["k"], options=given)
+    read = commitlog.spark.read(spark, url, columns=["k", "id"], options=given)
+    assert not is_native(read)
+    assert rows_of(read) == rows_of(rows.select("k", "id"))
+    # Here, a directory stands for the file system by which Spark knows the bucket.
+    output = Output(ReadOptions.parse({"path": url, **given}).open())
+    with output.store:
+        for file in output.snapshot().files:
+            target = tmp_path / "bucket" / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(output.store.get(output.locate(file)).data)
+    own = commitlog.spark.read(spark, url, hadoop_url=f"file:{tmp_path}/bucket", options=given)
+    assert is_native(own)
+    assert rows_of(own) == rows_of(rows)
+
+
+def test_directories_of_which_the_log_says_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """A directory that looks like a partition and is none adds no column, and changes none."""
+    url = tmp_path / "out"
+    save(spark.range(1), tmp_path / "made")
+    (made,) = (tmp_path / "made").glob("*.parquet")
+    output = opened(url)
+    with output.store:
+        job = output.begin(schema=dump_schema(spark.range(1).schema))
+        name = "id=7/" + job.file_name(0, suffix=".parquet")
+        output.commit(job, [output.stage(job, name, made.read_bytes(), rows=1)])
+    assert check_alike(spark, url, native=False).collect() == [(0,)]
+
+
+def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark would read an instant without a zone in the session's; a record that has one is corrupt."""
+    output = opened(tmp_path / "out")
+    with output.store:
+        schema = dump_schema(spark.sql("select 's' s, timestamp'2013-03-10 02:30:00' at").schema)
+        job = output.begin(schema=schema)
+        name = "at=2013-03-10 02%3A30%3A00/" + job.file_name(0, suffix=".parquet")
+        partition = {"at": "2013-03-10 02:30:00"}
+        output.commit(job, [output.stage(job, name, b"", rows=0, partition=partition)])
+    with pytest.raises(CorruptRecord, match=r"'2013-03-10 02:30:00' is no timestamp\[us, tz=UTC\]"):
+        commitlog.spark.read(spark, str(tmp_path / "out"))
+
+
+def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """With `filters`, only files that can hold a matching row are read; `where` gives the same rows."""
+    url = tmp_path / "out"
+    for number, text in enumerate("abc"):
+        at = f"timestamp'2013-03-0{number + 1} 00:00:00' at"
+        rows = spark.range(number * 10, number * 10 + 10, 1, 1).selectExpr("id", at, f"'{text}' part")
+        save(rows, url, partitionBy="part", fileFormat="json" if number == 2 else "parquet")
+    third = dt.datetime(2013, 3, 3, tzinfo=dt.UTC)
+    cases: list[tuple[list[ReadFilter], str]] = [
+        ([("id", "=", 25)], "id = 25"),
+        ([("id", "==", 25), ("part", "=", "c")], "id = 25"),
+        ([("id", "in", [21, 29])], "id in (21, 29)"),
+        ([("id", ">", 19)], "id > 19"),
+        ([("id", ">=", 20), ("id", "<=", 22)], "id between 20 and 22"),
+        ([("part", "=", "c")], "part = 'c'"),
+        ([("id", "=", 19), ("id", "<", 3)], "false"),
+        ([("at", ">=", third)], "at >= '2013-03-03'"),
+    ]
+    expected = [rows_of(load(spark, url).where(condition)) for _, condition in cases]
+    for path in [*url.glob("part=a/*"), *url.glob("part=b/*")]:
+        path.unlink()
+    for (filters, condition), answer in zip(cases, expected, strict=True):
+        assert bool(answer) == (condition != "false")
+        rows = commitlog.spark.read(spark, str(url), filters=filters)
+        assert rows_of(rows) == answer
+        narrow = commitlog.spark.read(spark, str(url), filters=filters, columns=["part"])
+        assert narrow.columns == ["part"] and narrow.count() == len(answer)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound"):
+        load(spark, url).where("id = 25").collect()
+
+
+def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
+    """All files are Parquet, so Spark reads them itself; the rows are those that match."""
+    url = tmp_path / "out"
+    save(spark.range(10), url)
+    rows = commitlog.spark.read(spark, str(url), filters=[("id", ">", 7)])
+    assert sorted(row.id for row in rows.collect()) == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ([("nope", "=", 1)], "names the column 'nope', and the output has id"),
+        ([("id", "like", "a%")], "operator 'like' of a filter is none of"),
+        ([("id", "=", "abc")], "does not fit id int64"),
+        ([("id", "=", None)], "not null"),
+        ([("id", "in", 1)], "a list of values"),
+        ([("id", "=", [1])], "one value"),
+        (["id"], "a filter is \\(column, operator, value\\)"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    spark: SparkSession, tmp_path: Path, filters: Any, says: str
+) -> None:
+    """Before anything is read; the message says what a filter is."""
+    save(spark.range(3), tmp_path / "out")
+    with pytest.raises(ConfigurationError, match=says):
+        commitlog.spark.read(spark, str(tmp_path / "out"), filters=filters)
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """Spark offers filters to Python data sources, which is not the default of any version."""
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_queries_on_one_dataframe_do_not_change_each_other(
+    spark: SparkSession, tmp_path: Path, pushdown: None
+) -> None:
+    """Random sequences of queries on one DataFrame return what they return of plain Parquet.
+
+    Spark uses the partitions of a query with pushed filters again for the next query of the DataFrame.
+    """
+    url, plain = tmp_path / "out", tmp_path / "plain"
+    for number in range(4):
+        rows = spark.range(number * 3, number * 3 + 3, 1, 1).selectExpr("id", f"{number} part")
+        save(rows, url, partitionBy="part")
+        rows.write.mode("append").partitionBy("part").parquet(str(plain))
+    theirs = spark.read.parquet(str(plain)).select("id", "part")
+    chance = random.Random(20261122)
+    conditions = ("id = 1", "id > 6", "part = 2", "part < 2 and id <> 4", "id in (0, 11)", "true")
+
+    def query(rows: DataFrame, first: str, second: str, kind: str) -> list[Any]:
+        match kind:
+            case "count":
+                return [rows.count()]
+            case "where":
+                return rows_of(rows.where(first))
+            case "join":
+                return rows_of(rows.where(first).alias("a").join(rows.where(second).alias("b"), "part"))
+            case "union":
+                return rows_of(rows.where(first).union(rows.where(second)))
+        return rows_of(rows.where(first).groupBy("part").count())
+
+    for _ in range(4):
+        ours = load(spark, url).select("id", "part")
+        for _ in range(8):
+            kind = chance.choice(["count", "where", "join", "union", "group"])
+            first, second = chance.choice(conditions), chance.choice(conditions)
+            assert query(ours, first, second, kind) == query(theirs, first, second, kind), (kind, first)
+
+
+def test_wide_decimals_are_found(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
+    """Spark pushes a decimal of more than 28 digits down rounded; no file is skipped for that."""
+    url, wide = tmp_path / "out", "12345678901234567890.123456789012345678"
+    save(spark.sql(f"select {wide}bd x"), url)
+    for condition in ("=", ">=", "<=", "<=>"):
+        assert load(spark, url).where(f"x {condition} {wide}bd").count() == 1, condition
+    assert load(spark, url).where(f"x in ({wide}bd)").count() == 1
+    assert load(spark, url).where("x > 12345678901234567890.123456789012345677bd").count() == 1
+    for operator, value in (("=", wide), (">=", wide), ("<=", wide), (">", wide[:-1] + "7")):
+        rows = commitlog.spark.read(spark, str(url), filters=[("x", operator, Decimal(value))])
+        assert rows.count() == 1, operator
+
+
+CONDITIONS = """
+    boolean; not boolean; boolean is null; byte = -128; byte <> -128; long < 0; long <=> null
+    float = float('nan'); float > 5.0F; float < 5.0F
+    double = 0.0D; double in (0.0D, 1.0D); double <=> -0.0D
+    wide > 1.5; narrow = -0.01; date < '1582-10-16'; date > '9999-12-30'
+    instant > '2013-03-10 02:30:00'; local <= timestamp_ntz'2013-03-10 02:30:00.12'
+    `a.text` like 'Grüße%'; `a.text` like '%x'; not `a.text` like '%世界%'; `a.text` <=> null
+    nested.a = 7; binary = X'00FF'; map is not null; list = array('a', null)
+"""
+
+
+def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
+    """Whatever is asked for, the rows are those that Spark finds without pushing anything down."""
+    url = tmp_path / "out"
+    for fmt in ("parquet", "orc"):
+        save(everything(spark, "orc"), url, fileFormat=fmt)
+    unfiltered = load(spark, url).localCheckpoint()
+    for condition in re.split(r"[;\n]", CONDITIONS.strip()):
+        pushed = rows_of(load(spark, url).where(condition))
+        assert str(pushed) == str(rows_of(unfiltered.where(condition))), condition
+
+
+def test_a_column_with_a_backtick_is_read_from_orc(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own reader of ORC finds no value for it, so the data source reads such files."""
+    url = tmp_path / "out"
+    rows = spark.sql("select 1 id, 2 `a``b`, named_struct('x`y', 5) n")
+    save(rows, url, fileFormat="orc")
+    expected = rows_of(rows)
+    assert rows_of(load(spark, url)) == expected
+    assert rows_of(commitlog.spark.read(spark, str(url))) == expected
+
+
+NOT_UTF8 = "cast(X'ff41' as string)"
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "orc"])
+def test_strings_that_are_not_utf8_are_kept_by_binary_formats(
+    spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    """Spark's strings may have any bytes. They have no bounds, and are read as they are."""
+    url = tmp_path / "out"
+    save(spark.sql(f"select 1 id, {NOT_UTF8} s, array({NOT_UTF8}) a"), url, fileFormat=fmt)
+    save(spark.sql("select 2 id, 'x' s, array('y') a"), url, fileFormat=fmt)
+    for rows in (load(spark, url), commitlog.spark.read(spark, str(url))):
+        found = rows.orderBy("id").select(f.hex("s"), f.hex(f.col("a")[0])).collect()
+        assert [tuple(row) for row in found] == [("FF41", "FF41"), ("78", "79")]
+        assert rows.where("s = 'x'").count() == 1
+    assert commitlog.spark.read(spark, str(url), filters=[("s", "=", "x")]).count() == 1
+
+
+@pytest.mark.parametrize("fmt", ["json", "csv"])
+def test_strings_that_are_not_utf8_are_refused_by_text_formats(
+    spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    """The error names the column; nothing is committed."""
+    rows = spark.sql(f"select 1 id, {NOT_UTF8} s")
+    with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
+        save(rows, tmp_path / "out", fileFormat=fmt)
+    with pytest.raises(PySparkException, match=r"errors\.NotFound"):
+        load(spark, tmp_path / "out")
+
+
+def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The error names the column, and speaks of text rather than dates."""
+    with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
+        save(spark.sql(f"select 1 id, {NOT_UTF8} s"), tmp_path / "out", partitionBy="s")

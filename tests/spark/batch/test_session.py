@@ -1,0 +1,216 @@
+"""The session helper, and how Spark comes to know the format."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from commitlog.errors import ConfigurationError
+from commitlog.spark import session
+from support.project import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark finds modules as `pkgutil` lists them, and that is not how all installed ones are found.
+_ELSEWHERE = """
+from commitlog.spark import session
+
+for _ in range(2):
+    spark = session("local[1]", {"spark.ui.enabled": "false"})
+spark.range(3).write.format("commitlog").mode("append").save("out")
+print(spark.read.format("commitlog").load("out").count())
+"""
+
+
+#: Prints what a session has, and whether a job on its workers knows the format.
+_SUBMITTED = """
+import json
+import commitlog.spark
+
+spark = commitlog.spark.session()
+names = ("spark.master", "spark.redaction.regex", "spark.sql.execution.arrow.maxBytesPerBatch")
+print(json.dumps({name: spark.conf.get(name) for name in names}))
+"""
+
+
+def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
+    script = tmp_path / "job.py"
+    script.write_text(_SUBMITTED)
+    done = subprocess.run(
+        [*command, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.spark
+def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
+    """The master and the settings of spark-submit are those of the session."""
+    given = {
+        "spark.master": "local-cluster[1,1,1024]",
+        "spark.redaction.regex": "mine",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",
+    }
+    submit = Path(pyspark.__file__).parent / "bin/spark-submit"
+    options = [f"--conf={name}={value}" for name, value in given.items()]
+    assert _submitted(tmp_path, str(submit), *options, "--conf=spark.ui.enabled=false") == given
+
+
+@pytest.mark.spark
+def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
+    """A session of a plain script uses all cores of the machine, and has the settings that help."""
+    assert _submitted(tmp_path, sys.executable) == {
+        "spark.master": "local[*]",
+        "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    }
+
+
+#: Writes through the library in a zip file; on Spark's workers there is no other one.
+_ZIPPED = """
+import sys
+import commitlog
+from pyspark.sql import SparkSession
+
+assert ".zip" in commitlog.__file__, commitlog.__file__
+spark = SparkSession.builder.getOrCreate()
+commitlog.spark.attach(spark)
+spark.range(4).write.parquet(sys.argv[1] + "/plain")
+assert commitlog.spark.write(spark.range(3), sys.argv[1] + "/out").rows == 3
+print(spark.read.format("commitlog").load(sys.argv[1] + "/plain").count())
+"""
+
+
+def _zip(target: Path, package: Path) -> None:
+    """Pack the Python and Java files of a package."""
+    with zipfile.ZipFile(target, "w") as packed:
+        for file in package.rglob("*"):
+            if file.suffix in (".py", ".java"):
+                packed.write(file, file.relative_to(package.parent))
+
+
+@pytest.mark.spark
+@pytest.mark.all
+def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
+    """With --py-files, write finds the format, and the committer its source."""
+    _zip(tmp_path / "library.zip", ROOT / "commitlog")
+    (tmp_path / "job.py").write_text(_ZIPPED)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    zipped = {"PYTHONPATH": str(tmp_path / "library.zip")}
+    built = "import commitlog; print(commitlog.spark.committer_jar(), commitlog.__file__)"
+    jar, where = subprocess.run(
+        [sys.executable, "-c", built],
+        env={**environ, **zipped},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert "library.zip" in where
+    submit = Path(pyspark.__file__).parent / "bin/spark-submit"
+    options = ["--master=local[1]", "--conf=spark.ui.enabled=false", "--py-files=library.zip"]
+    protocol = "--conf=spark.sql.sources.commitProtocolClass=io.commitlog.CommitlogCommitProtocol"
+    done = subprocess.run(
+        [submit, *options, f"--jars={jar}", protocol, "job.py", str(tmp_path)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert done.stdout.splitlines()[-1] == "4"
+
+
+def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
+    """It cannot read its data there, and the error says what to ship instead."""
+    import botocore
+
+    _zip(tmp_path / "botocore.zip", Path(botocore.__file__).parent)
+    code = "import commitlog; commitlog.connect('s3://bucket/out').head('a')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tmp_path / "botocore.zip"), str(ROOT)]),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert "ConfigurationError: botocore is imported from a zip file" in last and "--archives" in last
+
+
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [
+        ("3.5.6", "import commitlog; commitlog.spark.write"),
+        ("4.0.1", "from commitlog.spark import session"),
+        ("4.1.0.dev1", "from commitlog.spark.ingest import IngestDataSource"),
+        ("4.0.1", "import pyspark_commitlog"),
+        ("4.1.2", "import pyspark_commitlog_ingest"),
+    ],
+)
+def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what: str) -> None:
+    """One error names the version that is needed, instead of a module that an older Spark lacks."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
+    assert f"needs PySpark 4.2 or newer, and this is PySpark {found}" in _refused(tmp_path, what)
+
+
+def test_without_pyspark_it_says_what_to_install(tmp_path: Path) -> None:
+    """Where there is no PySpark at all, the error names it, too."""
+    hide = "import sys; sys.modules['pyspark'] = None; "
+    assert "there is no PySpark" in _refused(tmp_path, f"{hide}from commitlog.spark import write")
+
+
+def _refused(tmp_path: Path, code: str) -> str:
+    """Return the last line of what Python says that runs `code`."""
+    root = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("commitlog.errors.ConfigurationError: commitlog.spark needs PySpark"), last
+    return last
+
+
+def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark would fail with a page of JVM start-up, one line says what is missing."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigurationError, match=r"Spark needs Java 17 or 21.*apt-get install"):
+        session()
+
+
+@pytest.mark.spark
+def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> None:
+    """A session in which nobody registered anything knows the format."""
+    fresh = spark.newSession()
+    fresh.range(3).write.format("commitlog").mode("append").save(str(tmp_path / "out"))
+    assert fresh.read.format("commitlog").load(str(tmp_path / "out")).count() == 3
+
+
+@pytest.mark.spark
+def test_a_session_knows_the_format_wherever_it_is_started(tmp_path: Path) -> None:
+    """Also where Spark does not see the module, as of an editable install; and it says nothing of it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.split() == ["3"], ended.stderr
+    assert "DataSourceManager" not in ended.stderr

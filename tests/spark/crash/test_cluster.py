@@ -1,0 +1,149 @@
+"""Task races on a cluster: a speculative attempt beats the first one, which may live on as a zombie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commitlog.outputs import Output
+from commitlog.spark import committer_jar
+from commitlog.spark.options import ReadOptions
+from support.selection import with_all
+from support.spark_cluster import Cluster, Gate
+
+if TYPE_CHECKING:
+    from commitlog.testing.servers import Ministack
+
+pytestmark = [
+    pytest.mark.spark,
+    # Three processes of Java, and two more that these start, begin at once.
+    pytest.mark.timeout(900),
+]
+
+ROWS = 40_000
+
+Place = tuple[str, Mapping[str, str]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two hosts and a driver."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), str(committer_jar())) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An output in a directory, or on S3."""
+    if request.param == "local":
+        return str(tmp_path / "out"), {}
+    server: Ministack = request.getfixturevalue("ministack")
+    service = {
+        "endpointUrl": server.endpoint_url,
+        "region": "us-east-1",
+        "accessKeyId": server.access_key_id,
+        "secretAccessKey": server.secret_access_key,
+    }
+    return f"s3://{server.new_bucket()}/out", service
+
+
+def opened(place: Place) -> Output:
+    """Return the output, to look at it without Spark."""
+    url, options = place
+    return Output(ReadOptions.parse({**options, "path": url}).open())
+
+
+def stray(output: Output) -> list[str]:
+    """Return what is there, be it visible or not, that no commit names."""
+    named = {file.path for file in output.snapshot().files}
+    found = {info.path for info in output.store.list() if not info.path.endswith((".json", "_SUCCESS"))}
+    staged = [upload.path for upload in output.store.store.list_staged()]
+    return sorted(found - named) + staged
+
+
+def check(output: Output) -> None:
+    """Check that each number is there once, in two files, and nothing else is."""
+    files = output.snapshot().files
+    tables = [pq.read_table(pa.BufferReader(output.store.get(file.path).data)) for file in files]
+    assert sorted(pa.concat_tables(tables).column("id").to_pylist()) == list(range(ROWS))
+    assert len(files) == 2
+    assert stray(output) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "visibility"),
+    [("local", "listed"), with_all("local", "logged"), with_all("s3", "listed")],
+    indirect=["place"],
+)
+def test_a_zombie_that_writes_after_the_commit_is_never_referenced(
+    cluster: Cluster, place: Place, visibility: str
+) -> None:
+    """One attempt is overtaken, and writes its file when the job is committed: gc removes it."""
+    url, options = place
+    options = {**options, "visibility": visibility}
+    with Gate() as gate:
+        cluster.save(gate, source="commitlog-gated", url=url, options=options, rows=ROWS)
+        with cluster.visitor(gate) as zombie:
+            with cluster.visitor(gate) as winner:
+                assert winner.host != zombie.host
+                winner.let_go_on()
+                assert winner.hear() == "staged"
+                winner.let_go_on()
+                assert cluster.answer() == ""
+            output = opened(place)
+            with output.store:
+                check(output)
+                zombie.let_go_on()
+                assert zombie.hear() == "staged"
+                assert len(stray(output)) == 1
+                output.gc(older_than=0)
+                check(output)
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_what_a_dead_host_staged_is_dropped(cluster: Cluster, place: Place) -> None:
+    """A host dies with a file staged and not told of; another one writes it again; one is committed."""
+    url, options = place
+    with Gate() as gate:
+        cluster.save(gate, source="commitlog-gated", url=url, options=options, rows=ROWS)
+        with cluster.visitor(gate) as lost:
+            lost.let_go_on()
+            assert lost.hear() == "staged"
+            cluster.kill(lost.host)
+            assert lost.hear() == ""
+        with cluster.visitor(gate) as other:
+            assert other.host != lost.host
+            output = opened(place)
+            with output.store:
+                assert len(stray(output)) > 0
+                other.let_go_on()
+                assert other.hear() == "staged"
+                other.let_go_on()
+                assert cluster.answer() == ""
+                check(output)
+    cluster.start_worker(lost.host)
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_spark_s_own_writer_survives_its_races_too(cluster: Cluster, place: Place) -> None:
+    """With the configured committer a file that was begun by the attempt that lost is not committed."""
+    url, _ = place
+    with Gate() as gate:
+        cluster.save(gate, source="parquet", url=url, options={}, rows=ROWS)
+        with cluster.visitor(gate) as loser:
+            with cluster.visitor(gate) as winner:
+                winner.let_go_on()
+                assert cluster.answer() == ""
+            output = opened(place)
+            with output.store:
+                files = output.snapshot().files
+                loser.let_go_on()
+                cluster.settle()
+                output.gc(older_than=0)
+                assert output.snapshot().files == files
+                check(output)

@@ -1,0 +1,224 @@
+"""Drivers of their own, each with its JVM: one is killed while its jobs are at every step, one competes.
+
+The one that is killed has a job for each way to write and each step, so that one death is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve, frozen
+
+from support.selection import wanted, with_all_but
+from support.spark_driver import Driver
+from support.spark_gates import Gate
+from support.spark_jobs import Job, Trap, running
+from support.spark_targets import Place, configured, new_place  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from commitlog.testing.servers import Ministack
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.servers,
+    # A dozen jobs begin at once.
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("configured"),
+]
+
+
+@frozen(kw_only=True)
+class Death:
+    """A step of a job at which its driver is killed.
+
+    Attributes:
+        trap: the step.
+        mode: of the job, which has rows for one partition only.
+        committed: whether it is past the commit point.
+    """
+
+    trap: Trap
+    mode: str = "append"
+    committed: bool = False
+
+
+#: A step at which a lease is held.
+LAST = "before it is known to be over"
+
+DEATHS = {
+    "before it is known to begin": Death(trap=Trap(at="pending", what="hold")),
+    "while its tasks write": Death(trap=Trap(at="rows", what="hold")),
+    "before the commit record": Death(trap=Trap(at="record", what="hold"), mode="overwrite"),
+    "before it hears of the record": Death(
+        trap=Trap(at="record", what="hold", after=True), committed=True
+    ),
+    "between two files": Death(
+        trap=Trap(at="publish", what="hold", nth=2), mode="overwrite-partitions", committed=True
+    ),
+    LAST: Death(trap=Trap(at="success", what="hold"), committed=True),
+}
+
+#: In a directory with leases, that of the last step would be waited for a minute.
+CASES = [(way, death) for way in ("local", "s3", "configured") for death in DEATHS]
+CASES.remove(("local", LAST))
+
+#: Steps of other ways to write than "local" that every run has: those around the commit record.
+ALWAYS = {
+    "s3": ("before the commit record", LAST),
+    "configured": ("before it hears of the record", "between two files"),
+}
+
+
+@frozen
+class Remains:
+    """What a dead driver left: where, the rows that were there before, and the job."""
+
+    place: Place
+    base: list[int]
+    job: Job
+
+
+@pytest.fixture(scope="module")
+def remains(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> dict[tuple[str, str], Remains]:
+    """What is there once a driver was killed while a job was at each step, in each way to write."""
+    scratch = tmp_path_factory.mktemp("killed")
+    left = {}
+    with ExitStack() as stack:
+        gates = []
+        for number, (way, name) in enumerate(wanted(request, test_a_driver_is_killed, "way", "death")):
+            death = DEATHS[name]
+            gates.append(stack.enter_context(Gate()))
+            place = new_place(way, scratch / str(number), lambda: ministack)
+            if (way, name) == ("s3", LAST):
+                place = place.with_short_leases()
+            trap = evolve(death.trap, port=gates[-1].port)
+            job = place.job(mode=death.mode, parts="part = 1", trap=trap)
+            left[way, name] = Remains(place, place.begin_base(), job)
+        driver = stack.enter_context(Driver(scratch, [each.job for each in left.values()]))
+        for gate, done in zip(gates, driver.jobs, strict=True):
+            gate.wait(done)
+        driver.kill()
+        # Processes that commit, and Python workers, are not in its group.
+        for gate in gates:
+            gate.kill()
+    return left
+
+
+@pytest.mark.parametrize(
+    ("way", "death"), with_all_but(lambda way, death: death in ALWAYS.get(way, DEATHS), CASES)
+)
+def test_a_driver_is_killed(
+    spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
+) -> None:
+    """Before the commit point it is as if it had never been; after it, as if it had lived.
+
+    Either way each row is there once after a rerun under the same id, and nothing else once what is left
+    over is removed.
+    """
+    left, expected = remains[way, death], DEATHS[death]
+    place, base = left.place, left.base
+    new = [number for number in left.job.numbers if number % 2]
+    kept = {"append": base, "overwrite": [], "overwrite-partitions": [n for n in base if not n % 2]}
+    after = new + kept[expected.mode]
+
+    # Who lists may see a part of what is committed, but never misses what was there.
+    seen = place.by_listing()
+    assert set(base) <= set(seen) <= set(base + new * expected.committed)
+    assert place.by_log(spark, rollForward="false") == base
+    assert place.by_log(spark) == (after if expected.committed else base)
+
+    rerun = evolve(left.job, trap=None)
+    if expected.committed:
+        with pytest.raises(Exception, match=r"errors\.JobAlreadyCommitted: job 'daily'"):
+            rerun.run(spark)
+    else:
+        rerun.run(spark)
+    assert place.by_listing() == place.by_log(spark) == after
+    place.recover()
+    place.audit(spark, after, "base", "daily")
+
+
+@frozen(kw_only=True)
+class Race:
+    """Two jobs that two drivers commit at once.
+
+    Attributes:
+        way: how they write.
+        mode: of both.
+        ours: id of the job of this process's driver.
+        theirs: id of the other one.
+        error: of the job that loses; None if both are committed.
+    """
+
+    way: str
+    mode: str = "append"
+    ours: str = "ours"
+    theirs: str = "theirs"
+    error: str | None = None
+
+
+RACES = {
+    "two appends": Race(way="s3"),
+    "one job in a directory": Race(
+        way="local", ours="daily", theirs="daily", error="JobAlreadyCommitted"
+    ),
+    "one job, on S3": Race(way="s3", ours="daily", theirs="daily", error="JobAlreadyCommitted"),
+    "no data may be there": Race(way="local", mode="error", error="AlreadyExists"),
+}
+
+
+@pytest.fixture(scope="module")
+def rival(
+    tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> Iterator[tuple[Driver, list[tuple[Place, Gate]]]]:
+    """Another driver, whose jobs are about to claim their commit records, all in places of their own."""
+    scratch = tmp_path_factory.mktemp("rival")
+    with ExitStack() as stack:
+        jobs, held = [], []
+        for number, race in enumerate(RACES.values()):
+            gate = stack.enter_context(Gate())
+            place = new_place(race.way, scratch / str(number), lambda: ministack)
+            trap = Trap(at="record", what="hold", port=gate.port)
+            jobs.append(place.job(first=100, mode=race.mode, job_id=race.theirs, trap=trap))
+            held.append((place, gate))
+        driver = stack.enter_context(Driver(scratch, jobs))
+        for (_, gate), done in zip(held, driver.jobs, strict=True):
+            gate.wait(done)
+        yield driver, held
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_two_drivers_commit_at_once(
+    spark: SparkSession, rival: tuple[Driver, list[tuple[Place, Gate]]], name: str
+) -> None:
+    """Both appends are there; of two with one job, and of two that want no data there, one alone is."""
+    driver, held = rival
+    race, number = RACES[name], list(RACES).index(name)
+    place, their_gate = held[number]
+    with Gate() as our_gate:
+        trap = Trap(at="record", what="hold", port=our_gate.port)
+        job = place.job(mode=race.mode, job_id=race.ours, trap=trap)
+        with running(spark, job) as (done,):
+            our_gate.wait(done)
+            their_gate.open()
+            our_gate.open()
+            results = [
+                (race.ours, job.numbers, done.exception()),
+                (race.theirs, evolve(job, first=100).numbers, driver.error(number)),
+            ]
+    won = [(job_id, numbers) for job_id, numbers, raised in results if raised is None]
+    lost = [str(raised) for _, _, raised in results if raised is not None]
+    assert len(won) == (2 if race.error is None else 1)
+    assert all(f"commitlog.errors.{race.error}: " in raised for raised in lost)
+    output = place.open()
+    with output.store:
+        order = [record.job_id for record in output.log()]
+    assert sorted(order) == sorted(job_id for job_id, _ in won)
+    place.audit(spark, [number for _, numbers in won for number in numbers], *order)

@@ -1,0 +1,279 @@
+"""Exactly once from end to end: drivers are killed, and doubled, between every two steps of a batch.
+
+Files are ingested, their records transformed and committed to an output: from directory to directory
+with the state in SQLite, and on S3 with state and leases in DynamoDB. One driver that is a process of
+its own has a query for each place and step, so that one death is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from attrs import evolve, frozen
+
+from support.selection import wanted, with_all_but
+from support.spark_driver import Driver
+from support.spark_gates import Gate
+from support.spark_ingest import Landing, new_landing
+from support.spark_ingest_traps import BatchTrap
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from commitlog.testing.servers import Ministack
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.servers,
+    # A dozen queries begin at once.
+    pytest.mark.timeout(900),
+]
+
+
+@frozen(kw_only=True)
+class Step:
+    """Where in a batch the driver is killed, and how far that batch is then.
+
+    Attributes:
+        trap: the step.
+        planned: whether the epoch is stored.
+        offset: whether Spark has written down that there is such a batch.
+        committed: whether the output has its rows.
+    """
+
+    trap: BatchTrap
+    planned: bool = False
+    offset: bool = False
+    committed: bool = False
+
+    @classmethod
+    def at(cls, at: str, how_far: str = "", **trap: object) -> Step:
+        """Return a step; `how_far` is the last thing that is so."""
+        names = ("planned", "offset", "committed")
+        so_far = names[: names.index(how_far) + 1] if how_far else ()
+        return cls(
+            trap=BatchTrap(at=at, what="hold", **trap),  # type: ignore[arg-type]
+            **dict.fromkeys(so_far, True),
+        )
+
+
+#: In the order of the batch, most of them in the second one.
+STEPS = {
+    "before the state is made": Step.at("begin", batch=0),
+    "before the query takes the source": Step.at("claim", "offset", batch=0),
+    "after the query takes the source": Step.at("claim", "offset", batch=0, after=True),
+    "between two batches": Step.at("latestOffset"),
+    "before the epoch is stored": Step.at("plan"),
+    "before Spark's offset log": Step.at("latestOffset", "planned", after=True),
+    "before Spark asks for partitions": Step.at("partitions", "offset"),
+    "before tasks": Step.at("partitions", "offset", after=True),
+    "when some slices are read": Step.at("slice", "offset", nth=2),
+    "in a slice": Step.at("rows", "offset"),
+    "before the commit record": Step.at("record", "offset"),
+    "before it is published": Step.at("publish", "committed"),
+    "before Spark's commit log": Step.at("commit", "committed", after=True),
+}
+
+
+#: On S3, those at which it is asked for something else than a directory; the campaign has all.
+CASES = [("local", name) for name in STEPS] + [
+    ("s3", name)
+    for name in (
+        "before the epoch is stored",
+        "before Spark's offset log",
+        "when some slices are read",
+        "before the commit record",
+        "before it is published",
+        "before Spark's commit log",
+    )
+]
+
+#: The steps that every run has.
+ALWAYS = {
+    "local": (
+        "before the state is made",
+        "before the epoch is stored",
+        "before Spark's offset log",
+        "before Spark asks for partitions",
+        "in a slice",
+        "before the commit record",
+        "before it is published",
+        "before Spark's commit log",
+    ),
+    "s3": ("when some slices are read", "before the commit record"),
+}
+
+#: Two files a batch, and a file of more than a KiB in slices.
+LIMITS = {"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "2500", "sliceBytes": "1024"}
+
+
+def filled(landing: Landing) -> None:
+    """Put the files of three batches or so, with some equal lines, and one that is cut."""
+    landing.put("a.txt", *(f"Zeile {number}" for number in range(30)))
+    landing.put("b=1/ü %41+.txt", "Zeile 1", "Zeile 1", "€")
+    landing.put("c.txt", *(f"lange Zeile {number} " + "x" * 100 for number in range(40)))
+    landing.put("d.txt", "Zeile 1")
+    landing.put("e.txt", "")
+    landing.put("leer.txt")
+
+
+@frozen
+class Held:
+    """A query that is to wait at a gate, and where it reads and writes."""
+
+    landing: Landing
+    gate: Gate
+    job: Future[None]
+
+
+def waiting(
+    stack: ExitStack, scratch: Path, trapped: Iterable[tuple[Landing, BatchTrap]]
+) -> tuple[Driver, list[Held]]:
+    """Return a driver of its own whose queries wait where their traps are, or are over."""
+    traps, gates = list(trapped), []
+    for number, (landing, trap) in enumerate(traps):
+        gates.append(stack.enter_context(Gate()))
+        trap = evolve(trap, port=gates[-1].port)
+        traps[number] = landing, trap
+    flows = [evolve(landing.flow, trap=trap) for landing, trap in traps]
+    driver = stack.enter_context(Driver(scratch, flows, program="support.spark_ingest"))
+    held = [
+        Held(landing, gate, job)
+        for (landing, _), gate, job in zip(traps, gates, driver.jobs, strict=True)
+    ]
+    for each in held:
+        try:
+            each.gate.wait(each.job)
+            driver.next()
+        except AssertionError:
+            # A query may be over before it gets there, but for a reason.
+            each.job.result(timeout=0)
+    return driver, held
+
+
+def places(
+    cases: Sequence[tuple[str, str]], scratch: Path, ministack: Ministack
+) -> Iterator[tuple[Landing, BatchTrap]]:
+    """Yield a filled place for each case, with the trap of its step."""
+    for number, (way, name) in enumerate(cases):
+        landing = new_landing(way, scratch / str(number), lambda: ministack, **LIMITS)
+        filled(landing)
+        yield landing, STEPS[name].trap
+
+
+@pytest.fixture(scope="module")
+def killed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> dict[tuple[str, str], Landing]:
+    """What is there once a driver was killed while a query was at the step of each case."""
+    with ExitStack() as stack:
+        scratch = tmp_path_factory.mktemp("killed")
+        cases = wanted(request, test_a_driver_is_killed, "way", "name")
+        driver, held = waiting(stack, scratch, places(cases, scratch, ministack))
+        driver.kill()
+    return {case: each.landing for case, each in zip(cases, held, strict=True)}
+
+
+@pytest.mark.parametrize(("way", "name"), with_all_but(lambda way, name: name in ALWAYS[way], CASES))
+def test_a_driver_is_killed(
+    spark: SparkSession, killed: dict[tuple[str, str], Landing], way: str, name: str
+) -> None:
+    """Wherever it dies, a restart goes on there, and each input record is in the output once."""
+    landing, step = killed[way, name], STEPS[name]
+    batch = step.trap.batch
+    head = landing.head()
+    assert (0 if head is None else head.epoch) == batch + step.planned
+    assert landing.flow.logged("offsets") == list(range(batch + step.offset))
+    assert landing.flow.logged("commits") == list(range(batch))
+    assert len(landing.committed()) == batch + step.committed
+
+    landing.put("later.txt", "Zeile 1", "nachher")
+    query = landing.flow.run(spark)
+    landing.audit(spark, query)
+
+
+#: Where the driver waits that is taken for dead.
+ZOMBIES = [
+    ("local", "between two batches"),
+    ("s3", "before the epoch is stored"),
+    ("local", "before Spark's offset log"),
+    ("local", "in a slice"),
+    ("s3", "before the commit record"),
+    ("local", "before Spark's commit log"),
+]
+
+
+@pytest.fixture(scope="module")
+def zombies(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
+) -> Iterator[dict[tuple[str, str], Held]]:
+    """Another driver, whose queries are at a step each, in places of their own."""
+    scratch = tmp_path_factory.mktemp("zombies")
+    with ExitStack() as stack:
+        cases = wanted(request, test_two_drivers_run_one_query, "way", "name")
+        _, held = waiting(stack, scratch, places(cases, scratch, ministack))
+        yield dict(zip(cases, held, strict=True))
+
+
+@pytest.mark.parametrize(("way", "name"), with_all_but(lambda way, name: "Spark's" not in name, ZOMBIES))
+def test_two_drivers_run_one_query(
+    spark: SparkSession, zombies: dict[tuple[str, str], Held], way: str, name: str
+) -> None:
+    """One is taken for dead, another one runs the query, then the first goes on: no row shows it."""
+    zombie = zombies[way, name]
+    landing = zombie.landing
+    landing.flow.run(spark)
+    landing.put("later.txt", "Zeile 1", "nachher")
+    zombie.gate.open()
+    # Whether it finds out is up to Spark.
+    zombie.job.exception()
+    query = landing.flow.run(spark)
+    landing.audit(spark, query)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_drivers_are_killed_again_and_again(
+    spark: SparkSession,
+    ministack: Ministack,
+    tmp_path: Path,
+    campaign_seconds: float,
+    campaign_seed: int,
+) -> None:
+    """At any steps of any batches, one death after the other, with files coming in between."""
+    anywhere = [(step.trap, batch) for step in STEPS.values() for batch in range(4)]
+    deadline = time.monotonic() + campaign_seconds
+    seed = campaign_seed
+    while seed == campaign_seed or time.monotonic() < deadline:
+        random = Random(seed)
+        print("seed", seed)
+        landings = []
+        for number in range(8):
+            limits = {
+                "maxFilesPerTrigger": str(random.randint(1, 4)),
+                "maxBytesPerTrigger": str(random.choice([1000, 2500, 100_000])),
+                "sliceBytes": str(random.choice([300, 1024, 10_000])),
+            }
+            where = tmp_path / f"{seed}-{number}"
+            way = random.choice(["local", "s3"])
+            landings.append(new_landing(way, where, lambda: ministack, **limits))
+            filled(landings[-1])
+        for death in range(random.randint(1, 3)):
+            traps = []
+            for landing in landings:
+                trap, batch = random.choice(anywhere)
+                traps.append((landing, evolve(trap, batch=batch + 2 * death)))
+            with ExitStack() as stack:
+                waiting(stack, tmp_path, traps)[0].kill()
+            for landing in landings:
+                landing.put(f"later-{death}.txt", "Zeile 1", f"nach Tod {death}")
+        for landing in landings:
+            landing.audit(spark, landing.flow.run(spark))
+        seed += 1

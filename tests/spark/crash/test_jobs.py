@@ -1,0 +1,164 @@
+"""Jobs of a real Spark that race, fail in the middle of their commit, or come back from the dead."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+import commitlog.spark
+from support.selection import with_all
+from support.spark_gates import Gate
+from support.spark_jobs import Trap, running
+from support.spark_targets import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_a_driver_that_seemed_dead_commits_too_late(spark: SparkSession, place: Place) -> None:
+    """Ruled out by a recovery, it fails with JobAborted; the job that was run in its place counts."""
+    base = place.begin_base()
+    with Gate() as gate:
+        job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
+        with running(spark, job) as (zombie,):
+            gate.wait(zombie)
+            assert list(place.recover().aborted.values()) == ["daily"]
+            place.job().run(spark)
+            gate.open()
+            assert "commitlog.errors.JobAborted: " in str(zombie.exception())
+    place.audit(spark, base + job.numbers, "base", "daily")
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ("local", "fail"),
+        ("local", "die"),
+        ("configured", "fail"),
+        with_all("s3", "fail", marks=[pytest.mark.servers]),
+        with_all("s3", "die", marks=[pytest.mark.servers]),
+    ],
+    indirect=["place"],
+)
+def test_a_commit_that_raises_past_the_commit_point(
+    spark: SparkSession, place: Place, what: str
+) -> None:
+    """Spark calls abort, which changes nothing: the job is committed, and readers see it whole."""
+    base = place.begin_base()
+    job = place.job(trap=Trap(at="publish", what=what, nth=2))
+    with pytest.raises(Exception, match="a trap" if what == "fail" else "(?i)python"):
+        job.run(spark)
+    assert place.by_log(spark, rollForward="false") == base
+    assert place.by_log(spark) == job.numbers + base
+    with pytest.raises(Exception, match=r"errors\.JobAlreadyCommitted: job 'daily'"):
+        place.job().run(spark)
+    place.recover()
+    place.audit(spark, base + job.numbers, "base", "daily")
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> None:
+    """It is found out that the record is there: the job succeeds, once."""
+    job = place.job(trap=Trap(at="request", what="lose", after=True))
+    job.run(spark)
+    place.audit(spark, job.numbers, "daily")
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
+    """Both are committed: the one that was in the middle of its commit, after the other one."""
+    base = place.begin_base()
+    with Gate() as gate:
+        job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
+        other = place.job(first=100, job_id="other")
+        with running(spark, job) as (done,):
+            gate.wait(done)
+            other.run(spark)
+            gate.open()
+            done.result()
+    place.audit(spark, base + job.numbers + other.numbers, "base", "other", "daily")
+
+
+@pytest.mark.parametrize(
+    ("place", "mode", "error"),
+    [
+        ("local", "append", "JobAlreadyCommitted"),
+        ("configured", "append", "JobAlreadyCommitted"),
+        ("local", "error", "AlreadyExists"),
+        with_all("s3", "append", "JobAlreadyCommitted", marks=[pytest.mark.servers]),
+        pytest.param("s3", "error", "AlreadyExists", marks=pytest.mark.servers),
+    ],
+    indirect=["place"],
+)
+def test_two_jobs_of_which_one_may_commit(
+    spark: SparkSession, place: Place, mode: str, error: str
+) -> None:
+    """Of two with one id, or two that want no data to be there, one wins; the other is told why."""
+    with Gate() as gate:
+        loser = place.job(mode=mode, job_id="daily", trap=Trap(at="record", what="hold", port=gate.port))
+        name = "daily" if mode == "append" else "other"
+        winner = place.job(first=100, mode=mode, job_id=name)
+        with running(spark, loser) as (done,):
+            gate.wait(done)
+            winner.run(spark)
+            gate.open()
+            assert f"commitlog.errors.{error}: " in str(done.exception())
+    place.audit(spark, winner.numbers, name)
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("mode", ["append", "overwrite-partitions"])
+def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
+    spark: SparkSession, place: Place, mode: str
+) -> None:
+    """While it publishes, one who writes nothing sees what was before; any other, all partitions new."""
+    base = place.begin_base()
+    with Gate() as gate:
+        trap = Trap(at="publish", what="hold", port=gate.port, nth=2)
+        job = place.job(mode=mode, parts="part = 1", trap=trap)
+        new = [number for number in job.numbers if number % 2]
+        after = new + [number for number in base if mode == "append" or not number % 2]
+        with running(spark, job) as (done,):
+            gate.wait(done)
+            assert place.by_log(spark, rollForward="false") == base
+            assert place.by_log(spark) == after
+            gate.open()
+            done.result()
+    place.audit(spark, after, "base", "daily")
+
+
+@pytest.mark.parametrize("place", SOURCES, indirect=True)
+def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
+    """A job that gives signs of life keeps what it staged, however old; a dead one's is dropped."""
+    output, pause = place.open(), threading.Event()
+    with Gate() as gate, output.store, ThreadPoolExecutor(1) as pool:
+        job = place.job(trap=Trap(at="rows", what="hold", port=gate.port))
+        done = pool.submit(
+            commitlog.spark.write,
+            job.read(spark),
+            place.url,
+            job_id="daily",
+            partition_by=["part"],
+            options=place.options,
+            heartbeat=0.2,
+        )
+        gate.wait(done)
+        while not list(output.store.store.list_staged()):
+            pause.wait(0.2)
+        # What the other one staged is older.
+        dead = output.begin("dead")
+        output.stage(dead, dead.file_name(0), b"never to be seen")
+        # Stores date by seconds, and on a busy machine one or two signs of life may be late.
+        while not (report := output.gc(older_than=10.0).recovery).aborted:
+            pause.wait(0.2)
+        assert list(report.aborted) == [dead.attempt]
+        assert len(report.live) == 1
+        gate.open()
+        done.result()
+    place.audit(spark, job.numbers, "daily")

@@ -1,0 +1,80 @@
+"""Tasks of real Spark jobs that fail, die, are lost or come back: each row is there once in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from support.spark_gates import Gate
+from support.spark_jobs import Trap, running
+from support.spark_status import wait_for_tasks
+from support.spark_targets import SOURCES, WAYS, Place, configured, place_of_test  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("what", ["fail", "die"])
+def test_a_task_attempt_that_raises_or_dies(spark: SparkSession, place: Place, what: str) -> None:
+    """Spark runs it again, and only the attempt that won is committed; nothing is left of the others."""
+    job = place.job(trap=Trap(at="rows", what=what, attempts=2))
+    job.run(spark)
+    place.audit(spark, job.numbers, "daily")
+
+
+@pytest.mark.parametrize("place", SOURCES, indirect=True)
+def test_a_task_that_is_done_and_not_heard_of(spark: SparkSession, place: Place) -> None:
+    """Its files are complete when its process dies before it told; those of the next attempt count."""
+    job = place.job(trap=Trap(at="told", what="die"))
+    job.run(spark)
+    place.audit(spark, job.numbers, "daily")
+
+
+@pytest.mark.parametrize("place", SOURCES, indirect=True)
+def test_an_attempt_taken_for_dead_writes_after_the_commit(spark: SparkSession, place: Place) -> None:
+    """What it stages then is never visible, and `recover` drops it."""
+    with Gate() as gate:
+        job = place.job(trap=Trap(at="told", what="haunt", port=gate.port))
+        with running(spark, job) as (done,):
+            gate.wait(done)
+            done.result()
+        place.audit(spark, job.numbers, "daily")
+        gate.open()
+        gate.wait()
+        output = place.open()
+        with output.store:
+            assert len(list(output.store.store.list_staged())) > 0
+            assert place.by_listing() == job.numbers
+        assert place.recover().uploads > 0
+    place.audit(spark, job.numbers, "daily")
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+def test_an_overwriting_job_that_fails_for_good(spark: SparkSession, place: Place) -> None:
+    """What was there is there for every reader, as if nothing had been; and the job can be run again."""
+    base = place.begin_base()
+    with pytest.raises(PySparkException, match="a trap"):
+        place.job(mode="overwrite", trap=Trap(at="values", what="fail")).run(spark)
+    # Spark aborts the job while its other task may still be writing.
+    wait_for_tasks(spark)
+    place.recover()
+    place.audit(spark, base, "base")
+    job = place.job(mode="overwrite")
+    job.run(spark)
+    place.audit(spark, job.numbers, "base", "daily")
+
+
+@pytest.mark.parametrize("place", WAYS, indirect=True)
+@pytest.mark.parametrize("parts", ["part = 1", "false"])
+def test_tasks_and_jobs_without_rows(spark: SparkSession, place: Place, parts: str) -> None:
+    """Tasks without rows leave no file, and a job without any is a version all the same."""
+    base = place.begin_base()
+    job = place.job(parts=parts)
+    job.run(spark)
+    kept = [number for number in job.numbers if number % 2 and parts != "false"]
+    place.audit(spark, base + kept, "base", "daily")

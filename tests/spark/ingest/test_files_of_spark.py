@@ -1,0 +1,129 @@
+"""Files that Spark wrote: what is read of them is what Spark itself reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from commitlog.errors import InputUnreadable
+from commitlog.ingest import File, Pinned
+from commitlog.spark.inputs import INPUTS, Columns
+from commitlog.spark.schema import arrow_schema, nullable
+from commitlog.stores.local.store import LocalStore
+from support.inputs import records
+from support.selection import with_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+#: A row for each id, with every type, nulls at each level, and times on both sides of 1970 and of 1900.
+QUERY = """
+select id, nullif(id, 3) n, cast(id as tinyint) i8, cast(id as smallint) i16, cast(id as int) i32,
+  cast(id as float) f, id / 7 d, id = 1 b, concat('é', id) s, cast(concat('x', id) as binary) raw,
+  cast(id * 1.25 as decimal(10, 2)) dec, cast(id as decimal(38, 0)) big,
+  date_add(date'1969-12-25', cast(id as int)) day,
+  timestamp_ntz'2020-01-01 00:00:00.123456' + make_interval(0, 0, 0, cast(id as int)) local,
+  if(id = 2, null, named_struct('x', id, 'y', array(named_struct('z', nullif(id, 4))))) st,
+  if(id = 3, null, array(id, null)) l, if(id = 4, null, map('k', nullif(id, 1))) m
+  {more} from range(8)
+"""
+TIMES = """, timestamp_micros(id * {step} - {before}) t,
+  named_struct('t', array(timestamp_micros(id * 1000001 - 3000000))) nested"""
+
+
+def files(directory: Path) -> list[Pinned]:
+    """Return the data files in a directory that Spark wrote."""
+    store = LocalStore(directory)
+    return [Pinned(store, File.of(info)) for info in store.list() if info.path[:1] not in (".", "_")]
+
+
+def ours(name: str, sources: list[Pinned], schema: pa.Schema, **options: str) -> list[dict[str, Any]]:
+    """Return the records that are read of files."""
+    columns = Columns(schema=schema, new="fail")
+    found = [records(INPUTS[name](options), source, columns) for source in sources]
+    return [row for rows in found for row, _, _ in rows]
+
+
+def theirs(frame: DataFrame, schema: pa.Schema) -> list[dict[str, Any]]:
+    """Return the rows that Spark reads."""
+    return list(frame.toArrow().cast(schema).to_pylist())
+
+
+@pytest.mark.parametrize("stored", ["INT96", "TIMESTAMP_MICROS", with_all("TIMESTAMP_MILLIS")])
+def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
+    """Whatever Spark stores timestamps as: of every type what Spark reads, and its schema."""
+    setting = "spark.sql.parquet.outputTimestampType"
+    spark.conf.set(setting, stored)
+    try:
+        # Milliseconds are all that one of them keeps.
+        step, before = 31_557_600_123_456_000, 62_135_596_800_000_000
+        more = TIMES.format(step=step, before=before)
+        spark.sql(QUERY.format(more=more)).coalesce(1).write.parquet(str(tmp_path / "p"))
+    finally:
+        spark.conf.unset(setting)
+    frame = spark.read.parquet(str(tmp_path / "p"))
+    schema = arrow_schema(nullable(frame.schema))
+    sources = files(tmp_path / "p")
+    assert INPUTS["parquet"]({}).infer(sources[0]) == schema
+    assert ours("parquet", sources, schema) == theirs(frame, schema)
+
+
+def test_orc(spark: SparkSession, tmp_path: Path) -> None:
+    """All but instants, which Spark keeps in local time: those need option timeZone."""
+    spark.sql(QUERY.format(more="")).coalesce(1).write.orc(str(tmp_path / "o"))
+    frame = spark.read.orc(str(tmp_path / "o"))
+    schema = arrow_schema(nullable(frame.schema))
+    sources = files(tmp_path / "o")
+    assert INPUTS["orc"]({}).infer(sources[0]) == schema
+    assert ours("orc", sources, schema) == theirs(frame, schema)
+
+
+def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
+    """With the zone of the process that wrote them, instants come back."""
+    spark.sql(
+        QUERY.format(more=TIMES.format(step=31_557_600_123_456, before=94_672_800_000_000))
+    ).coalesce(1).write.orc(str(tmp_path / "o"))
+    frame = spark.read.orc(str(tmp_path / "o"))
+    schema = arrow_schema(nullable(frame.schema))
+    sources = files(tmp_path / "o")
+    with pytest.raises(InputUnreadable, match="bears no zone"):
+        ours("orc", sources, schema)
+    zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
+    assert INPUTS["orc"]({"timeZone": zone}).infer(sources[0]) == schema
+    assert ours("orc", sources, schema, timeZone=zone) == theirs(frame, schema)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", with_all("bzip2"), with_all("deflate")])
+def test_text(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    """Lines of every compression that Hadoop writes without native code."""
+    lines = spark.range(50_000).selectExpr("concat('é line ', id) value").coalesce(1)
+    lines.write.option("compression", compression).text(str(tmp_path / "t"))
+    found = ours("text", files(tmp_path / "t"), pa.schema([("value", pa.string())]))
+    assert found == [{"value": f"é line {number}"} for number in range(50_000)]
+
+
+@pytest.mark.parametrize("compression", ["snappy", "lz4"])
+def test_hadoops_own_streams_are_told(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    """What cannot be decompressed is never taken for lines."""
+    spark.range(5).selectExpr("concat('line ', id) value").coalesce(1).write.option(
+        "compression", compression
+    ).text(str(tmp_path / "t"))
+    with pytest.raises(InputUnreadable, match="cannot be decompressed"):
+        ours("text", files(tmp_path / "t"), pa.schema([("value", pa.string())]))
+
+
+def test_lines_end_where_spark_ends_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Line feeds, carriage returns, both, at the end or not; the mark at the begin is no text."""
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfa\rb\r\nc\n\n\rd\r")
+    (tmp_path / "b.txt").write_bytes(b"x||y|||z\n||")
+    schema = pa.schema([("value", pa.string())])
+    for path, options in (("a.txt", {}), ("b.txt", {"lineSep": "||"}), ("b.txt", {})):
+        store = LocalStore(tmp_path)
+        source = Pinned(store, File.of(store.head(path)))
+        frame = spark.read.options(**options).text(str(tmp_path / path))
+        assert ours("text", [source], schema, **options) == theirs(frame, schema)

@@ -1,0 +1,253 @@
+"""The source ``commitlog_ingest`` in a real Spark: formats, columns, options, progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+from attrs import field, frozen
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from commitlog.ingest import INGEST_SCHEMA, Counters
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from commitlog.urls import parse_store_url
+from support.selection import with_all
+from support.spark_status import started
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from commitlog.testing.servers import Ministack
+    from support.spark_session import SparkLogs
+
+pytestmark = pytest.mark.spark
+
+
+@frozen
+class Stream:
+    """A query that reads all of a directory, and keeps its rows in a directory of Parquet files.
+
+    Attributes:
+        scratch: what is below is its own.
+        options: of the source.
+    """
+
+    scratch: Path
+    options: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def input(self) -> Path:
+        path = self.scratch / "input"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def feed(self, name: str, *rows: Mapping[str, Any]) -> None:
+        """Add a file of JSON lines."""
+        path = self.input / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(self, spark: SparkSession, schema: str | None = None, **options: Any) -> StreamingQuery:
+        """Read until there is nothing new; return the query, or raise what ended it."""
+        reader = spark.readStream.format("commitlog_ingest")
+        reader = reader.options(**{"fileFormat": "json", **self.options, **options})
+        rows = (reader if schema is None else reader.schema(schema)).load(str(self.input))
+        writer = (
+            rows.writeStream.format("commitlog")
+            .option("mergeSchema", "true")
+            .option("checkpointLocation", str(self.scratch / "checkpoint"))
+            .trigger(availableNow=True)
+        )
+        query = started(lambda: writer.start(str(self.scratch / "out")))
+        query.awaitTermination()
+        return query
+
+    def rows(self, spark: SparkSession) -> list[dict[str, Any]]:
+        """Return all that was read, in the order of its text."""
+        read = spark.read.format("commitlog").load(str(self.scratch / "out"))
+        return sorted((row.asDict(recursive=True) for row in read.collect()), key=str)
+
+
+def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns are those of the first files, for good; a file with others stops the query before
+    anything of it is read, and the query goes on once it is told what to do."""
+    stream = Stream(tmp_path)
+    stream.feed("1.json", {"a": 1, "b": "x"}, {"a": 2})
+    stream.run(spark)
+    stream.feed("2.json", {"a": 3, "b": "z", "c": [1]})
+    with pytest.raises(StreamingQueryException, match=r"(?s)UnknownColumns.*'c'"):
+        stream.run(spark)
+    assert [row["a"] for row in stream.rows(spark)] == [1, 2]
+    stream.run(spark, newColumns="ignore")
+    assert stream.rows(spark) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}, {"a": 3, "b": "z"}]
+
+
+def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
+    """What the columns cannot take is kept as JSON."""
+    stream = Stream(tmp_path, {"newColumns": "rescue"})
+    stream.feed("1.json", {"a": 1})
+    stream.run(spark)
+    stream.feed("2.json", {"a": "two", "c": {"d": [1, None]}})
+    stream.run(spark)
+    plain, rescued = stream.rows(spark)
+    assert plain == {"a": 1, "_rescued": None}
+    assert rescued["a"] is None
+    assert json.loads(rescued["_rescued"]) == {"a": "two", "c": {"d": [1, None]}}
+
+
+def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
+    """Of files, what the schema names is read, with the types that it names; nothing is inferred."""
+    stream = Stream(tmp_path)
+    stream.feed("year=2026/1.json", {"a": 1, "b": "x"})
+    stream.run(spark, "a DOUBLE, year INT, _metadata STRUCT<file_name STRING, offset BIGINT>")
+    assert stream.rows(spark) == [
+        {"a": 1.0, "year": 2026, "_metadata": {"file_name": "1.json", "offset": 0}}
+    ]
+
+
+def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    """What `partitionBy` made is read as Spark reads it, in a session whose time zone is UTC."""
+    stream = Stream(tmp_path, {"fileFormat": "parquet"})
+    query = (
+        "SELECT id AS a, timestamp'2026-01-01 00:00:00' + make_interval(0,0,0,0,0,id) AS ts,"
+        " concat('é/', id, '%:') AS city, cast(id AS INT) AS p FROM range(3)"
+    )
+    columns = "a BIGINT, ts TIMESTAMP, city STRING, p INT"
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.sql(query).write.partitionBy("ts", "city", "p").parquet(str(stream.input), mode="append")
+    stream.run(spark, columns, newColumns="fail")
+    read = session.read.schema(columns).parquet(str(stream.input)).collect()
+    assert stream.rows(spark) == sorted((row.asDict() for row in read), key=str)
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "said"),
+    [
+        (None, {}, "give them with .schema"),
+        ("a INT", {"metadata": "true"}, "no column _metadata"),
+        ("a INT", {"newColumns": "rescue"}, "_rescued STRING"),
+        ("a INT, A INT", {}, "twice"),
+        ("a INT", {"maxFiles": "1"}, "unknown option 'maxfiles'"),
+        ("a INT", {"state": "sqlite:////nowhere/at/all.db"}, "nowhere"),
+    ],
+)
+def test_refused(
+    spark: SparkSession, tmp_path: Path, schema: str | None, options: dict[str, str], said: str
+) -> None:
+    """What cannot work is refused in words, before anything is read."""
+    with pytest.raises((PySparkException, StreamingQueryException)) as raised:
+        Stream(tmp_path).run(spark, schema, **options)
+    assert said in str(raised.value)
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    pa.csv.write_csv(table, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "options"),
+    [
+        ("parquet", pq.write_table, {}),
+        with_all("orc", pa.orc.write_table, {}),
+        ("csv", _csv, {"header": "true", "inferSchema": "true"}),
+    ],
+)
+def test_formats(
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    write: Callable[[pa.Table, Path], None],
+    options: dict[str, str],
+) -> None:
+    """Files of tables are read with the columns that they have."""
+    stream = Stream(tmp_path, {"fileFormat": name, **options})
+    for number in range(3):
+        write(pa.table({"id": [number, number + 10], "text": ["ü", None]}), stream.input / f"{number}")
+    stream.run(spark)
+    rows = stream.rows(spark)
+    assert sorted(row["id"] for row in rows) == [0, 1, 2, 10, 11, 12]
+    assert {row["text"] for row in rows} == {"ü", None}
+
+
+def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
+    """A line of text is a row; where it begins is told on request."""
+    stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "pathGlobFilter": "*.log"})
+    (stream.input / "day=1").mkdir()
+    (stream.input / "day=1" / "a.log").write_text("eins\nzwei\n")
+    (stream.input / "b.txt").write_text("drei\n")
+    stream.run(spark)
+    assert [(row["value"], row["day"], row["_metadata"]["offset"]) for row in stream.rows(spark)] == [
+        ("eins", "1", 0),
+        ("zwei", "1", 5),
+    ]
+
+
+def test_batches_and_their_counters(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch has no more files than asked for, and a query's progress tells what the source did."""
+    stream = Stream(tmp_path, {"maxFilesPerTrigger": 2})
+    for number in range(5):
+        stream.feed(f"{number}.json", {"a": number})
+    query = stream.run(spark, "a INT")
+    batches = [batch for batch in query.recentProgress if batch.numInputRows]
+    assert [batch.numInputRows for batch in batches] == [2, 2, 1]
+    told = [Counters.from_json(json.loads(batch.sources[0].latestOffset)) for batch in batches]
+    assert [each and (each.epoch, each.epoch_files, each.files) for each in told] == [
+        (1, 2, 2),
+        (2, 2, 4),
+        (3, 1, 5),
+    ]
+
+
+@pytest.mark.servers
+def test_no_secret_is_written_down(
+    spark: SparkSession, tmp_path: Path, ministack: Ministack, spark_logs: SparkLogs
+) -> None:
+    """Credentials that are given as options reach the services; no plan, log or state tells them."""
+    name = ministack.new_table_name()
+    given = {_camel(option): value for option, value in ministack.options.items()}
+    given |= {f"state.{option}": value for option, value in given.items()}
+    with (
+        closing(open_table(f"dynamodb://{name}", INGEST_SCHEMA, **ministack.options)) as table,
+        closing(open_store(f"s3://{ministack.new_bucket()}/in", **ministack.options)) as store,
+    ):
+        table.create()
+        store.put("a.json", b'{"a": 1}\n')
+        place = parse_store_url(store.url)
+        options = {"fileFormat": "json", "state": f"dynamodb://{name}", **given}
+        rows = spark.readStream.format("commitlog_ingest").options(**options)
+        writer = (
+            rows.load(f"s3://{place.name}/{place.prefix}")
+            .writeStream.format("commitlog")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+        )
+        query = started(lambda: writer.start(str(tmp_path / "out")))
+        query.awaitTermination()
+        assert sum(batch.numInputRows for batch in query.recentProgress) == 1
+        stored = [str(item) for item in table.scan()]
+    files = [
+        path.read_text(errors="replace")
+        for path in (tmp_path / "checkpoint").rglob("*")
+        if path.is_file()
+    ]
+    told = [spark_logs.text(), *stored, *files, str(query.lastProgress)]
+    assert len(stored) > 3
+    for secret in (ministack.access_key_id, ministack.secret_access_key):
+        assert [text for text in told if secret in text] == []
+
+
+def _camel(name: str) -> str:
+    head, *words = name.split("_")
+    return head + "".join(map(str.capitalize, words))

@@ -1,0 +1,174 @@
+"""A process that works on a namespace, and tells what it did: for tests with several of them.
+
+It is given a JSON object on its standard input, and prints a JSON list for each operation that it
+begins, and for each that has ended; `explained` tells whether there is an order of what several have
+told that a plain tree can follow.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from commitlog.errors import CommitError, OutcomeUnknown
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
+from commitlog.stores.open import open_store
+from commitlog.tables.open import open_table
+from support.namespace import Model, outcome
+
+#: Name and arguments of an operation.
+Action: TypeAlias = Sequence[str]
+
+_ACTIONS: Mapping[str, tuple[Callable[..., object], Callable[..., object]]] = {
+    "write": (
+        lambda lake, path, body: lake.write(path, body.encode(), parents=False),
+        lambda model, path, body: model.write(path, body.encode(), overwrite=True, parents=False),
+    ),
+    "create": (
+        lambda lake, path, body: lake.write(path, body.encode(), overwrite=False),
+        lambda model, path, body: model.write(path, body.encode(), overwrite=False, parents=True),
+    ),
+    "make": (
+        lambda lake, path: lake.make_directory(path),
+        lambda model, path: model.make_directory(path),
+    ),
+    "rename": (
+        lambda lake, source, target: lake.rename(source, target),
+        lambda model, source, target: model.rename(source, target, overwrite=False),
+    ),
+    "rename over": (
+        lambda lake, source, target: lake.rename(source, target, overwrite=True),
+        lambda model, source, target: model.rename(source, target, overwrite=True),
+    ),
+    "replace": (
+        lambda lake, source, target: lake.replace(source, target),
+        lambda model, source, target: model.replace(source, target),
+    ),
+    "delete": (
+        lambda lake, path: lake.delete(path),
+        lambda model, path: model.delete(path, recursive=False),
+    ),
+    "delete all": (
+        lambda lake, path: lake.delete(path, recursive=True),
+        lambda model, path: model.delete(path, recursive=True),
+    ),
+    "sweep": (lambda lake: lake.maintenance.empty_trash(), lambda model: None),
+    "collect": (lambda lake: lake.maintenance.gc(), lambda model: None),
+}
+
+_USUAL = (
+    "write",
+    "create",
+    "make",
+    "rename",
+    "rename",
+    "rename over",
+    "replace",
+    "delete",
+    "delete all",
+)
+_FORMS = {"write": 2, "create": 2, "rename": 2, "rename over": 2, "replace": 2, "sweep": 0, "collect": 0}
+
+
+def main() -> None:
+    """Do what standard input says."""
+    told = json.load(sys.stdin)
+    table = open_table(told["table"], NAMESPACE_SCHEMA, **told["options"])
+    lake = Namespace(table, open_store(told["store"]), told["name"], grace=0, stable_paths=True)
+    lake.describe()
+    draw = random.Random(told["seed"])
+    for number in range(told["operations"]):
+        action = _drawn(draw, f"{told['seed']}-{number}")
+        _tell("begins", time.monotonic(), *action)
+        try:
+            _ACTIONS[action[0]][0](lake, *action[1:])
+            end = "done"
+        except OutcomeUnknown:
+            end = "unknown"
+        except CommitError as error:
+            end = type(error).__name__
+        _tell("ends", time.monotonic(), end)
+    lake.close()
+
+
+def _drawn(draw: random.Random, body: str) -> Action:
+    kind = draw.choice((*_USUAL, *_USUAL, "sweep", "collect"))
+    paths = ["/".join(draw.choice("ab") for _ in range(draw.choice((1, 1, 2, 3)))) for _ in range(2)]
+    if kind in ("write", "create"):
+        paths[1] = body
+    return (kind, *paths[: _FORMS.get(kind, 1)])
+
+
+def _tell(*words: object) -> None:
+    print(json.dumps(words), flush=True)
+
+
+# -- what became of it -------------------------------------------------------------------------------
+
+
+@frozen
+class Call:
+    """An operation that a process has begun; one that never ended has an end of infinity."""
+
+    action: Action
+    began: float
+    ended: float = float("inf")
+    told: str = "unknown"
+
+
+def calls_of(lines: Sequence[str]) -> list[Call]:
+    """Return what a process has told."""
+    calls: list[Call] = []
+    for line in lines:
+        what, at, *words = json.loads(line)
+        if what == "begins":
+            calls.append(Call(words, at))
+        else:
+            ended = float("inf") if words[0] == "unknown" else at
+            calls[-1] = Call(calls[-1].action, calls[-1].began, ended, words[0])
+    return calls
+
+
+def explained(calls: Sequence[Call], before: Model, after: Model) -> bool:
+    """Tell whether the plain tree can do what was done, in an order in which it can have been.
+
+    An operation of unknown outcome may have been done at any time after it began, or never. Refusals
+    are left out: looking up a path takes several requests, so there need be no moment for them.
+    """
+    open_ = sorted((call for call in calls if call.told in ("done", "unknown")), key=_begun)
+    seen: set[Any] = set()
+    pending = [(before, frozenset(range(len(open_))))]
+    while pending:
+        model, left = pending.pop()
+        state = (left, frozenset(model.nodes.items()))
+        if state in seen:
+            continue
+        seen.add(state)
+        if model == after and all(open_[number].told == "unknown" for number in left):
+            return True
+        first = min((open_[number].ended for number in left), default=0.0)
+        for number in left:
+            call = open_[number]
+            if call.began > first:
+                continue  # another one had ended before it began
+            rest = left - {number}
+            if call.told == "unknown":
+                pending.append((model, rest))
+            changed = model.copy()
+            if outcome(lambda: _ACTIONS[call.action[0]][1](changed, *call.action[1:])) is None:  # noqa: B023
+                pending.append((changed, rest))
+    return False
+
+
+def _begun(call: Call) -> float:
+    return call.began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""A namespace with a log, changes that are made to it, and the records that a restore must return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from random import Random
+
+import pytest
+from attrs import define, evolve
+
+from commitlog._util.retry import Backoff
+from commitlog.commit import ConditionalStore
+from commitlog.errors import (
+    CommitError,
+    OutcomeUnknown,
+)
+from commitlog.namespace import Namespace, Restorer
+from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.keys import MARKERS, Keys
+from commitlog.namespace.model.records import Entry
+from commitlog.oplog import OperationLog
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.api import Item, Key
+from commitlog.testing import ManualClock
+from support.namespace import QUICK, ServiceTable, Wire, outcome
+
+__all__ = ["Dies", "History", "World", "act", "fill", "leave_pending", "records", "world"]
+
+LAKE = "lake"
+KEYS = Keys(LAKE)
+
+
+class Dies(BaseException):
+    """What ends a process that dies."""
+
+
+@define(slots=False)
+class World:
+    """A namespace with a log, and what becomes of it."""
+
+    clock: ManualClock
+    table: ServiceTable
+    store: MemoryStore
+    log: OperationLog
+    words: Random
+
+    @cached_property
+    def lake(self) -> Namespace:
+        """A client to which nothing happens."""
+        return self.client()[1]
+
+    @property
+    def backoff(self) -> Backoff:
+        """Pauses that are none to speak of."""
+        return evolve(QUICK, random=self.words)
+
+    def word(self) -> str:
+        """Return a word that nobody else ever makes."""
+        return f"{self.words.getrandbits(128):032x}"
+
+    def client(self) -> tuple[Wire, Namespace]:
+        """Return another client."""
+        wire = Wire(self.table)
+        return wire, Namespace(
+            wire,
+            self.store,
+            LAKE,
+            clock=self.clock,
+            backoff=self.backoff,
+            log=self.log,
+            grace=0,
+            new_id=self.word,
+        )
+
+    def restorer(self, table: ServiceTable | Wire) -> Restorer:
+        """Return what makes the names again in another table."""
+        return Restorer(table=table, store=self.store, log=self.log, name=LAKE)
+
+    def entries(self, table: ServiceTable) -> dict[Key, Entry]:
+        """Return all entries that a table has."""
+        found = map(Entry.from_item, (item for item in table.scan() if "id" in item))
+        return {entry.key: entry for entry in found}
+
+    def lost(self) -> ServiceTable:
+        """Return a new table."""
+        return ServiceTable(clock=self.clock)
+
+
+def world(seed: int = 0, *, settle: float = 86_400) -> World:
+    """Return a new namespace."""
+    clock, words = ManualClock(), Random(seed)
+    table = ServiceTable(clock=clock)
+    store = MemoryStore(clock=clock)
+    log = OperationLog(
+        ConditionalStore(store, clock=clock, backoff=evolve(QUICK, random=words)),
+        "log",
+        clock=clock,
+        retention=settle,
+        new_id=lambda: f"{words.getrandbits(128):032x}",
+    )
+    made = World(clock, table, store, log, words)
+    made.lake.create()
+    return made
+
+
+def fill(lake: Namespace, clock: ManualClock) -> None:
+    """Do a bit of everything."""
+    steps: list[Callable[[], object]] = [
+        lambda: lake.write("a/b/1", b"1", attributes={"x": "ü"}),
+        lambda: lake.make_directory("empty/below", shards=2),
+        lambda: lake.write("a/b/2", b"22"),
+        lambda: lake.rename("a/b", "empty/b"),
+        lambda: lake.reshard("empty", shards=4),
+        lambda: lake.write("empty/new", b"n"),
+        lambda: lake.set_attributes("empty/new", modified=5, attributes={"y": "1"}),
+        lambda: lake.write("gone", b"g"),
+        lambda: lake.delete("gone"),
+        lambda: lake.write("over", b"1"),
+        lambda: lake.write("over", b"2"),
+        lambda: lake.write("source", b"3"),
+        lambda: lake.rename("source", "over", overwrite=True),
+        lambda: lake.make_directory("d1"),
+        lambda: lake.make_directory("d2"),
+        lambda: lake.rename("d1", "d2", overwrite=True),
+        lambda: lake.write("tree/x/y", b"y"),
+        lambda: lake.delete("tree", recursive=True),
+        lambda: lake.reshard("", shards=2),
+        lambda: outcome(lambda: lake.write("over", b"", overwrite=False)),
+    ]
+    for step in steps:
+        clock.advance(1)
+        step()
+
+
+def leave_pending(at: World, operation: Callable[[Namespace], object], *, applied: bool = True) -> None:
+    """Have a client die that has sent a change, or was about to send it."""
+    wire, lake = at.client()
+    lake.describe()
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            if applied:
+                perform()
+            raise Dies
+        perform()
+
+    wire.step = step
+    at.clock.advance(1)
+    with pytest.raises(Dies):
+        operation(lake)
+    at.clock.advance(1)
+
+
+def act(random: Random, lake: Namespace) -> None:
+    """Do something, somewhere."""
+
+    def path(most: int = 3) -> str:
+        return "/".join(random.choice("abc") for _ in range(random.randint(1, most)))
+
+    match random.choice(["write", "write", "make", "rename", "rename", "delete", "quiet", "upkeep"]):
+        case "write":
+            lake.write(path(), random.randbytes(2), overwrite=random.random() < 0.8)
+        case "make":
+            lake.make_directory(path(), shards=random.choice([1, 1, 2]))
+        case "rename":
+            lake.rename(path(), path(), overwrite=random.random() < 0.5)
+        case "delete":
+            lake.delete(path(2), recursive=random.random() < 0.7)
+        case "quiet":
+            where = random.choice([path(), ""])
+            if random.random() < 0.5:
+                lake.set_attributes(where, attributes={"x": str(random.random())})
+            else:
+                lake.reshard(where, shards=2 * lake.stat(where).entry.shards.now)
+        case "upkeep":
+            lake.maintenance.empty_trash()
+            if random.random() < 0.5:
+                lake.maintenance.gc()
+
+
+class History:
+    """What several clients do, of which some die and some lose answers, all drawn from one seed."""
+
+    def __init__(self, seed: int, *, settle: float = 86_400) -> None:
+        self.random = Random(seed)
+        self.at = world(seed, settle=settle)
+        self.clients = [self.at.client() for _ in range(3)]
+
+    def go_on(self, steps: int) -> None:
+        """Do so many things."""
+        for _ in range(steps):
+            self.step(depth=0)
+            self.at.clock.advance(self.random.choice([0, 0, 1, 10]))
+
+    def step(self, depth: int) -> None:
+        """Let one client do something, during which others may."""
+        number = self.random.randrange(len(self.clients))
+        wire, lake = self.clients[number]
+        if wire.requests["busy"]:
+            return
+        fault = self.random.choice([None] * 6 + ["before", "after", "lost", "answer"])
+
+        def send(what: str, perform: Callable[[], object]) -> None:
+            if depth < 2 and self.random.random() < 0.1:
+                self.step(depth + 1)
+            if what != "transact" or fault is None:
+                perform()
+                return
+            if fault in ("after", "answer"):
+                perform()
+            if fault in ("before", "after"):
+                raise Dies
+            raise OutcomeUnknown("no answer")
+
+        wire.step = send
+        wire.requests["busy"] = 1
+        try:
+            act(self.random, lake)
+        except Dies:
+            self.clients[number] = self.at.client()
+        except CommitError:
+            pass
+        finally:
+            wire.step = lambda what, perform: perform()
+            wire.requests["busy"] = 0
+
+    def recover(self) -> None:
+        """Decide what is pending, as one does before the table is lost."""
+        self.at.clock.advance(3601)
+        self.at.lake.maintenance.recover()
+
+
+def records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
+    """Return all records but gates, whose words tell nothing, garbage that is gone already, and the
+    marker, which tells of another epoch.
+    """
+    found = {table.schema.key_of(item): item for item in table.scan() if item["place"] != MARKERS}
+    gone = {
+        key
+        for key, item in found.items()
+        if "/x/" in key.hash and store.begin_head(Garbage.from_item(item).data.path)().info is None
+    }
+    return {key: item for key, item in found.items() if "/g/" not in key.hash and key not in gone}

@@ -1,0 +1,337 @@
+"""A standalone Spark cluster of two loopback hosts, its driver, and gates that its tasks stop at."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark.cloudpickle
+from pyspark import TaskContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from commitlog.spark import CommitlogDataSource
+from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+from support.project import TESTS
+from support.spark_status import wait_for_executors, wait_for_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["HOSTS", "Cluster", "Gate", "Visitor"]
+
+#: Spark runs a speculative attempt on another host only.
+HOSTS = ("127.0.0.2", "127.0.0.3")
+
+#: Seconds to wait for anything before the test fails.
+_SECONDS = 250.0
+_SMALL = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": " ".join(_SMALL),
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.cores.max": "2",
+    "spark.sql.sources.commitProtocolClass": COMMIT_PROTOCOL,
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.5",
+    # Losers of a race may live on for as long as a test wants to look at them.
+    "spark.python.task.killTimeout": "250s",
+}
+
+
+class Visitor:
+    """A task that has come to a gate, and waits there."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        connection.settimeout(_SECONDS)
+        self.host = self.hear()
+
+    def hear(self) -> str:
+        """Return the next line that the task says; "" if its process has ended."""
+        line = b""
+        while not line.endswith(b"\n"):
+            try:
+                character = self._connection.recv(1)
+            except ConnectionResetError:
+                return ""
+            if not character:
+                return ""
+            line += character
+        return line.decode().strip()
+
+    def let_go_on(self) -> None:
+        """Let the task run until it says something again."""
+        self._connection.sendall(b"\n")
+
+    def __enter__(self) -> Visitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+class Gate:
+    """Where all attempts at the first task of a job wait until they are let through."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.socket.getsockname()[1]
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+@contextlib.contextmanager
+def _at_gate(port: int) -> Iterator[socket.socket | None]:
+    """Come to the gate, if this is the first task, and wait there."""
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId():
+        yield None
+        return
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(f"{os.environ['SPARK_LOCAL_IP']}\n".encode())
+        connection.recv(1)
+        yield connection
+
+
+class GatedWriter(DataSourceArrowWriter):
+    """A writer whose first task waits at a gate, writes, says so, and waits once more."""
+
+    def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
+        self._writer = writer
+        self._port = port
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with _at_gate(self._port) as connection:
+            message = self._writer.write(iterator)
+            if connection is not None:
+                connection.sendall(b"staged\n")
+                connection.recv(1)
+            return message
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.abort(messages)
+
+
+class GatedSource(CommitlogDataSource):
+    """The data source with a `GatedWriter`; the gate's port comes as the job id."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "commitlog-gated"
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        return GatedWriter(super().writer(schema, overwrite), int(self.options["jobId"]))
+
+
+def _gated_rows(port: int) -> Any:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # More than the pipe to the JVM keeps to itself, so that a file is begun.
+        yield from batches
+        with _at_gate(port):
+            pass
+
+    return rows
+
+
+class Cluster:
+    """Master, two workers of one core each, and a driver. Ends what it has started, and nothing else.
+
+    Args:
+        scratch: where logs and temporary files go.
+        jars: for ``spark.jars``.
+    """
+
+    def __init__(self, scratch: Path, jars: str) -> None:
+        self._scratch = scratch
+        self._jars = jars
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> Cluster:
+        try:
+            self._master = self._start_master()
+            for host in HOSTS:
+                self.start_worker(host)
+            self._driver = self._start(
+                "driver",
+                [sys.executable, "-c", "from support.spark_cluster import drive; drive()"],
+                PYTHONPATH=str(TESTS),
+                CLUSTER=json.dumps([self._master, {**_CONF, "spark.jars": self._jars}]),
+            )
+            assert self.answer() == "ready"
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+
+    def save(self, gate: Gate, **request: Any) -> None:
+        """Have the driver begin to write; see `drive`."""
+        self._ask({**request, "gate": gate.port})
+
+    def settle(self) -> None:
+        """Wait until no task is running any more, not even one that lost its race."""
+        self._ask(None)
+        assert self.answer() == ""
+
+    def _ask(self, request: Mapping[str, Any] | None) -> None:
+        assert self._driver.stdin is not None
+        self._driver.stdin.write(json.dumps(request) + "\n")
+        self._driver.stdin.flush()
+
+    def visitor(self, gate: Gate) -> Visitor:
+        """Return the task that comes to `gate` next, once it has."""
+        if self._next(gate.socket) is not gate.socket:
+            raise RuntimeError(f"the job ended before a task came to the gate: {self.answer()}")
+        return Visitor(gate.socket.accept()[0])
+
+    def answer(self) -> str:
+        """Return what the driver answers, once it has."""
+        self._next()
+        assert self._driver.stdout is not None
+        answer: str = json.loads(self._driver.stdout.readline() or '"the driver has ended"')
+        return answer
+
+    def _next(self, *others: socket.socket) -> object:
+        """Wait for the driver or one of `others` to say something; return who does."""
+        said, _, _ = select.select([*others, self._driver.stdout], [], [], _SECONDS)
+        if not said:
+            raise TimeoutError("the cluster is silent")
+        return said[0]
+
+    def start_worker(self, host: str) -> None:
+        """Start a worker on one of `HOSTS`."""
+        options = ["--webui-port", "0", "--cores", "1", "--memory", "600m"]
+        work = ["--work-dir", str(self._scratch / host)]
+        name = "org.apache.spark.deploy.worker.Worker"
+        command = [*_java(), name, "--host", host, *options, *work, self._master]
+        self._start(host, command, SPARK_LOCAL_IP=host)
+
+    def kill(self, name: str) -> None:
+        """Kill a worker, by its host, with all that runs there but Spark's Python processes."""
+        process = self._processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+
+    def _start_master(self) -> str:
+        name = "org.apache.spark.deploy.master.Master"
+        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        process = self._start("master", [*_java(), name, *options])
+        deadline = time.monotonic() + _SECONDS
+        log = self._scratch / "master.log"
+        while process.poll() is None and time.monotonic() < deadline:
+            found = re.search(r"Starting Spark master at (spark://\S+)", log.read_text())
+            if found is not None:
+                return found[1]
+            time.sleep(0.05)
+        raise RuntimeError(f"Spark's master does not start: {log.read_text()}")
+
+    def _start(self, name: str, command: list[str], **environment: str) -> subprocess.Popen[str]:
+        with (self._scratch / f"{name}.log").open("ab") as log:
+            process = self._processes[name] = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if name == "driver" else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if name == "driver" else log,
+                stderr=log,
+                text=True,
+                env={
+                    **os.environ,
+                    "TMPDIR": str(self._scratch),
+                    # What the shell scripts that come with Spark would set.
+                    "SPARK_HOME": _find_spark_home(),
+                    "SPARK_SCALA_VERSION": "2.13",
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    **environment,
+                },
+                # A group of its own, to be killed with.
+                start_new_session=True,
+            )
+        return process
+
+
+def _java() -> list[str]:
+    java = f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java"
+    jars = f"{_find_spark_home()}/jars/*"
+    return [java, *_SMALL, "-Xmx256m", "-Dspark.master.rest.enabled=false", "-cp", jars]
+
+
+def drive() -> None:
+    """The driver: writes as the lines on stdin say, and answers each with "" or with an error.
+
+    Each tells `source`, `url`, `options`, how many `rows`, and the port of the `gate`. There are two
+    tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own, configured.)
+    Or the line is null: then the answer comes when all is quiet.
+    """
+    from commitlog.demo.quiet import quiet_session
+    from commitlog.spark import attach
+
+    master, conf = json.loads(os.environ["CLUSTER"])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    spark = quiet_session(master=master, conf=conf)
+    spark.dataSource.register(GatedSource)
+    attach(spark)
+    answer = "ready"
+    while True:
+        print(json.dumps(answer), file=answers, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        request = json.loads(line)
+        answer = ""
+        try:
+            # Both hosts have to be there: a speculative attempt needs another one than the first.
+            wait_for_executors(spark, lambda executors: len(executors) == 1 + len(HOSTS))
+            if request is None:
+                wait_for_tasks(spark)
+            else:
+                _save(spark, **request)
+        except Exception as error:
+            answer = str(error)
+
+
+def _save(
+    spark: SparkSession, *, source: str, url: str, options: Mapping[str, str], rows: int, gate: int
+) -> None:
+    numbers = spark.range(0, rows, numPartitions=2)
+    if source == "parquet":
+        numbers = numbers.mapInArrow(_gated_rows(gate), "id bigint")
+    else:
+        options = {**options, "jobId": str(gate)}
+    numbers.write.format(source).mode("append").options(**options).save(url)

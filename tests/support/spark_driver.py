@@ -1,0 +1,181 @@
+"""A Spark driver that is a process of its own, to be raced and killed.
+
+As a program, this module is that driver: it runs the jobs that it reads from stdin, side by side, and
+says what came of each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import psutil
+
+from commitlog.demo.quiet import quiet_session
+from commitlog.spark import attach, committer_jar
+from commitlog.spark.session_conf import active
+from support.project import environment
+from support.spark_jobs import PROTOCOL, Job, running
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+
+
+class Task(Protocol):
+    """What a driver can be told to do."""
+
+    def to_json(self) -> str:
+        """Return it as text."""
+
+
+class Driver:
+    """A driver that is a process of its own, with a JVM of its own.
+
+    Args:
+        scratch: a directory for its files.
+        jobs: what it is to do, all at once. When it has done them, it waits for its end.
+        program: the name of the module that it runs.
+    """
+
+    def __init__(
+        self, scratch: Path, jobs: Sequence[Task], program: str = "support.spark_driver"
+    ) -> None:
+        #: What comes of the jobs: nothing, or an error with the text of theirs.
+        self.jobs: list[Future[None]] = [Future() for _ in jobs]
+        self._log = (scratch / "driver.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=environment(TMPDIR=str(scratch)),
+            # A group of its own, with its JVM, to be killed with.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([job.to_json() for job in jobs]) + "\n")
+        self._process.stdin.flush()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def error(self, number: int) -> str | None:
+        """Wait until the job with this number is over; return its error, if there was one."""
+        error = self.jobs[number].exception()
+        return None if error is None else str(error)
+
+    def next(self) -> None:
+        """Let it begin another job, if it waits for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            number, error = json.loads(line)
+            if error is None:
+                self.jobs[number].set_result(None)
+            else:
+                self.jobs[number].set_exception(RuntimeError(error))
+        for job in self.jobs:
+            if not job.done():
+                job.set_exception(RuntimeError("the driver is dead"))
+
+    def kill(self) -> None:
+        """Kill it and its JVM, and then Spark's Python workers, which are in groups of their own."""
+        family = psutil.Process(self._process.pid).children(recursive=True)
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(family, timeout=10)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.kill()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._log.close()
+
+
+def told(go_on: Callable[[], None] | None = None) -> list[str]:
+    """Return the tasks of this driver, as text. When the process that started it ends, so does it.
+
+    `go_on` is called at each `Driver.next`.
+    """
+    tasks: list[str] = json.loads(sys.stdin.readline())
+    threading.Thread(target=_obey, args=(go_on,), daemon=True).start()
+    return tasks
+
+
+def tell(number: int, done: Future[None]) -> None:
+    """Say what came of a task."""
+    error = done.exception()
+    sys.stdout.write(json.dumps([number, None if error is None else str(error)]) + "\n")
+    sys.stdout.flush()
+
+
+def _obey(go_on: Callable[[], None] | None) -> None:
+    for _ in sys.stdin:
+        assert go_on is not None
+        go_on()
+    os.killpg(0, signal.SIGKILL)
+
+
+def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -> None:
+    """Be a driver, which does two tasks at once, not counting those that wait at a gate.
+
+    The one who waits at the gate says when something is there, by `Driver.next`.
+    """
+    turns = threading.Semaphore(2)
+    tasks = [parse(text) for text in told(turns.release)]
+    # A task of Spark's that waits takes a slot of its own.
+    spark = _session(len(tasks) + 2)
+
+    def take_turn(task: _T) -> None:
+        with turns, active(spark):
+            run(task, spark)
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for number, task in enumerate(tasks):
+            pool.submit(take_turn, task).add_done_callback(partial(tell, number))
+    threading.Event().wait()
+
+
+def _session(slots: int, **conf: str) -> SparkSession:
+    spark = quiet_session(master=f"local[{slots}]", conf={"spark.jars": str(committer_jar()), **conf})
+    attach(spark)
+    return spark
+
+
+def main() -> None:
+    """Be a driver."""
+    jobs = [Job.from_json(text) for text in told()]
+    spark = _session(6, **dict([PROTOCOL]))
+    with running(spark, *jobs) as under_way:
+        for number, done in enumerate(under_way):
+            done.add_done_callback(partial(tell, number))
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Moments of a micro-batch at which something happens to a query that reads a source.
+
+The reader and the writer of a query are trapped from outside, under names of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import pyspark.cloudpickle
+from attrs import evolve, frozen
+from pyspark.sql.datasource import InputPartition
+
+from commitlog.outputs import Output
+from commitlog.spark import CommitlogDataSource
+from commitlog.spark.ingest import IngestDataSource
+from commitlog.spark.ingest.reader import IngestReader
+from commitlog.spark.inputs import Columns, Input, Records
+from commitlog.spark.options import ReadOptions
+from commitlog.spark.streaming import CommitlogStreamWriter
+from support.spark_jobs import Trap
+
+# Workers cannot import test modules.
+pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+#: Requests to the state's table: in which call of Spark's they are made, and which they are.
+_REQUESTS = {
+    "begin": ("initialOffset", "put"),
+    "plan": ("latestOffset", "transact"),
+    "claim": ("partitions", "transact"),
+}
+
+
+@frozen(kw_only=True)
+class BatchTrap(Trap):
+    """What happens in one batch of a query, and when.
+
+    Attributes:
+        at: ``begin``: the state is made; ``latestOffset``: Spark asks what comes next; ``plan``: an
+            epoch is stored; ``partitions``: Spark asks what to read, having written down its offset;
+            ``claim``: the query takes the source; ``slice``: a task turns to its nth slice; ``rows``: it
+            has decoded the nth records of one; ``commit``: all tasks are done; ``record`` and
+            ``publish``: as `Trap`.
+        batch: number of the batch.
+    """
+
+    batch: int = 1
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `call` with the trap laid at its nth time."""
+        return self._around(call, lambda *_, **__: True, itertools.count(1))
+
+
+def trapped(trap: BatchTrap) -> tuple[type[IngestDataSource], type[CommitlogDataSource]]:
+    """Return the two formats of a query with a trap, under names of their own."""
+    word = uuid.uuid4().hex
+
+    class Source(IngestDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"commitlog_ingest_{word}"
+
+        def streamReader(self, schema: Any) -> IngestReader:
+            reader = super().streamReader(schema)
+            reader.__class__ = TrappedReader
+            reader.trap = trap  # type: ignore[attr-defined]
+            return reader
+
+    class Sink(CommitlogDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"commitlog_{word}"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> CommitlogStreamWriter:
+            writer = super().streamWriter(schema, overwrite)
+            writer.__class__ = TrappedWriter
+            writer.trap = trap  # type: ignore[attr-defined]
+            return writer
+
+    return Source, Sink
+
+
+class TrappedReader(IngestReader):
+    """A reader with a trap."""
+
+    trap: BatchTrap
+    _laid = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._trapped("initialOffset", 0, super().initialOffset)()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        return self._trapped("latestOffset", start["epoch"], super().latestOffset)(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return self._trapped("partitions", start["epoch"], super().partitions)(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if partition.value.epoch == self.trap.batch + 1:
+            self._options = evolve(self._options, input=TrappedInput(self._options.input, self.trap))
+        return super().read(partition)
+
+    def _trapped(self, method: str, epoch: int, call: Callable[..., Any]) -> Callable[..., Any]:
+        if epoch != self.trap.batch or self._laid:
+            return call
+        if self.trap.at == method:
+            self._laid = True
+            return self.trap.around(call)
+        of, request = _REQUESTS.get(self.trap.at, ("", ""))
+        if of == method:
+            self._laid = True
+            table = self._ingest.state._table
+            setattr(table, request, self.trap.around(getattr(table, request)))
+        return call
+
+
+class TrappedInput:
+    """An input whose decoding is trapped."""
+
+    def __init__(self, usual: Input, trap: BatchTrap) -> None:
+        self._usual = usual
+        self._trap = trap
+        self._seen = itertools.count(1)
+        self.splits = usual.splits
+
+    def decode(self, pinned: Any, slice: Any, columns: Columns) -> Iterator[Records]:
+        """Decode, and spring the trap."""
+        self._turn("slice")
+        for records in self._usual.decode(pinned, slice, columns):
+            yield records
+            self._turn("rows")
+
+    def _turn(self, at: str) -> None:
+        if self._trap.at == at and next(self._seen) == self._trap.nth:
+            self._trap.spring()
+
+
+class TrappedWriter(CommitlogStreamWriter):
+    """A writer of a batch with a trap."""
+
+    trap: BatchTrap
+
+    def commit(self, messages: Any, batchId: int) -> None:
+        call = super().commit
+        if batchId == self.trap.batch:
+            if self.trap.at == "commit":
+                call = self.trap.around(call)
+            usual = self._open_output
+
+            def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+                # One request after the other, so that it is known which is the nth.
+                return self.trap.set(usual(options), itertools.count(1))
+
+            self._open_output = open_output
+        call(messages, batchId)

@@ -1,0 +1,311 @@
+"""Real Spark jobs to which something happens at a chosen moment.
+
+A `Job` can be written as JSON, so that any driver can run it; its `Trap` is what happens to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyspark.cloudpickle
+from attrs import asdict, frozen
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from commitlog.errors import OutcomeUnknown
+from commitlog.outputs import Output
+from commitlog.spark import CommitlogDataSource
+from commitlog.spark.committer import bridge as committer
+from commitlog.spark.committer.configure import COMMIT_PROTOCOL
+from commitlog.spark.datasource import open_output
+from commitlog.spark.options import ReadOptions, WriteOptions
+from commitlog.spark.session_conf import active
+from support.spark_gates import arrive, hold, stay
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Workers cannot import test modules.
+pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+#: Rows of a job, the tasks that write them, and the partitions that they are in.
+ROWS, TASKS, PARTS = 24, 2, 2
+
+#: What Spark's own writers commit by, and the setting.
+PROTOCOL = ("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
+
+
+def _commits(path: str, data: bytes, **_: object) -> bool:
+    return b'"kind":"commit"' in data and re.search(r"_commitlog/\d{20}\.json$", path) is not None
+
+
+def _named(part: str) -> Callable[..., bool]:
+    def is_named(path: str, *_: object, **__: object) -> bool:
+        return part in path
+
+    return is_named
+
+
+#: What is done at the moments of a `Trap`: which method, and which calls of it.
+_REQUESTS: Mapping[str, tuple[str, Callable[..., bool]]] = {
+    "pending": ("put", _named("_commitlog/pending/")),
+    "stage": ("begin_stage", _named("part-00000")),
+    "record": ("put_if_absent", _commits),
+    "request": ("put", _commits),
+    "publish": ("publish", lambda *_, **__: True),
+    "success": ("put", _named("_SUCCESS")),
+    "plan": ("get", _named("_commitlog/00000000000000000003")),
+    "read": ("get", _named("part-")),
+}
+
+
+@frozen(kw_only=True)
+class Trap:
+    """What happens to a job, and when.
+
+    Attributes:
+        at: ``values``: the last row is computed; ``rows``: a task has written all of its rows;
+            ``told``: a task's files are complete, and Spark is to hear of them. Or a request of a driver
+            or a task is sent: ``pending``: it is noted that the job begins; ``stage``: the first task
+            begins a file; ``record``: the commit record is claimed; ``request``: it is written to the
+            store for that; ``publish``: a file is published; ``success``: so is that all are; ``plan``:
+            a follower gets the third record of the log; ``read``: it gets a file.
+        what: ``hold``: it waits at a gate; ``die``: the process is killed; ``fail``: it raises;
+            ``lose``: the answer is lost; ``haunt``: it raises, and a child of its process writes the
+            task's rows once it is let. At ``values``, it can only fail, in every attempt.
+        port: of the gate.
+        nth: at which request of that kind, from 1.
+        after: once the request is done.
+        attempts: to how many attempts at a task it happens.
+    """
+
+    at: str
+    what: str
+    port: int = 0
+    nth: int = 1
+    after: bool = False
+    attempts: int = 1
+
+    def spring(self) -> None:
+        """Let it happen, if this process is one that it is to happen to."""
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() >= self.attempts:
+            return
+        if self.what == "hold":
+            hold(self.port)
+        elif self.what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.what == "fail":
+            raise RuntimeError("a trap")
+        else:
+            raise OutcomeUnknown("a trap")
+
+    def _around(
+        self, call: Callable[..., Any], counts: Callable[..., bool], seen: Iterator[int]
+    ) -> Callable[..., Any]:
+        def trapping(*args: Any, **options: Any) -> Any:
+            here = counts(*args, **options) and next(seen) == self.nth
+            if here and not self.after:
+                self.spring()
+            result = call(*args, **options)
+            if here and self.after:
+                self.spring()
+            return result
+
+        return trapping
+
+    def set(self, output: Output, seen: Iterator[int]) -> Output:
+        """Lay the trap among the requests to an output, counted by `seen`; return `output`."""
+        if self.at in _REQUESTS:
+            method, counts = _REQUESTS[self.at]
+            store = output.store if self.at == "record" else output.store.store
+            setattr(store, method, self._around(getattr(store, method), counts, seen))
+        return output
+
+
+class TaskTrapped(DataSourceArrowWriter):
+    """A writer whose second task is trapped."""
+
+    def __init__(self, writer: DataSourceArrowWriter, trap: Trap) -> None:
+        self._writer = writer
+        self._trap = trap
+        self.commit = writer.commit  # type: ignore[method-assign]
+        self.abort = writer.abort  # type: ignore[method-assign]
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        """Write the rows, and tell of it or not."""
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() != 1 or context.attemptNumber() >= self._trap.attempts:
+            return self._writer.write(iterator)
+        if self._trap.what != "haunt":
+            told = self._writer.write(iterator)
+            self._trap.spring()
+            return told
+        rows = list(iterator)
+        # Not by the child, which may be slower than all that is left of the job.
+        arrived = arrive(self._trap.port)
+        if os.fork():
+            arrived.close()
+            raise RuntimeError("this attempt is taken for dead")
+        try:
+            stay(arrived)
+            self._writer.write(iter(rows))
+            hold(self._trap.port)
+        finally:
+            os._exit(0)
+
+
+def trapped_source(trap: Trap) -> type[CommitlogDataSource]:
+    """Return the data source with a trap, under a name of its own."""
+    format_name = f"commitlog-{uuid.uuid4().hex}"
+
+    class Trapped(CommitlogDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return format_name
+
+        @staticmethod
+        def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+            # One request after the other, so that it is known which is the nth.
+            return trap.set(open_output(options), itertools.count(1))
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            writer = super().writer(schema, overwrite)
+            return TaskTrapped(writer, trap) if trap.at == "told" else writer
+
+    return Trapped
+
+
+@frozen(kw_only=True)
+class Job:
+    """What a driver is to write, and what happens to it meanwhile.
+
+    Attributes:
+        url: of the output.
+        options: of the data source.
+        configured: whether Spark's own Parquet writer does it, with the configured committer.
+        first: the first of the `rows` numbers that it writes.
+        rows: how many.
+        mode: ``append``, ``overwrite``, ``overwrite-partitions`` or ``error``.
+        job_id: the job.
+        parts: which partitions to keep the rows of, an SQL expression.
+        trap: what happens to it.
+    """
+
+    url: str
+    options: Mapping[str, str]
+    configured: bool = False
+    first: int = 0
+    rows: int = ROWS
+    mode: str = "append"
+    job_id: str = "daily"
+    parts: str = "true"
+    trap: Trap | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """What it writes, if it keeps all of them."""
+        return list(range(self.first, self.first + self.rows))
+
+    def to_json(self) -> str:
+        """Return the job as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """Return the job that `to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        trap = fields.pop("trap")
+        return cls(**fields, trap=trap and Trap(**trap))
+
+    def prepare(self, spark: SparkSession) -> Callable[[], None]:
+        """Lay the trap; return what runs the job, which may be called in any thread."""
+        name = "parquet" if self.configured else "commitlog"
+        if self.trap is not None and not self.configured:
+            source = trapped_source(self.trap)
+            spark.dataSource.register(source)
+            name = source.name()
+        elif self.trap is not None:
+            committer.open_output = partial(
+                self._open_trapped, self.trap, itertools.count(1), committer.open_output
+            )
+        return partial(self._write, spark, name)
+
+    def run(self, spark: SparkSession) -> None:
+        """Run the job here and now."""
+        before = committer.open_output
+        try:
+            self.prepare(spark)()
+        finally:
+            committer.open_output = before
+
+    def _open_trapped(
+        self,
+        trap: Trap,
+        seen: Iterator[int],
+        usual: Callable[..., Output],
+        options: WriteOptions,
+        executor: Executor | None = None,
+    ) -> Output:
+        # It happens to the first such job only, also if another one of the same id comes later.
+        mine = (options.url, options.job_id) == (self.url, self.job_id)
+        return trap.set(usual(options), seen) if mine else usual(options, executor)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return its rows."""
+        trap, number = self.trap, "id"
+        if trap is not None and trap.at == "values":
+            number = f"if(id = {self.numbers[-1]}, raise_error('a trap'), id)"
+        rows = spark.range(self.first, self.first + self.rows, 1, TASKS).selectExpr(
+            f"{number} AS id", "concat('Zeile ', id) AS text", f"CAST(id % {PARTS} AS INT) AS part"
+        )
+        if trap is not None and trap.at == "rows":
+
+            def trapped(batches: Iterator[Any]) -> Iterator[Any]:
+                yield from batches
+                context = TaskContext.get()
+                if context is not None and context.partitionId() == 1:
+                    trap.spring()
+
+            rows = rows.mapInArrow(trapped, rows.schema)
+        return rows.where(self.parts)
+
+    def _write(self, spark: SparkSession, name: str) -> None:
+        with active(spark):
+            writer = self.read(spark).write.format(name)
+            given = {**self.options, "jobId": self.job_id}
+            dynamic = self.mode == "overwrite-partitions"
+            if dynamic:
+                writer = writer.option("partitionOverwriteMode", "dynamic")
+            mode = self.mode.removesuffix("-partitions")
+            if self.configured:
+                given = {f"spark.commitlog.{option}": value for option, value in given.items()}
+                writer.options(**given).mode(mode).partitionBy("part").save(self.url)
+                return
+            if mode == "error":
+                mode, given["ifExists"] = "append", "error"
+            writer.options(**given).option("partitionBy", "part").mode(mode).save(self.url)
+
+
+@contextmanager
+def running(spark: SparkSession, *jobs: Job) -> Iterator[list[Future[None]]]:
+    """Run jobs side by side in this driver; wait for all of them in the end."""
+    before = committer.open_output
+    try:
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            # All traps are laid before the first job begins.
+            yield [pool.submit(run) for run in [job.prepare(spark) for job in jobs]]
+    finally:
+        committer.open_output = before

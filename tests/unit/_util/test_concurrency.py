@@ -1,0 +1,337 @@
+"""The same work on many things: how much of it at a time, what becomes of failures, and an early end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+
+from commitlog._util.concurrency import Threads, in_order, work, work_in_groups
+
+THREADS = 4
+AHEAD = 6
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    """Some threads."""
+    with ThreadPoolExecutor(THREADS) as threads:
+        yield threads
+
+
+@pytest.fixture
+def joiner() -> Iterator[ThreadPoolExecutor]:
+    """The thread that does groups."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+def half(number: int) -> int:
+    """Return half of what is even; odd numbers have none."""
+    if number % 2:
+        raise ValueError(f"{number} is odd")
+    return number // 2
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_became_of_each_is_told(
+    executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool
+) -> None:
+    """What a call returns, or raises, with what it was for, in the thread of the caller."""
+    told: dict[int, int | Exception] = {}
+
+    def settled(number: int, outcome: int | Exception) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        told[number] = outcome
+
+    if grouped:
+        work_in_groups(
+            range(50),
+            half,
+            lambda group: [part * 10 for _, part in group],
+            settled,
+            executor=executor,
+            joiner=joiner,
+            ahead=AHEAD,
+            most=3,
+        )
+    else:
+        work(range(50), half, settled, executor=executor, ahead=AHEAD)
+    assert {number: told[number] for number in range(0, 50, 2)} == {
+        number: number // 2 * (10 if grouped else 1) for number in range(0, 50, 2)
+    }
+    assert {str(told[number]) for number in range(1, 50, 2)} == {f"{n} is odd" for n in range(1, 50, 2)}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_so_many_are_under_way_at_a_time(
+    executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool
+) -> None:
+    """As many as there are threads, and only so much is taken ahead of them."""
+    together = threading.Barrier(THREADS, timeout=30)
+    lock = threading.Lock()
+    taken = ended = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(10 * THREADS):
+            taken += 1
+            with lock:
+                assert taken - ended <= AHEAD
+            yield number
+
+    def call(number: int) -> int:
+        nonlocal ended
+        together.wait()
+        with lock:
+            ended += 1
+        return number
+
+    settled: list[int | Exception] = []
+
+    def add(_: int, outcome: int | Exception) -> None:
+        settled.append(outcome)
+
+    if grouped:
+        work_in_groups(
+            items(),
+            call,
+            lambda group: [number for number, _ in group],
+            add,
+            executor=executor,
+            joiner=joiner,
+            ahead=AHEAD,
+            most=100,
+        )
+    else:
+        work(items(), call, add, executor=executor, ahead=AHEAD)
+    assert sorted(settled, key=str) == sorted(range(10 * THREADS), key=str)
+
+
+def test_groups_gather_while_another_is_under_way(
+    executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor
+) -> None:
+    """The first goes alone, those that come meanwhile go together, and so many at most."""
+    first, later = threading.Event(), threading.Semaphore(0)
+    groups: list[list[int]] = []
+
+    def call(number: int) -> int:
+        if number:
+            first.wait(30)
+            later.release()
+        return number
+
+    def together(group: Sequence[tuple[int, int]]) -> list[int]:
+        groups.append([number for number, _ in group])
+        if not first.is_set():
+            first.set()
+            for _ in range(7):  # until those that have no group are as many as may be
+                assert later.acquire(timeout=30)
+        return [number for number, _ in group]
+
+    told: list[int] = []
+    work_in_groups(
+        range(30),
+        call,
+        together,
+        lambda number, _: told.append(number),
+        executor=executor,
+        joiner=joiner,
+        ahead=AHEAD,
+        most=2,
+    )
+    assert groups[0] == [0]
+    assert max(map(len, groups)) == 2
+    assert sorted(told) == list(range(30))
+
+
+def test_what_a_group_raises_is_of_all_in_it(
+    executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor
+) -> None:
+    """One error, told of each; what comes after that goes on."""
+    told: dict[int, object] = {}
+
+    def together(group: Sequence[tuple[int, int]]) -> list[int]:
+        if any(number == 3 for number, _ in group):
+            raise ValueError("no")
+        return [0] * len(group)
+
+    work_in_groups(
+        range(20),
+        lambda n: n,
+        together,
+        told.__setitem__,
+        executor=executor,
+        joiner=joiner,
+        ahead=1,
+        most=5,
+    )
+    assert len(told) == 20
+    assert str(told[3]) == "no" and told[19] == 0
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_early_end(
+    executor: ThreadPoolExecutor, joiner: ThreadPoolExecutor, grouped: bool, error: type[BaseException]
+) -> None:
+    """Calls under way are told and waited for, none is begun, and what no group has had is dropped."""
+    stop = threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+    dropped: list[int] = []
+    grouped_ones: list[int] = []
+
+    def call(number: int) -> int:
+        begun.append(number)
+        if number:
+            assert stop.wait(30)
+        ended.append(number)
+        return number
+
+    def settled(number: int, outcome: object) -> None:
+        raise error
+
+    def together(group: Sequence[tuple[int, int]]) -> list[int]:
+        grouped_ones.extend(number for number, _ in group)
+        return [0] * len(group)
+
+    how = {"executor": executor, "ahead": AHEAD, "stop": stop.set}
+    run: Any = work
+    if grouped:
+        run = partial(work_in_groups, together=together, joiner=joiner, most=1, drop=dropped.extend)
+    with pytest.raises(error):
+        run(range(100), call, settled=settled, **how)
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) <= THREADS + 1
+    if grouped:
+        assert grouped_ones == [0]
+        assert sorted(dropped) == sorted(set(ended) - {0})
+
+
+def test_an_error_of_the_list_ends_it(executor: ThreadPoolExecutor) -> None:
+    """What could not be listed is the caller's trouble, not that of any item."""
+
+    def items() -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work(items(), lambda n: n, lambda *_: None, executor=executor, ahead=AHEAD)
+
+
+def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -> None:
+    """Whichever call ends first; what one raises comes in its turn, and keeps nothing from the rest."""
+    last = threading.Event()
+
+    def call(number: int) -> int:
+        if number == THREADS - 1:
+            last.set()
+        assert last.wait(30)
+        return half(number)
+
+    told = list(in_order(range(10), call, threads=lambda: nullcontext(executor), ahead=AHEAD))
+    assert [number for number, _ in told] == list(range(10))
+    assert [outcome for number, outcome in told if not number % 2] == [0, 1, 2, 3, 4]
+    assert all(isinstance(outcome, ValueError) for number, outcome in told if number % 2)
+
+
+def test_what_nobody_has_asked_for_is_bounded(executor: ThreadPoolExecutor) -> None:
+    """As many go at a time as there are threads; no item is taken far ahead of what was yielded."""
+    together = threading.Barrier(THREADS, timeout=30)
+    taken = yielded = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(10 * THREADS):
+            taken += 1
+            assert taken - yielded <= AHEAD + 1
+            yield number
+
+    def call(number: int) -> int:
+        together.wait()
+        return number
+
+    for number, outcome in in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD):
+        assert number == outcome == yielded
+        yielded += 1
+    assert yielded == 10 * THREADS
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_has_enough_waits_for_what_is_under_way_alone(fails: bool) -> None:
+    """Closed, or when there are no more items by an error: no call begins, and none goes on."""
+    go = threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+
+    class Executor(ThreadPoolExecutor):
+        """Lets calls go on when the first of them is to be called off."""
+
+        def submit(self, *call: Any, **arguments: Any) -> Future[Any]:
+            future = super().submit(*call, **arguments)
+            cancel = future.cancel
+
+            def cancelled() -> bool:
+                done = cancel()
+                go.set()
+                return done
+
+            future.cancel = cancelled  # type: ignore[method-assign]
+            return future
+
+    def items() -> Iterator[int]:
+        yield from range(AHEAD)
+        if fails:
+            raise ZeroDivisionError
+        yield from range(AHEAD, 100)
+
+    def call(number: int) -> int:
+        begun.append(number)
+        assert number == 0 or go.wait(30)
+        ended.append(number)
+        return number
+
+    with Executor(THREADS) as executor:
+        outcomes = in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD)
+        assert next(outcomes) == (0, 0)
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                next(outcomes)
+        else:
+            outcomes.close()
+        assert sorted(begun) == sorted(ended)
+        assert len(begun) <= AHEAD
+
+
+def test_without_threads_each_call_waits_for_its_turn() -> None:
+    """Nothing is done ahead, and all of it in the thread of the caller: the simulator's schedules."""
+    begun: list[int] = []
+
+    def call(number: int) -> int:
+        assert threading.current_thread() is threading.main_thread()
+        begun.append(number)
+        return half(number)
+
+    outcomes = in_order(iter(range(10)), call, threads=None, ahead=AHEAD)
+    assert next(outcomes) == (0, 0)
+    assert begun == [0]
+    assert isinstance(next(outcomes)[1], ValueError)
+    assert begun == [0, 1]
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_an_interrupt_of_a_call_is_no_outcome(executor: ThreadPoolExecutor, threaded: bool) -> None:
+    """It comes out as it is."""
+
+    def call(number: int) -> int:
+        raise KeyboardInterrupt
+
+    threads: Threads | None = (lambda: nullcontext(executor)) if threaded else None
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order([1], call, threads=threads, ahead=AHEAD))

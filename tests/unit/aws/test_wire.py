@@ -1,0 +1,449 @@
+"""The HTTP client, against a server that plays scripted answers."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from commitlog.aws import Response, Wire
+from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
+
+CERTIFICATE = Path(__file__).with_name("tls.pem")
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Script:
+    """A server that plays one list of answers on each connection, then closes it.
+
+    An answer of None closes the connection without one. `requests` holds what was asked, head and
+    body, by connection; `closed` is set whenever a connection has been closed, and the client's side
+    has it.
+    """
+
+    def __init__(
+        self, *connections: Sequence[bytes | None], tls: bool = False, proxy: bool = False
+    ) -> None:
+        self._connections = connections
+        self._tls = tls
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(CERTIFICATE)
+        self._proxy = proxy
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run)
+        self.requests: list[list[bytes]] = []
+        self.closed = threading.Event()
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # which ends an accept() that is waiting
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        players: list[threading.Thread] = []
+        for answers in self._connections:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                break
+            seen: list[bytes] = []
+            self.requests.append(seen)
+            players.append(threading.Thread(target=self._play, args=(sock, answers, seen)))
+            players[-1].start()
+        for player in players:
+            player.join()
+
+    def _play(self, sock: socket.socket, answers: Sequence[bytes | None], seen: list[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            if self._proxy:
+                seen.append(_read_request(sock))
+                sock.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            if self._tls:
+                sock = self._context.wrap_socket(sock, server_side=True)
+            for answer in answers:
+                seen.append(_read_request(sock))
+                if answer is None:
+                    break
+                sock.sendall(answer)
+        with contextlib.suppress(OSError):
+            # On a busy machine the end may arrive after the call that sends it is over: wait for it.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+        sock.close()
+        self.closed.set()
+
+
+def _read_request(sock: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = sock.recv(65536)
+        if not piece:
+            raise ConnectionError("the client closed the connection")
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = 0
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            length = int(line.partition(b":")[2])
+    while len(body) < length:
+        body += sock.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., Script]]:
+    """Start scripted servers that end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *connections, **options: stack.enter_context(Script(*connections, **options))
+
+
+@pytest.fixture
+def wire_to() -> Iterator[Callable[..., Wire]]:
+    """Make clients that are closed with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(port: int, *, scheme: str = "http", **options: object) -> Wire:
+            settings = {"connect_timeout": 30.0, "read_timeout": 30.0, "max_idle": 4, **options}
+            wire = Wire(f"{scheme}://127.0.0.1:{port}", **settings)  # type: ignore[arg-type]
+            stack.callback(wire.close)
+            return wire
+
+        yield make
+
+
+Scripts = Callable[..., Script]
+Wires = Callable[..., Wire]
+
+
+def _get(wire: Wire, method: str = "GET", body: bytes = b"") -> Response:
+    return wire.begin(method, "/a?b=c", {"x-one": "1"}, body)()
+
+
+# -- one request -----------------------------------------------------------------------------------
+
+
+def test_a_request_is_sent_as_given(script: Scripts, wire_to: Wires) -> None:
+    """Method, target, headers and body arrive, with Host and Content-Length added."""
+    server = script([OK])
+    response = _get(wire_to(server.port), "PUT", b"body")
+    assert (response.status, response.body) == (200, b"ok")
+    head, _, body = server.requests[0][0].partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [
+        b"PUT /a?b=c HTTP/1.1",
+        b"host: 127.0.0.1:%d" % server.port,
+        b"x-one: 1",
+        b"content-length: 4",
+    ]
+    assert body == b"body"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000])
+def test_bodies_of_any_size_arrive_whole(script: Scripts, wire_to: Wires, size: int) -> None:
+    """What fits beside the head and what does not are sent alike, and so are answers read."""
+    body = bytes(range(251)) * (size // 251 + 1)
+    body = body[:size]
+    server = script([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + body])
+    assert _get(wire_to(server.port), "PUT", body).body == body
+    assert server.requests[0][0].endswith(b"content-length: %d\r\n\r\n" % size + body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "method", "status", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "HEAD", 200, b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "DELETE", 204, b""),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "GET", 304, b""),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
+            b"4;x=y\r\nwiki\r\nA\r\npedia in c\r\n0\r\nTrailer: 1\r\n\r\n",
+            "GET",
+            200,
+            b"wikipedia in c",
+        ),
+        (
+            b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK,
+            "GET",
+            200,
+            b"ok",
+        ),
+    ],
+    ids=["head", "204", "304", "chunked", "interim"],
+)
+def test_every_framing_is_understood(
+    script: Scripts, wire_to: Wires, answer: bytes, method: str, status: int, body: bytes
+) -> None:
+    """The end of an answer is found, however it is marked, so that the connection can be used again."""
+    server = script([answer, OK])
+    wire = wire_to(server.port)
+    response = _get(wire, method)
+    assert (response.status, response.body) == (status, body)
+    assert _get(wire).body == b"ok"
+    assert len(server.requests) == 1
+
+
+def test_an_answer_without_a_length_ends_with_the_connection(script: Scripts, wire_to: Wires) -> None:
+    """A server may mark the end of an answer by closing."""
+    server = script([b"HTTP/1.0 200 OK\r\n\r\nall of it"])
+    assert _get(wire_to(server.port)).body == b"all of it"
+
+
+def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, wire_to: Wires) -> None:
+    """Headers can be looked up without regard to how the server spelt them."""
+    server = script([b'HTTP/1.1 200 OK\r\nETag: "x"\r\nVary: a\r\nVARY:b\r\nContent-Length: 0\r\n\r\n'])
+    assert dict(_get(wire_to(server.port)).headers) == {
+        "etag": '"x"',
+        "vary": "a, b",
+        "content-length": "0",
+    }
+
+
+@pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\rb", "ü"])
+def test_headers_cannot_be_smuggled_in(wire_to: Wires, value: str) -> None:
+    """A line break or an odd character in a value is refused before anything is sent."""
+    pending = wire_to(1).begin("GET", "/", {"x-meta": value})
+    with pytest.raises(ConfigurationError):
+        pending()
+
+
+# -- connections -------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_used_again(script: Scripts, wire_to: Wires) -> None:
+    """Two requests after one another take one connection."""
+    server = script([OK, OK])
+    wire = wire_to(server.port)
+    assert [_get(wire).body, _get(wire).body] == [b"ok", b"ok"]
+    assert [len(seen) for seen in server.requests] == [2]
+
+
+def test_two_requests_are_under_way_at_once(script: Scripts, wire_to: Wires) -> None:
+    """A request that was begun does not hold up the next one of the same thread."""
+    server = script([OK], [OK])
+    wire = wire_to(server.port)
+    first = wire.begin("GET", "/1", {})
+    second = wire.begin("GET", "/2", {})
+    assert (second().body, first().body) == (b"ok", b"ok")
+    assert [seen[0][:6] for seen in server.requests] == [b"GET /1", b"GET /2"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", OK + b"HTTP/1.1 200 OK"],
+    ids=["close", "excess"],
+)
+def test_a_connection_that_is_at_its_end_or_out_of_step_is_dropped(
+    script: Scripts, wire_to: Wires, answer: bytes
+) -> None:
+    """No later request is sent where its answer could be taken for another's, or never come."""
+    server = script([answer, OK], [OK])
+    wire = wire_to(server.port)
+    assert _get(wire).body == b"ok"
+    assert _get(wire).body == b"ok"
+    assert [len(seen) for seen in server.requests if seen] == [1, 1]
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+def test_a_connection_that_the_server_closed_meanwhile_is_noticed(
+    script: Scripts, wire_to: Wires, method: str
+) -> None:
+    """A mutation is not sent into a dead connection, where its outcome would be unknown."""
+    server = script([OK], [OK])
+    wire = wire_to(server.port)
+    assert _get(wire).body == b"ok"
+    assert server.closed.wait(60)
+    assert _get(wire, method, b"body").body == b"ok"
+    assert [len(seen) for seen in server.requests] == [1, 1]
+
+
+def test_no_more_connections_are_kept_than_wanted(script: Scripts, wire_to: Wires) -> None:
+    """Past the limit, a connection is closed once its request is done."""
+    server = script([OK, OK], [OK, OK])
+    wire = wire_to(server.port, max_idle=0)
+    assert [_get(wire).body, _get(wire).body] == [b"ok", b"ok"]
+    assert [len([r for r in seen if r]) for seen in server.requests] == [1, 1]
+
+
+def test_a_forked_child_leaves_the_connections_of_its_parent_alone(script: Scripts) -> None:
+    """Parent and child never read each other's answers off a shared socket."""
+    server = script([OK, OK, OK], [OK])
+    program = """
+import os, sys
+from commitlog.aws import Wire
+wire = Wire(sys.argv[1], connect_timeout=30, read_timeout=30, max_idle=4)
+assert wire.begin("GET", "/parent", {})().body == b"ok"
+assert wire.begin("GET", "/parent", {})().body == b"ok"
+child = os.fork()
+if child == 0:
+    os._exit(0 if wire.begin("GET", "/child", {})().body == b"ok" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    url = f"http://127.0.0.1:{server.port}"
+    # The first connection stays open for a third request, which must not be the child's.
+    subprocess.run([sys.executable, "-c", program, url], check=True, timeout=60)
+    assert [[r.split()[1] for r in seen] for seen in server.requests] == [[b"/parent"] * 2, [b"/child"]]
+
+
+@pytest.mark.parametrize("cycle", [False, True], ids=["alone", "in a cycle"])
+def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
+    script: Scripts, wire_to: Wires, cycle: bool
+) -> None:
+    """Dropping the pending call closes its connection, without a warning."""
+    server = script([OK, OK])
+    pending = [wire_to(server.port).begin("GET", "/", {})]
+    if cycle:
+        pending.append(pending)  # type: ignore[arg-type]
+    del pending
+    gc.collect()
+    assert server.closed.wait(60)
+
+
+# -- what is known after a failure ---------------------------------------------------------------------
+
+
+def test_a_refused_connection_proves_that_nothing_happened(wire_to: Wires) -> None:
+    """Where nobody listens, nothing was done; and the error comes out of the pending call."""
+    with socket.socket() as taken:  # so that nobody else listens there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        pending = wire_to(taken.getsockname()[1]).begin("PUT", "/", {}, b"x")
+        with pytest.raises(Unavailable):
+            pending()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\nok",
+    ],
+    ids=[
+        "none",
+        "half a head",
+        "half a body",
+        "half a chunk",
+        "other protocol",
+        "bad header",
+        "bad length",
+        "huge length",
+        "huge chunk",
+    ],
+)
+def test_a_request_without_a_complete_answer_has_an_unknown_outcome(
+    script: Scripts, wire_to: Wires, answer: bytes | None
+) -> None:
+    """The server may have done it before it fell silent."""
+    server = script([answer])
+    with pytest.raises(OutcomeUnknown):
+        _get(wire_to(server.port), "PUT", b"x")
+    assert len(server.requests[0]) == 1
+
+
+def test_a_silent_server_is_not_waited_for_forever(wire_to: Wires) -> None:
+    """After the read timeout the outcome of a request that was sent is unknown."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        wire = wire_to(listener.getsockname()[1], read_timeout=0.05)
+        with pytest.raises(OutcomeUnknown, match="timed out"):
+            _get(wire, "PUT", b"x")
+
+
+def test_an_answer_that_came_before_the_body_was_sent_is_heard(wire_to: Wires) -> None:
+    """A server that refuses early, and closes, has refused: its outcome is not unknown."""
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
+
+    def refuse(listener: socket.socket) -> None:
+        sock, _ = listener.accept()
+        with sock:
+            sock.recv(100)
+            sock.sendall(refusal)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        response = _get(wire_to(listener.getsockname()[1]), "PUT", bytes(32_000_000))
+        thread.join()
+    assert (response.status, response.body) == (403, b"no")
+
+
+# -- TLS and proxies -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verify", [str(CERTIFICATE), False], ids=["trusted", "unchecked"])
+def test_tls_is_spoken(script: Scripts, wire_to: Wires, verify: str | bool) -> None:
+    """A server with a trusted certificate is talked to, and any server if that is asked for."""
+    server = script([OK, OK], tls=True)
+    wire = wire_to(server.port, scheme="https", verify=verify)
+    assert [_get(wire, "PUT", bytes(100_000)).body, _get(wire).body] == [b"ok", b"ok"]
+    assert [len(seen) for seen in server.requests] == [2]
+
+
+def test_an_untrusted_certificate_is_refused(script: Scripts, wire_to: Wires) -> None:
+    """Nothing is sent to a server that cannot show who it is, and the error says what to set."""
+    server = script([OK], tls=True)
+    with pytest.raises(ConfigurationError, match="verify"):
+        _get(wire_to(server.port, scheme="https"))
+
+
+def test_a_ca_bundle_that_is_not_there_is_a_wrong_setting(wire_to: Wires) -> None:
+    """The client is not made with a bundle that it cannot read."""
+    with pytest.raises(ConfigurationError, match=r"/no/such\.pem"):
+        wire_to(1, scheme="https", verify="/no/such.pem")
+
+
+def test_plain_requests_go_through_the_proxy(script: Scripts, wire_to: Wires) -> None:
+    """A proxy gets the whole URL, and the credentials that are its own."""
+    proxy = script([OK])
+    wire = wire_to(9, proxy=f"http://user:p%40ss@127.0.0.1:{proxy.port}")
+    assert _get(wire).body == b"ok"
+    lines = proxy.requests[0][0].split(b"\r\n")
+    assert lines[0] == b"GET http://127.0.0.1:9/a?b=c HTTP/1.1"
+    assert b"proxy-authorization: Basic dXNlcjpwQHNz" in lines
+
+
+def test_tls_goes_through_the_proxy_unseen(script: Scripts, wire_to: Wires) -> None:
+    """A proxy is asked for a tunnel, and sees nothing of what goes through it."""
+    proxy = script([OK], tls=True, proxy=True)
+    wire = wire_to(
+        9, scheme="https", verify=str(CERTIFICATE), proxy=f"http://user@127.0.0.1:{proxy.port}"
+    )
+    assert _get(wire).body == b"ok"
+    connect, request = proxy.requests[0]
+    assert connect.startswith(b"CONNECT 127.0.0.1:9 HTTP/1.1\r\n")
+    assert b"proxy-authorization: Basic dXNlcjo=\r\n" in connect
+    assert request.startswith(b"GET /a?b=c HTTP/1.1\r\n") and b"proxy-auth" not in request
+
+
+def test_a_proxy_that_refuses_leaves_everything_undone(script: Scripts, wire_to: Wires) -> None:
+    """Without a tunnel nothing reaches the server."""
+    proxy = script([b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"])
+    wire = wire_to(9, scheme="https", proxy=f"http://127.0.0.1:{proxy.port}")
+    with pytest.raises(Unavailable, match="407"):
+        _get(wire)
+
+
+def test_a_proxy_that_is_not_spoken_to_in_http_is_a_wrong_setting(wire_to: Wires) -> None:
+    """Proxies that are themselves reached over TLS or SOCKS are refused, not passed by."""
+    with pytest.raises(ConfigurationError, match="http://host:port"):
+        wire_to(1, proxy="socks5://127.0.0.1:1")

@@ -1,0 +1,110 @@
+"""Which names are wanted."""
+
+from __future__ import annotations
+
+import fnmatch
+
+import pytest
+from hypothesis import example, given, strategies
+
+from commitlog.errors import ConfigurationError
+from commitlog.ingest import IngestSettings, PathFilter
+
+
+@pytest.mark.parametrize(
+    ("glob", "yes", "no"),
+    [
+        ("*.json", ["a.json", ".json"], ["a/b.json", "a.jsonl"]),
+        ("**/*.json", ["a.json", "a/b/c.json"], ["a.csv"]),
+        ("a/**", ["a/b", "a/b/c"], ["ab", "b/a/c"]),
+        ("a?c", ["abc", "aüc"], ["a/c", "ac"]),
+        ("[a-c]1", ["a1", "c1"], ["d1", "/1", "-1"]),
+        ("[!a-c]1", ["d1"], ["a1", "/1"]),
+        ("[]a]", ["]", "a"], ["[]a]"]),
+        ("[---]", ["-"], ["a"]),
+        ("[+--]", ["+", ",", "-"], ["a"]),
+        ("[&&a||b~~]", ["&", "|", "~", "a", "b"], ["c"]),
+        ("{a,b/c}.{x,y}", ["a.x", "b/c.y"], ["a.z", "{a,b/c}.x"]),
+        (r"a\*b", ["a*b"], ["axb"]),
+        ("a,b}.c+(d)|e^$", ["a,b}.c+(d)|e^$"], ["a"]),
+    ],
+)
+def test_globs(glob: str, yes: list[str], no: list[str]) -> None:
+    """A glob is taken as Hadoop takes it, and ``**`` for any depth."""
+    names = PathFilter(glob=glob, hidden=True)
+    assert [name for name in yes if not names.wants(name)] == []
+    assert [name for name in no if names.wants(name)] == []
+
+
+@example("[---]", "-")
+@example("[--a]", "a")
+@given(strategies.text("ab*?[]!-", max_size=8), strategies.text("ab-", min_size=1, max_size=5))
+def test_globs_of_names_are_those_of_the_shell(glob: str, name: str) -> None:
+    """Without slashes, braces and ``**``, a glob matches what it does everywhere else."""
+    if "**" in glob or fnmatch.translate(glob).count("[") != glob.count("["):
+        return
+    try:
+        wanted = PathFilter(glob=glob).wants(name)
+    except ConfigurationError:
+        return
+    if "--" not in glob and "[]" not in glob and "[!]" not in glob and "[-" not in glob:
+        assert wanted == fnmatch.fnmatchcase(name, glob)
+
+
+def test_hidden_names_are_left_out_unless_wanted() -> None:
+    """A segment that begins with a dot or an underscore hides what is below it, partitions apart."""
+    hidden = ["_SUCCESS", ".crc", "a/_commitlog/b", "a/.x/b"]
+    assert not any(PathFilter().wants(name) for name in hidden)
+    assert all(PathFilter(hidden=True).wants(name) for name in hidden)
+    assert PathFilter().wants("_date=1/a")
+    assert not PathFilter(hidden=True).wants("directory/")
+
+
+def test_names_of_the_last_segment() -> None:
+    """`name` looks at the last segment alone, and goes together with `glob`."""
+    assert PathFilter(name="*.csv").wants("a/b/c.csv")
+    assert not PathFilter(name="*.csv", glob="x/*").wants("a/c.csv")
+
+
+@pytest.mark.parametrize("glob", ["[a", "{a", "[b-a]", "{" * 5000 + "}" * 5000], ids=range(4))
+def test_globs_that_are_none(glob: str) -> None:
+    """A glob that cannot be understood is an error at once."""
+    with pytest.raises(ConfigurationError, match="glob"):
+        PathFilter(glob=glob)
+
+
+def test_only_what_can_match_is_listed() -> None:
+    """The part of a glob before its first special character narrows the listing."""
+    settings = IngestSettings(source="s", prefix="in/", names=PathFilter(glob="2026/a*/x"))
+    assert settings.listed_prefix == "in/2026/a"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"source": " "},
+        {"source": "../x"},
+        {"source": "ü" * 300},
+        {"source": "\ud800"},
+        {"max_files": 0},
+        {"max_files": 100_001},
+        {"max_bytes": 0},
+        {"starting_from": "yesterday"},
+        {"grace": -1},
+        {"max_file_age": float("nan")},
+        {"remember": "some"},
+        {"changed": "ignore"},
+        {"changed": "maybe"},
+        {"missing": "again"},
+        {"unreadable": "skip"},
+        {"keep_epochs": 1},
+        {"list_limit": 0},
+        {"slice_bytes": 0},
+        {"prefix": "/a"},
+    ],
+    ids=str,
+)
+def test_settings_that_are_wrong(wrong: dict[str, object]) -> None:
+    """Each is refused, with its name."""
+    with pytest.raises(ConfigurationError if "prefix" not in wrong else ValueError):
+        IngestSettings(**{"source": "s", **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+"""What a query runs with, and its schema, are kept beside the state of its source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, OutcomeUnknown
+from commitlog.ingest import (
+    IngestAdmin,
+    IngestSettings,
+    PathFilter,
+    Quarantine,
+    SourceMetadata,
+    StateTable,
+    sources,
+)
+from commitlog.ingest.source_metadata import SCHEMA, SETTINGS
+from commitlog.tables.api import Item, Table
+from commitlog.testing import ManualClock
+from support.fuzzing import HOSTILE, outcome, replaced, says, sealed
+from support.ingest import Bucket, Engine, state_table
+
+SETTINGS_OF_S = IngestSettings(
+    source="s",
+    prefix="in/",
+    names=PathFilter(glob="*/*.json", name="[!x]*", hidden=True),
+    max_files=7,
+    max_bytes=8,
+    starting_from=1.5,
+    max_file_age=9.0,
+    grace=10.0,
+    remember="everything",
+    ordered=True,
+    list_limit=11,
+    slice_bytes=12,
+    keep_epochs=13,
+    changed="ignore",
+    missing="skip",
+    unreadable="quarantine",
+)
+ABOUT = SourceMetadata(url="s3://lake/p?region=eu-west-1", format="json", settings=SETTINGS_OF_S)
+
+
+def raw(item: Item) -> bytes:
+    """Return the body of a row as it is stored."""
+    body = item["body"]
+    assert isinstance(body, bytes)
+    return body
+
+
+def body_of(about: SourceMetadata) -> dict[str, Any]:
+    """Return the fields of its row."""
+    stored = json.loads(raw(about.to_item()))
+    return {name: stored[name] for name in stored.keys() - {"format", "kind", "checksum"}}
+
+
+def item_of(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with these fields, whatever they are."""
+    return {"source": "s", "item": SETTINGS, "body": sealed("ingest-settings", body)}
+
+
+DEFAULTS = body_of(SourceMetadata(url="s3://lake", format="", settings=IngestSettings(source="s")))
+
+
+def test_every_setting_is_kept() -> None:
+    """What is read is what was written, each setting included."""
+    default = IngestSettings(source="s")
+    for field in attrs.fields(IngestSettings):
+        if field.name != "source":  # or the test below would not tell
+            assert getattr(default, field.name) != getattr(SETTINGS_OF_S, field.name), field.name
+    for about in (ABOUT, SourceMetadata(url="file:///d", format="csv", settings=default)):
+        assert SourceMetadata.from_item(about.to_item()) == about
+
+
+def test_the_url_bears_no_secret() -> None:
+    """Credentials in a URL are dropped before anything is stored or shown."""
+    about = SourceMetadata(
+        url="s3://lake/p?region=x&secret_access_key=geheim&access_key_id=geheim&session_token=geheim",
+        format="json",
+        settings=SETTINGS_OF_S,
+    )
+    assert about.url == "s3://lake/p?region=x"
+    assert "geheim" not in repr(about) and b"geheim" not in raw(about.to_item())
+
+
+def test_settings_of_other_releases_are_read() -> None:
+    """A setting that this release does not know is left out; one that is not there has its default."""
+    body = body_of(ABOUT)
+    body["settings"]["colour"] = {"of": "magic"}
+    body["settings"]["names"]["case"] = True
+    body["more"] = 1
+    del body["settings"]["list_limit"], body["settings"]["names"]["hidden"]
+    read = SourceMetadata.from_item(item_of(body)).settings
+    names = attrs.evolve(SETTINGS_OF_S.names, hidden=False)
+    assert read == attrs.evolve(SETTINGS_OF_S, list_limit=None, names=names)
+
+
+def test_a_newer_format_is_refused() -> None:
+    """Nothing of it is looked at."""
+    for kind, name, read in (
+        ("ingest-settings", SETTINGS, StateTable.about),
+        ("ingest-schema", SCHEMA, StateTable.schema),
+    ):
+        table = state_table()
+        table.put({"source": "s", "item": name, "body": sealed(kind, {}, format=2)})
+        with pytest.raises(FormatTooNew):
+            read(StateTable(table, "s"))
+
+
+def test_a_damaged_row_is_sound_or_corrupt() -> None:
+    """Whatever stands in a field's place is read as it is stored, or makes the row corrupt."""
+    for body in replaced(body_of(ABOUT)):
+        if not isinstance(body, dict):
+            continue
+        read = outcome(lambda: SourceMetadata.from_item(item_of(body)), CorruptRecord)  # noqa: B023
+        if isinstance(read, SourceMetadata):
+            settings = {**DEFAULTS["settings"], **body["settings"]}
+            settings["names"] = {**DEFAULTS["settings"]["names"], **settings["names"]}
+            assert says({**body, "settings": settings}, {**body_of(read), "url": body["url"]})
+
+
+def test_anything_in_place_of_a_schema_is_corrupt() -> None:
+    """A schema is a text."""
+    table = state_table()
+    for body in HOSTILE:
+        table.put({"source": "s", "item": SCHEMA, "body": sealed("ingest-schema", {"schema": body})})
+        found = outcome(StateTable(table, "s").schema, CorruptRecord)
+        assert isinstance(found, CorruptRecord) or (isinstance(body, str) and found == body)
+
+
+def test_the_first_schema_stays() -> None:
+    """Whoever comes second is given the one that was kept, and each source has its own."""
+    table = state_table()
+    assert StateTable(table, "s").schema() is None
+    assert StateTable(table, "s").fix_schema("a INT") == "a INT"
+    assert StateTable(table, "s").fix_schema("b INT") == "a INT"
+    assert StateTable(table, "s").schema() == "a INT"
+    assert StateTable(table, "t").schema() is None
+
+
+class Lossy:
+    """A table of which the next answer to a put is lost, whether the put happened or not."""
+
+    def __init__(self, table: Table, *, happens: bool) -> None:
+        self.table = table
+        self.happens = happens
+        self.puts = 0
+
+    def put(self, *arguments: Any, **options: Any) -> None:
+        """Put, or not, and lose the answer."""
+        self.puts += 1
+        if self.happens:
+            self.table.put(*arguments, **options)
+        raise OutcomeUnknown("lost")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+
+def test_a_lost_answer_is_settled_by_reading() -> None:
+    """What was written is found; what was not is an unknown outcome, and can be repeated."""
+    table = state_table()
+    for happens in (False, True):
+        state = StateTable(Lossy(table, happens=happens), "s")  # type: ignore[arg-type]
+        if happens:
+            assert state.fix_schema("a INT") == "a INT"
+            state.describe(ABOUT)
+        else:
+            for call in (lambda: state.fix_schema("a INT"), lambda: state.describe(ABOUT)):  # noqa: B023
+                with pytest.raises(OutcomeUnknown):
+                    call()
+    assert StateTable(table, "s").fix_schema("b INT") == "a INT"
+    assert StateTable(table, "s").about() == ABOUT
+
+
+def test_settings_are_written_when_they_change() -> None:
+    """A start with what was there costs one read; another setting replaces it, and so it does a
+    record that is damaged, or a newer release's.
+    """
+    table = state_table()
+    state = StateTable(table, "s")
+    assert state.about() is None
+    state.describe(ABOUT)
+    StateTable(Lossy(table, happens=False), "s").describe(ABOUT)  # type: ignore[arg-type]
+    changed = attrs.evolve(ABOUT, settings=attrs.evolve(SETTINGS_OF_S, max_files=8))
+    state.describe(changed)
+    assert state.about() == changed
+    table.put({"source": "s", "item": SETTINGS, "body": sealed("ingest-settings", {}, format=2)})
+    state.describe(ABOUT)
+    assert state.about() == ABOUT
+
+
+def test_what_is_kept_beside_the_state_is_in_nobodys_way() -> None:
+    """A source runs, quarantines, retries and is asked as ever with all kinds of rows there; a reset
+    removes all of them, and none of another source.
+    """
+    clock = ManualClock()
+    store, table = Bucket(clock=clock), state_table()
+    settings = IngestSettings(source="s", max_files=1)
+    for source in "rst":
+        StateTable(table, source).fix_schema("a INT")
+        StateTable(table, source).describe(
+            SourceMetadata(
+                url="s3://lake", format="json", settings=attrs.evolve(settings, source=source)
+            )
+        )
+    assert sources(table) == []
+    for path in "abc":
+        store.put(path, b"123")
+    engine = Engine(store=store, table=table, settings=settings, clock=clock)
+    assert engine.batch()
+    operator = IngestAdmin(store, table, settings, clock=clock)
+    assert operator.backlog().files == 2
+    problems = Quarantine(table, "s", clock=clock)
+    (slice,) = engine.checkpoint.slices[0]
+    problems.report(1, slice, "unreadable", "bad", records=1)
+    assert [problem.slice for problem in operator.problems()] == [slice]
+    assert len(operator.retry()) == 1
+    again = Engine(store=store, table=table, settings=settings, clock=clock)
+    again.checkpoint = engine.checkpoint
+    assert again.drain() == 3
+    assert sum(engine.checkpoint.records.values()) == 9 + 2
+    assert operator.reset() > 3
+    assert list(table.query("s")) == []
+    for source in "rt":
+        assert (
+            StateTable(table, source).schema() == "a INT"
+            and StateTable(table, source).about() is not None
+        )
+
+
+@pytest.mark.parametrize("name", ["grace", "max_file_age", "starting_from"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_setting_that_cannot_be_kept_is_none(name: str, value: float) -> None:
+    """JSON knows neither infinity nor "not a number", and no age or time is either."""
+    values: Any = {name: value}
+    with pytest.raises(ConfigurationError, match=name):
+        attrs.evolve(SETTINGS_OF_S, **values)

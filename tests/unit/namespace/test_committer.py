@@ -1,0 +1,1016 @@
+"""Publishing a job: all of it or nothing, once, whoever dies or comes in between, at whatever request.
+
+What the tests call a *job* is begun, stores a file for each of its names, and is published.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from attrs import define, field
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    InvalidPath,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
+from commitlog.namespace.jobs.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
+from commitlog.namespace.jobs.committer import DirectoryCommitter
+from commitlog.namespace.jobs.history import JOB, REPLACED_JOBS
+from commitlog.namespace.model import keys
+from commitlog.namespace.model.keys import STAGING
+from commitlog.namespace.status import Status
+from commitlog.stores.memory import MemoryStore
+from commitlog.tables.memory import MemoryTable
+from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
+from commitlog.urls import parse_table_url
+from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in, outcome
+
+LAKE = "lake"
+NAMES = ("a", "b", "p=1/c")
+
+#: Is given the name of a request and what performs it, and performs it, or not; may raise.
+Step = Callable[[str, Callable[[], object]], object]
+
+#: What comes of two drivers.
+Told = list[tuple[type[CommitError] | None, type[CommitError] | None]]
+
+
+@define
+class Disturbed:
+    """Does something instead of one request, or of all from one on.
+
+    Attributes:
+        at: which request.
+        act: what is done.
+        lasting: whether it is done from then on.
+        reached: whether it was done.
+    """
+
+    at: int
+    act: Step
+    lasting: bool = False
+    reached: bool = False
+    _count: int = 0
+
+    def __call__(self, what: str, perform: Callable[[], object]) -> None:
+        number, self._count = self._count, self._count + 1
+        if number == self.at or (self.lasting and number > self.at):
+            self.reached = True
+            self.act(what, perform)
+        else:
+            perform()
+
+
+class Dies(BaseException):
+    """A driver is gone."""
+
+
+class Driver(DirectoryCommitter):
+    """Publishes at `out`, by a way to the table that can be disturbed."""
+
+    def __init__(self, lake: Namespace, clock: ManualClock, wire: Wire) -> None:
+        super().__init__(lake, "out", clock=clock, backoff=QUICK)
+        self.wire = wire
+
+
+@define
+class Site:
+    """A namespace, and any number of drivers that know it; its table keeps tokens or not."""
+
+    tokens: bool = True
+    clock: ManualClock = field(factory=ManualClock)
+    table: MemoryTable = field(init=False)
+    store: MemoryStore = field(init=False)
+    lake: Namespace = field(init=False)
+    auditor: Auditor = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.table = ServiceTable(clock=self.clock)
+        if not self.tokens:
+            self.table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=self.clock)
+            self.table.create()
+        self.store = MemoryStore(clock=self.clock)
+        self.lake = Namespace(self.table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=60)
+        self.lake.create()
+        self.auditor = Auditor(self.table, LAKE, self.store)
+
+    def driver(self) -> Driver:
+        """Return what publishes at `out`, with a way to the table that can be disturbed."""
+        wire = Wire(self.table)
+        lake = Namespace(wire, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=60)
+        lake.describe()
+        return Driver(lake, self.clock, wire)
+
+    def put(self, text: str) -> Data:
+        """Store an object, as a task does."""
+        with self.lake.begin_write("never") as writer:
+            writer.write(text.encode())
+            return writer.finish()
+
+    def files(self, word: str, names: Iterable[str] = NAMES) -> dict[str, Data]:
+        """Return files that a job has stored, each with the word and its name for content."""
+        return {f"{name}-{word}": self.put(f"{word} {name}") for name in names}
+
+    def rows(self, path: str = "out") -> list[str]:
+        """Return the contents of all files at `path`, sorted; an empty list if there is nothing."""
+        try:
+            found = [each for each in self.lake.walk(path) if not each.is_directory]
+        except NotFound:
+            return []
+        return sorted(self.lake.read(each.path).decode() for each in found)
+
+    def staged(self) -> list[str]:
+        """Return the names of the jobs that are under way."""
+        return [each.name for each in self.lake.list(STAGING)] if self.lake.exists(STAGING) else []
+
+    def audit(self) -> None:
+        """Check all invariants."""
+        self.auditor.audit()
+
+
+def rows_of(*words: str) -> list[str]:
+    """Return the contents of the files of these jobs."""
+    return sorted(f"{word} {name}" for word in words for name in NAMES)
+
+
+def run(
+    publication: DirectoryCommitter, files: Mapping[str, Data], job: str, mode: Mode = "append"
+) -> Status:
+    """Run a job from beginning to end."""
+    return publication.publish(publication.begin(job, mode=mode), files)
+
+
+# -- modes -------------------------------------------------------------------------------------------
+
+
+def test_a_job_becomes_the_directory() -> None:
+    """Where there is nothing, the job's directory is what comes to be there, with those above it."""
+    site = Site()
+    publication = DirectoryCommitter(site.lake, "deep/er/out", clock=site.clock)
+    attempt = publication.begin("one")
+    assert site.rows("deep") == [] and site.staged() == [attempt.staging.rpartition("/")[2]]
+    done = publication.publish(attempt, site.files("x"))
+    assert (done.path, done.id) == ("deep/er/out", attempt.id)
+    assert done.attributes[JOB] == "one"
+    assert site.rows("deep/er/out") == rows_of("x")
+    assert site.lake.read("deep/er/out/p=1/c-x") == b"x p=1/c"
+    assert site.staged() == []
+    site.audit()
+
+
+def test_a_job_adds_to_a_directory() -> None:
+    """What was there stays, under the names that it had."""
+    site = Site()
+    site.lake.write("out/by-hand", b"h")
+    for job in ("one", "two"):
+        done = run(site.driver(), site.files(job), job)
+        assert done.path.startswith("out/job-")
+    assert site.rows() == sorted(["h", *rows_of("one", "two")])
+    site.audit()
+
+
+def test_a_job_replaces_a_directory() -> None:
+    """All that was there is gone at once, and can be read for the time of grace by who has it open."""
+    site = Site()
+    run(site.driver(), site.files("old"), "one")
+    opened = site.lake.open("out/a-old")
+    run(site.driver(), site.files("new"), "two", "overwrite")
+    assert site.rows() == rows_of("new")
+    site.lake.maintenance.empty_trash()
+    site.lake.maintenance.gc()
+    assert opened.read() == b"old a"
+    site.clock.advance(61)
+    assert site.lake.maintenance.gc().objects == len(NAMES)
+    site.audit()
+
+
+def test_a_job_that_was_overwritten() -> None:
+    """It is published no second time, be it in what mode, by whom, or wherever the directory is by then;
+    unless the directory was deleted.
+    """
+    site = Site()
+    run(site.driver(), site.files("1"), "1")
+    late = site.driver()
+    attempts = [late.begin("2", mode="append"), late.begin("2", mode="overwrite")]
+    run(site.driver(), site.files("2"), "2")
+    for job in ("3", "4"):
+        run(site.driver(), site.files(job), job, "overwrite")
+    for attempt in attempts:
+        with pytest.raises(JobAlreadyCommitted, match="job '2' was at 'out', and overwritten"):
+            late.publish(attempt, site.files("late"))
+        assert late.find(attempt) is None
+        assert late.abort(attempt)
+    site.lake.rename("out", "elsewhere")
+    for job in ("1", "2", "3", "4"):
+        for mode in get_args(Mode):
+            begin = DirectoryCommitter(site.lake, "elsewhere").begin
+            assert outcome(partial(begin, job, mode=mode)) is JobAlreadyCommitted
+    assert site.rows("elsewhere") == rows_of("4") and site.staged() == []
+    site.audit()
+    site.lake.delete("elsewhere", recursive=True)
+    run(site.driver(), site.files("again"), "1")
+    assert site.rows() == rows_of("again")
+
+
+def test_a_job_that_is_to_be_first() -> None:
+    """In mode ``error``, something at the target is refused when the job begins, and when it ends."""
+    site = Site()
+    late = site.driver()
+    attempt = late.begin("late", mode="error")
+    run(site.driver(), site.files("first"), "first", "error")
+    with pytest.raises(AlreadyExists, match="the mode is 'error'"):
+        site.driver().begin("later", mode="error")
+    with pytest.raises(AlreadyExists, match="the mode is 'error'"):
+        late.publish(attempt, site.files("late"))
+    assert late.abort(attempt)
+    assert site.rows() == rows_of("first") and site.staged() == []
+    site.audit()
+
+
+def test_a_job_without_files() -> None:
+    """It is published all the same: an empty directory, by which it is known."""
+    site = Site()
+    assert run(site.driver(), {}, "one").is_directory
+    assert outcome(lambda: site.driver().begin("one")) is JobAlreadyCommitted
+
+
+def test_many_files_and_many_directories() -> None:
+    """Files come in many transactions before the commit point, and at one moment to those who look."""
+    site = Site()
+    files = {f"p={n % 7}/q={n % 3}/part-{n}": site.put(str(n)) for n in range(250)}
+    files |= {f"part-{n}": site.put(str(n)) for n in range(250, 1300)}
+    driver = site.driver()
+    done = run(driver, files, "one")
+    assert done.entry.shards.now == 2
+    # Names are not looked up one by one.
+    assert driver.lake.request_stats.operations["link_into"].gets < 300
+    assert site.rows() == sorted(map(str, range(1300)))
+    site.audit()
+
+
+def test_an_attempt_travels() -> None:
+    """Driver and workers are other processes: an attempt is pickled."""
+    site = Site()
+    attempt = site.driver().begin("one")
+    assert pickle.loads(pickle.dumps(attempt)) == attempt
+
+
+@pytest.mark.parametrize("table", ["memory", "sqlite"])
+def test_on_tables_that_are_there(table: str, tmp_path: Path) -> None:
+    """On tables of every kind that one process can make."""
+    names = open_table(
+        "memory://" if table == "memory" else f"sqlite://{tmp_path}/n.db", NAMESPACE_SCHEMA
+    )
+    names.create()
+    with Namespace(names, MemoryStore(), LAKE) as lake:
+        lake.create()
+        for job, mode in (("1", "error"), ("2", "append"), ("3", "overwrite"), ("4", "append")):
+            publication = DirectoryCommitter(lake, "out")
+            attempt = publication.begin(job, mode=mode)  # type: ignore[arg-type]
+            with lake.begin_write("never") as writer:
+                writer.write(job.encode())
+                data = writer.finish()
+            publication.publish(attempt, {f"f{job}": data})
+        files = [found.path for found in lake.walk("out") if not found.is_directory]
+        assert sorted(map(lake.read, files)) == [b"3", b"4"]
+        for job in ("1", "2", "3", "4"):
+            assert outcome(partial(DirectoryCommitter(lake, "out").begin, job)) is JobAlreadyCommitted
+
+
+# -- what is refused ---------------------------------------------------------------------------------
+
+
+def test_jobs_under_way_are_in_no_listing_of_the_root() -> None:
+    """Nobody who lists or walks a namespace comes upon what has not happened; by name it is found."""
+    site = Site()
+    attempt = site.driver().begin("job")
+    lake = site.lake
+    lake.write("z", b"1")
+    assert lake.stat(attempt.staging).id == attempt.id
+    assert [found.name for found in lake.list()] == ["z"]
+    page = lake.list_page(limit=1)
+    assert [found.name for found in page.entries] == ["z"]
+    assert page.next_token is None
+    assert [found.path for found in lake.walk()] == ["z"]
+    assert lake.summary().directories == 1
+    assert site.staged() == [attempt.staging.rpartition("/")[2]]
+
+
+@pytest.mark.parametrize("target", ["", STAGING, f"{STAGING}/x", "a//b"])
+def test_where_no_job_can_be(target: str) -> None:
+    """The root, and where jobs are that are under way."""
+    with pytest.raises(InvalidPath):
+        DirectoryCommitter(Site().lake, target)
+
+
+def test_what_no_job_is() -> None:
+    """A blank id, or no text, an unknown mode, a file at the target: refused, with nothing begun."""
+    site = Site()
+    for bad in (" ", "\ud800", b"job", 5):
+        assert outcome(lambda: site.driver().begin(bad)) is ConfigurationError  # type: ignore[arg-type]  # noqa: B023
+    assert outcome(lambda: site.driver().begin(mode="nope")) is ConfigurationError  # type: ignore[arg-type]
+    site.lake.write("out", b"file")
+    assert outcome(lambda: site.driver().begin()) is NotADirectory
+    assert (
+        outcome(lambda: DirectoryCommitter(site.lake, "out/none/x", clock=site.clock).begin())
+        is NotADirectory
+    )
+    assert site.staged() == []
+
+
+def test_what_no_files_of_a_job_are() -> None:
+    """Paths that are none, or lead through each other, and one object twice, in whatever directories:
+    refused before anything is linked, so that the same attempt can be published when it is put right.
+    """
+    site = Site()
+    driver = site.driver()
+    attempt = driver.begin("job")
+    one, two = site.put("1"), site.put("2")
+    refused: dict[type[CommitError], list[dict[str, Data]]] = {
+        InvalidPath: [{"/a": one, "a": two}, {"a//b": one}, {"../a": one}, {"a": one, "": two}],
+        NotADirectory: [{"a": one, "a/b": two}],
+        ConfigurationError: [{"a/x": one, "b/x": one}],
+    }
+    for kind, all_files in refused.items():
+        for files in all_files:
+            assert outcome(lambda: driver.publish(attempt, files)) is kind  # noqa: B023
+            assert list(site.lake.list(attempt.staging)) == []
+    driver.publish(attempt, {"a/x": one, "b/x": two})
+    assert site.rows() == ["1", "2"]
+    site.audit()
+
+
+# -- what has to fit ---------------------------------------------------------------------------------
+
+
+def test_attributes_of_the_directory() -> None:
+    """They are those that `fit` returns: alone for new directories, beside what is there for others."""
+    site = Site()
+    seen: list[str | None] = []
+
+    def fit(columns: str, there: Status | None) -> dict[str, str]:
+        before = "" if there is None else there.attributes.get("columns", "")
+        seen.append(None if there is None else before)
+        return {"columns": "".join(sorted({*before, *columns}))}
+
+    def publish(columns: str, job: str, mode: Mode = "append") -> Status:
+        publication = site.driver()
+        fits = partial(fit, columns)
+        attempt = publication.begin(job, mode=mode, fit=fits)
+        return publication.publish(attempt, site.files(job), fit=fits)
+
+    publish("ab", "1")
+    assert site.lake.stat("out").attributes == {JOB: "1", "columns": "ab"}
+    part = publish("bc", "2")
+    assert part.attributes == {JOB: "2", "columns": "bc"}
+    assert site.lake.stat("out").attributes == {JOB: "1", "columns": "abc"}
+    publish("d", "3", "overwrite")
+    kept = dict(site.lake.stat("out").attributes)
+    assert kept.pop(REPLACED_JOBS)
+    assert kept == {JOB: "3", "columns": "d"}
+    assert seen == [None, None, "ab", None, "ab", None, None]
+
+
+def test_rows_that_do_not_fit() -> None:
+    """They are refused before there are files, or before the commit point if it is known then only."""
+    site = Site()
+
+    def refuse(there: Status | None) -> Mapping[str, str]:
+        if there is not None:
+            raise ConfigurationError("other columns")
+        return {}
+
+    first, second = site.driver(), site.driver()
+    one, two = first.begin("1", fit=refuse), second.begin("2", fit=refuse)
+    first.publish(one, site.files("1"), fit=refuse)
+    with pytest.raises(ConfigurationError, match="other columns"):
+        second.publish(two, site.files("2"), fit=refuse)
+    assert second.abort(two)
+    with pytest.raises(ConfigurationError, match="other columns"):
+        site.driver().begin("3", fit=refuse)
+    assert site.rows() == rows_of("1") and site.staged() == []
+    site.audit()
+
+
+def test_two_jobs_with_other_columns() -> None:
+    """Whatever both find when they look, the directory ends up with the columns of both."""
+
+    def fit(column: str, there: Status | None) -> dict[str, str]:
+        before = "" if there is None else there.attributes.get("columns", "")
+        return {"columns": "".join(sorted({*before, column}))}
+
+    def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+        publication.publish(attempt, files, fit=partial(fit, attempt.job_id))
+
+    for site in interleaved("a", "b", publish=publish, before="0"):
+        assert set(site.lake.stat("out").attributes["columns"]) >= {"a", "b"}
+        assert site.rows() == rows_of("0", "a", "b")
+
+
+def test_a_directory_with_other_columns_comes_in_between() -> None:
+    """Rows that fitted what was there have to fit what is there now."""
+    columns = {"before": "a", "x": "a", "y": "b"}
+
+    def fit(job: str, there: Status | None) -> dict[str, str]:
+        known = "" if there is None else there.attributes["columns"]
+        return {"columns": "".join(sorted({*known, columns[job]}))}
+
+    def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+        publication.publish(attempt, files, fit=partial(fit, attempt.job_id))
+
+    seen = set()
+    for site in interleaved("x", "y", publish=publish, before="before", modes=("append", "overwrite")):
+        there = site.lake.stat("out").attributes["columns"]
+        assert there == ("ab" if "x a" in site.rows() else "b")
+        seen.add(there)
+    assert len(seen) == 2
+
+
+# -- two drivers -------------------------------------------------------------------------------------
+
+
+def plain(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+    """Publish a job."""
+    publication.publish(attempt, files)
+
+
+def interleaved(
+    one: str,
+    other: str,
+    *,
+    before: str | None = None,
+    modes: tuple[Mode, Mode] = ("append", "append"),
+    publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None] = plain,
+    told: Told | None = None,
+) -> Iterator[Site]:
+    """Yield what came of two jobs, when one was published before each request of the other's."""
+    told = [] if told is None else told
+    for at in count():
+        site = Site()
+        if before is not None:
+            first = site.driver()
+            publish(first, first.begin(before), site.files(before))
+        if not _meet(site, at, (one, other), modes, publish, told):
+            site.audit()
+            yield site
+            return
+        site.audit()
+        yield site
+
+
+def _meet(
+    site: Site,
+    at: int,
+    jobs: tuple[str, str],
+    modes: tuple[Mode, Mode],
+    publish: Callable[[DirectoryCommitter, Attempt, Mapping[str, Data]], None],
+    told: Told,
+) -> bool:
+    """Publish a job before request `at` of another, or after it if it has less; tell which."""
+    drivers = site.driver(), site.driver()
+    files = [site.files(job) for job in jobs]
+    attempts = [
+        driver.begin(job, mode=mode) for driver, job, mode in zip(drivers, jobs, modes, strict=True)
+    ]
+    later: list[type[CommitError] | None] = []
+
+    def other() -> None:
+        later.append(outcome(lambda: publish(drivers[1], attempts[1], files[1])))
+
+    def act(_: str, perform: Callable[[], object]) -> None:
+        other()
+        perform()
+
+    with disturbing(drivers[0], Disturbed(at, act)) as disturbance:
+        found = outcome(lambda: publish(drivers[0], attempts[0], files[0]))
+    if not disturbance.reached:
+        other()
+    told.append((found, later[0]))
+    return disturbance.reached
+
+
+@contextmanager
+def disturbing(publication: Driver, disturbance: Disturbed) -> Iterator[Disturbed]:
+    """Disturb a driver for a while."""
+    publication.wire.step = disturbance
+    try:
+        yield disturbance
+    finally:
+        publication.wire.step = lambda _, perform: perform()
+
+
+@pytest.mark.parametrize("before", [None, "before"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_two_attempts_at_one_job(before: str | None, mode: Mode) -> None:
+    """One of them succeeds, wherever the other comes in between, and the other one is told so."""
+    told: Told = []
+    for site in interleaved("x", "x", before=before, modes=(mode, mode), told=told):
+        kept = [before] if before is not None and mode == "append" else []
+        assert site.rows() == rows_of("x", *kept)
+        assert set(told[-1]) == {None, JobAlreadyCommitted}
+        assert len(site.staged()) == 1
+    assert len(set(told)) == 2
+
+
+@pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
+def test_two_attempts_at_one_job_in_other_modes(modes: tuple[Mode, Mode]) -> None:
+    """Its rows are there once, whatever becomes of those that were there before."""
+    told: Told = []
+    for site in interleaved("x", "x", before="before", modes=modes, told=told):
+        assert site.rows() in (rows_of("x"), rows_of("x", "before"))
+        assert set(told[-1]) == {None, JobAlreadyCommitted}
+
+
+@pytest.mark.parametrize(
+    "modes", [("append", "append"), ("append", "overwrite"), ("overwrite", "append")]
+)
+def test_one_of_two_attempts_is_overwritten(modes: tuple[Mode, Mode]) -> None:
+    """The other one is told all the same, wherever that comes in between."""
+
+    def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+        publication.publish(attempt, files)
+        if attempt.job_id == "x":
+            later = publication.begin(mode="overwrite")
+            publication.publish(later, {"later": publication.lake._context.content.put(b"later")})
+
+    told: Told = []
+    for site in interleaved("x", "x", before="before", modes=modes, publish=publish, told=told):
+        assert site.rows() == ["later"]
+        assert set(told[-1]) == {None, JobAlreadyCommitted}
+
+
+def test_two_jobs_at_one_directory() -> None:
+    """Both are there."""
+    for before in (None, "before"):
+        for site in interleaved("x", "y", before=before):
+            assert site.rows() == rows_of("x", "y", *([before] if before else []))
+
+
+def test_two_jobs_that_want_to_be_first() -> None:
+    """One of them is."""
+    told: Told = []
+    for site in interleaved("x", "y", modes=("error", "error"), told=told):
+        assert site.rows() in (rows_of("x"), rows_of("y"))
+        assert set(told[-1]) == {None, AlreadyExists}
+    assert len(set(told)) == 2
+
+
+@pytest.mark.parametrize("modes", [("append", "overwrite"), ("overwrite", "append")])
+def test_one_replaces_what_another_adds_to(modes: tuple[Mode, Mode]) -> None:
+    """It is as if one had come after the other."""
+    seen = set()
+    for site in interleaved("x", "y", before="before", modes=modes):
+        replacing, adding = ("y", "x") if modes[0] == "append" else ("x", "y")
+        assert site.rows() in (rows_of(replacing), rows_of(replacing, adding))
+        seen.add(len(site.rows()))
+        for job in ("before", "x", "y"):
+            assert outcome(partial(site.driver().begin, job)) is JobAlreadyCommitted
+    assert len(seen) == 2
+
+
+def test_the_directory_is_renamed_meanwhile() -> None:
+    """The job is whole at the old path or at the new one, and nothing of it at the other."""
+
+    def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+        if attempt.job_id == "y":
+            publication.lake.rename("out", "elsewhere")
+        else:
+            publication.publish(attempt, files)
+
+    places = set()
+    for site in interleaved("x", "y", before="before", publish=publish):
+        here, there = site.rows("out"), site.rows("elsewhere")
+        assert sorted(here + there) == rows_of("before", "x")
+        places.add("x a" in here)
+        assert here in ([], rows_of("x"))
+    assert places == {True, False}
+
+
+# -- death, and lost answers -------------------------------------------------------------------------
+
+
+@define
+class Trouble:
+    """A job that was published in spite of something, and what became of it."""
+
+    site: Site
+    publication: DirectoryCommitter
+    attempt: Attempt
+    files: dict[str, Data]
+    error: BaseException | None
+    reached: bool
+
+    def abort(self, publication: DirectoryCommitter | None = None) -> bool:
+        """Abort it."""
+        return (publication or self.publication).abort(self.attempt, self.files)
+
+
+def troubles(mode: Mode, before: str | None, act: Step, *, lasting: bool = False) -> Iterator[Trouble]:
+    """Publish job ``x`` again and again, with something done instead of each of its requests."""
+    for at in count():
+        site = Site()
+        if before is not None:
+            run(site.driver(), site.files(before), before)
+        publication = site.driver()
+        attempt = publication.begin("x", mode=mode)
+        files = site.files("x")
+        error: BaseException | None = None
+        with disturbing(publication, Disturbed(at, act, lasting=lasting)) as disturbance:
+            try:
+                publication.publish(attempt, files)
+            except (CommitError, Dies) as caught:
+                error = caught
+        yield Trouble(site, publication, attempt, files, error, disturbance.reached)
+        if not disturbance.reached:
+            return
+
+
+CASES: list[tuple[Mode, str | None]] = [
+    ("error", None),
+    ("append", None),
+    ("append", "before"),
+    ("overwrite", "before"),
+]
+
+
+def results(mode: Mode, before: str | None) -> tuple[list[str], list[str]]:
+    """Return what is there if nothing of job ``x`` is, and if all of it is."""
+    there = [before] if before is not None else []
+    return rows_of(*there), rows_of("x", *(there if mode == "append" else []))
+
+
+@pytest.mark.parametrize(("mode", "before"), CASES)
+@pytest.mark.parametrize("done", [False, True])
+def test_the_driver_dies(mode: Mode, before: str | None, done: bool) -> None:
+    """Wherever it does: the job is there, whole, or nothing of it is, and then it is run again."""
+
+    def die(_: str, perform: Callable[[], object]) -> None:
+        if done:
+            perform()
+        raise Dies
+
+    nothing, whole = results(mode, before)
+    seen = []
+    for trouble in troubles(mode, before, die):
+        site, again = trouble.site, trouble.site.driver()
+        assert isinstance(trouble.error, Dies) == trouble.reached
+        assert site.rows() in (nothing, whole)
+        published = site.rows() == whole
+        seen.append(published)
+        assert trouble.abort(again) == (not published)
+        retried = outcome(partial(run, again, site.files("x"), "x", mode))
+        assert retried is (JobAlreadyCommitted if published else None)
+        assert site.rows() == whole and site.staged() == []
+        site.audit()
+    assert seen == sorted(seen) and set(seen) == {False, True}
+
+
+def lose(done: bool, what: str, perform: Callable[[], object]) -> None:
+    """Do a request or not, and lose its answer."""
+    if done:
+        perform()
+    raise OutcomeUnknown("lost") if what == "transact" else Unavailable("gone")
+
+
+@pytest.mark.parametrize(("mode", "before"), CASES)
+@pytest.mark.parametrize("done", [False, True])
+def test_an_answer_is_lost(mode: Mode, before: str | None, done: bool) -> None:
+    """The job is published once, and known to be; if only a read failed, it can be tried again."""
+    nothing, whole = results(mode, before)
+    for trouble in troubles(mode, before, partial(lose, done)):
+        site, publication = trouble.site, trouble.publication
+        if trouble.error is not None:
+            assert isinstance(trouble.error, Unavailable)
+            assert site.rows() == nothing
+            publication.publish(trouble.attempt, trouble.files)
+        assert site.rows() == whole
+        assert publication.find(trouble.attempt) is not None
+        assert not trouble.abort()
+        site.audit()
+
+
+@pytest.mark.parametrize(("mode", "before"), CASES)
+@pytest.mark.parametrize("done", [False, True])
+def test_the_table_falls_silent(mode: Mode, before: str | None, done: bool) -> None:
+    """What became of the job is not known then; to abort it settles that, once the table answers."""
+    heard: list[str] = []
+
+    def hush(what: str, perform: Callable[[], object]) -> None:
+        heard.append(what)
+        lose(done and len(heard) == 1, what, perform)
+
+    nothing, whole = results(mode, before)
+    unknown = 0
+    for trouble in troubles(mode, before, hush, lasting=True):
+        heard.clear()
+        unknown += isinstance(trouble.error, OutcomeUnknown)
+        published = not trouble.abort(trouble.site.driver())
+        assert trouble.site.rows() == (whole if published else nothing)
+        if trouble.error is None:
+            assert published
+        elif not isinstance(trouble.error, OutcomeUnknown):
+            assert isinstance(trouble.error, Unavailable) and not published
+        trouble.site.audit()
+    assert unknown
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_the_table_is_silent_while_it_counts(done: bool) -> None:
+    """Once it answers again, a job that was published is found; of another one nothing is known."""
+    site = Site()
+    driver = site.driver()
+    attempt, files = driver.begin("x"), site.files("x")
+    rename = driver.lake.rename
+    heard: list[str] = []
+
+    def hush(what: str, perform: Callable[[], object]) -> None:
+        if heard or what == "transact":
+            heard.append(what)
+            lose(done and len(heard) == 1, what, perform)
+        perform()
+
+    def silent(*args: Any, **options: Any) -> Status:
+        with disturbing(driver, Disturbed(0, hush, lasting=True)):
+            return rename(*args, **options)
+
+    driver.lake.rename = silent  # type: ignore[method-assign]
+    told = outcome(lambda: driver.publish(attempt, files))
+    assert told is (None if done else OutcomeUnknown)
+    assert driver.abort(attempt, files) == (not done)
+    assert site.rows() == (rows_of("x") if done else [])
+    site.audit()
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+@pytest.mark.parametrize(("mode", "before"), CASES)
+def test_others_go_on_before_it_is_known(mode: Mode, before: str | None, overwrites: bool) -> None:
+    """The answer is lost, and others have changed or overwritten it before it is looked at."""
+    site = Site(tokens=False)
+    if before is not None:
+        run(site.driver(), site.files(before), before)
+    driver = site.driver()
+    attempt, files = driver.begin("x", mode=mode), site.files("x")
+
+    def act(what: str, perform: Callable[[], object]) -> None:
+        perform()
+        if what == "transact" and not site.lake.exists(attempt.staging):
+            driver.wire.step = lambda _, perform: perform()
+            site.lake.set_attributes("out", attributes={"seen": "yes"})
+            if overwrites:
+                run(site.driver(), site.files("y"), "y", "overwrite")
+            raise OutcomeUnknown("lost")
+
+    with disturbing(driver, Disturbed(0, act, lasting=True)):
+        driver.publish(attempt, files)
+    found = driver.publish(attempt, files)
+    assert found == driver.find(attempt)
+    assert (found.id == attempt.id) == (not overwrites)
+    assert site.rows() == (rows_of("y") if overwrites else results(mode, before)[1])
+    other = site.driver()
+    assert outcome(lambda: other.begin("x")) is JobAlreadyCommitted
+    site.audit()
+
+
+# -- aborting ----------------------------------------------------------------------------------------
+
+
+def test_an_abort_at_each_request() -> None:
+    """A job is published or aborted, never both, and each is told which."""
+
+    def publish(publication: DirectoryCommitter, attempt: Attempt, files: Mapping[str, Data]) -> None:
+        if attempt.job_id == "x":
+            mine.append(attempt)
+            publication.publish(attempt, files)
+        else:
+            aborted.append(publication.abort(mine[-1]))
+
+    mine: list[Attempt] = []
+    aborted: list[bool] = []
+    told: Told = []
+    for site in interleaved("x", "y", publish=publish, told=told):
+        assert told[-1] == (JobAborted if aborted[-1] else None, None)
+        assert site.rows() == ([] if aborted[-1] else rows_of("x"))
+    assert set(aborted) == {True, False}
+
+
+def test_what_is_left_of_an_aborted_job() -> None:
+    """Objects go at once if no file was made of them, and else with the trash, after the grace."""
+    site = Site()
+    publication = site.driver()
+    files = site.files("x")
+    attempt = publication.begin("x")
+    assert publication.abort(attempt, files)
+    assert not publication.abort(attempt, files)
+    assert objects_in(site.store) == []
+    assert outcome(lambda: publication.publish(attempt, files)) is JobAborted
+
+    site = Site()
+    publication = site.driver()
+    attempt, files = publication.begin("x", mode="error"), site.files("x")
+    site.lake.write("out/first", b"")
+    assert outcome(lambda: publication.publish(attempt, files)) is AlreadyExists
+    assert publication.abort(attempt, files)
+    assert len(objects_in(site.store)) == 1 + len(NAMES)
+    site.audit()
+    site.lake.maintenance.empty_trash()
+    site.clock.advance(61)
+    site.lake.maintenance.gc()
+    assert len(objects_in(site.store)) == 1
+    site.audit()
+
+
+def test_to_abort_what_comes_to_be_published_at_that_moment() -> None:
+    """What has become a file by then is left to the trash: no file loses its content before it goes."""
+    site = Site()
+    publication, other = site.driver(), site.driver()
+    files = site.files("x", ("a",))
+    attempt = publication.begin("x")
+
+    def act(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            other.wire.step = lambda _, perform: perform()
+            publication.lake.set_attributes(attempt.staging, attributes={JOB: "x"})
+            publication.lake.link_into(attempt.staging, files)
+        perform()
+
+    other.wire.step = act
+    assert other.abort(attempt, files)
+    assert outcome(lambda: publication.publish(attempt, files)) is JobAborted
+    site.audit()
+
+
+def test_a_job_that_comes_to_be_published_is_not_dead() -> None:
+    """It may have been begun long ago: whoever sweeps just then leaves it."""
+    site = Site()
+    publication, other = site.driver(), site.driver()
+    attempt, files = publication.begin("x"), site.files("x")
+    site.clock.advance(3600)
+
+    def act(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            other.wire.step = lambda _, perform: perform()
+            publication.lake.set_attributes(attempt.staging, attributes={JOB: "x"})
+        perform()
+
+    other.wire.step = act
+    assert sweep_staging(other.lake, older_than=3600, clock=site.clock) == 0
+    publication.publish(attempt, files)
+    assert site.rows() == rows_of("x")
+
+
+def test_to_abort_what_was_published_and_replaced() -> None:
+    """It is no abort, and removes nothing that readers of the old directory may still read."""
+    site = Site()
+    publication = site.driver()
+    attempt, files = publication.begin("x"), site.files("x")
+    publication.publish(attempt, files)
+    opened = site.lake.open("out/a-x")
+    run(site.driver(), site.files("y"), "y", "overwrite")
+    assert not publication.abort(attempt, files)
+    assert opened.read() == b"x a"
+
+
+def test_to_publish_twice() -> None:
+    """The same attempt finds that it is done."""
+    site = Site()
+    publication = site.driver()
+    attempt, files = publication.begin("x"), site.files("x")
+    done = publication.publish(attempt, files)
+    assert publication.publish(attempt, files) == done
+    assert site.rows() == rows_of("x")
+
+
+@pytest.mark.parametrize("before", [None, "before"])
+def test_an_attempt_is_published_twice_at_once(before: str | None) -> None:
+    """Both find that it is published, wherever one comes in between the other."""
+    for at in count():
+        site = Site()
+        if before is not None:
+            run(site.driver(), site.files(before), before)
+        first, second = site.driver(), site.driver()
+        attempt, files = first.begin("x"), site.files("x")
+
+        def act(_: str, perform: Callable[[], object]) -> None:
+            assert second.publish(attempt, files).id == attempt.id  # noqa: B023
+            perform()
+
+        with disturbing(first, Disturbed(at, act)) as disturbance:
+            assert first.publish(attempt, files).id == attempt.id
+        assert site.rows() == rows_of("x", *([before] if before else []))
+        site.audit()
+        if not disturbance.reached:
+            return
+
+
+def test_dead_jobs_are_swept() -> None:
+    """Those that are old enough, by any job that begins, or by hand; those that wake up are told."""
+    site = Site()
+    dead = site.driver()
+    attempt = dead.begin("dead")
+    site.clock.advance(3600)
+    alive = site.driver().begin("alive")
+    assert len(site.staged()) == 2
+    assert sweep_staging(site.lake, older_than=3600, clock=site.clock) == 1
+    assert site.staged() == [alive.staging.rpartition("/")[2]]
+    with pytest.raises(JobAborted, match="Run it again"):
+        dead.publish(attempt, site.files("dead"))
+    site.clock.advance(8 * 86400)
+    later = site.driver().begin("later")
+    assert site.staged() == [later.staging.rpartition("/")[2]]
+    assert sweep_staging(Site().lake, clock=site.clock) == 0
+
+
+def test_an_attempt_that_is_too_old() -> None:
+    """Nobody has swept it, but a check may have taken its objects for nobody's: it is not published."""
+    site = Site()
+    driver = site.driver()
+    attempt = driver.begin("x")
+    files = site.files("x")
+    site.clock.advance(STAGING_AGE)
+    with pytest.raises(JobAborted, match="Run it again"):
+        driver.publish(attempt, files)
+    assert site.staged() == []
+    assert site.rows() == []
+
+
+def test_what_others_keep_beside_the_attempts_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is from a time at which that was allowed, and is not swept, however old it is."""
+    site = Site()
+    with monkeypatch.context() as before:
+        before.setattr(keys, "ATTEMPT", re.compile(".+"))
+        site.lake.write(f"{STAGING}/models/m", b"precious")
+    with pytest.raises(InvalidPath, match="jobs"):
+        site.lake.write(f"{STAGING}/models/n", b"")
+    site.clock.advance(2 * STAGING_AGE)
+    site.driver().begin("x")
+    assert site.lake.read(f"{STAGING}/models/m") == b"precious"
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_to_publish_again_what_was_renamed(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver whose answer was lost is told that its job is there, and where it is by then.
+
+    If it is renamed while it is looked for, that it is not known.
+    """
+    site = Site()
+    driver = site.driver()
+    attempt = driver.begin("x", mode=mode)
+    files = site.files("x")
+    driver.publish(attempt, files)
+    site.lake.make_directory("b")
+    site.lake.rename("out", "b/elsewhere")
+    assert driver.publish(attempt, files).path == "b/elsewhere"
+    site.lake.rename("b", "c")
+    assert driver.publish(attempt, files).path == "c/elsewhere"
+    assert site.rows("c/elsewhere") == rows_of("x")
+
+    def look(id: str) -> str | None:
+        path = Namespace.path_of(driver.lake, id)
+        site.lake.rename("c", "d")
+        return path
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.lake, "path_of", look)
+        with pytest.raises(OutcomeUnknown, match="publish it again"):
+            driver.publish(attempt, files)
+    assert driver.publish(attempt, files).path == "d/elsewhere"
+    site.lake.delete("d", recursive=True)
+    with pytest.raises(JobAborted, match="Run it again"):
+        driver.publish(attempt, files)
+
+
+def test_a_directory_that_is_not_what_it_was() -> None:
+    """A rename into it, and new attributes, are refused, whatever it is that has changed."""
+    lake = Site().lake
+    seen = lake.make_directory("d")
+    lake.make_directory("x")
+    lake.set_attributes("d", attributes={"a": "1"}, expected=seen)
+    for stale in (
+        lambda: lake.rename("x", "d/x", into=seen),
+        lambda: lake.set_attributes("d", attributes={"a": "2"}, expected=seen),
+    ):
+        assert outcome(stale) is PreconditionFailed
+    seen = lake.stat("d")
+    lake.rename("d", "e")
+    lake.make_directory("d")
+    assert outcome(lambda: lake.rename("x", "d/x", into=seen)) is PreconditionFailed
+    assert lake.rename("x", "e/x", into=lake.stat("e")).path == "e/x"

@@ -1,0 +1,438 @@
+"""The log of a namespace stays as short as the namespace is, and stays enough to make it again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+from attrs import define
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commitlog.errors import (
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    CorruptRecord,
+    NotFound,
+    OutcomeUnknown,
+)
+from commitlog.namespace import Namespace
+from commitlog.namespace.log.checkpoint import Checkpoints
+from commitlog.namespace.log.compaction import CompactionReport, Compactor
+from commitlog.namespace.model.keys import Keys
+from commitlog.oplog import Decision, Operation
+from commitlog.stores.memory import MemoryStore
+from support.namespace import Auditor, ServiceTable, stored
+from support.restore import Dies, History, World, fill, leave_pending, records, world
+
+T = TypeVar("T")
+
+SETTLE = 86_400
+
+
+@pytest.fixture
+def at() -> World:
+    """A new namespace."""
+    return world()
+
+
+def compactor_of(at: World, table: ServiceTable, **options: Any) -> Compactor:
+    """Return what compacts the log of a table that nothing fences."""
+    keys = Keys("lake")
+    return Compactor(table=table, keys=keys, log=at.log, new_id=at.word, fence=lambda: None, **options)
+
+
+def restored(at: World) -> None:
+    """Check that the names can be made again, as they are."""
+    table = at.lost()
+    at.restorer(table).restore(read_only=True)
+    assert at.entries(table) == at.entries(at.table)
+    Auditor(table, "lake", at.store).audit()
+
+
+def names(at: World, below: str) -> list[str]:
+    """Return the objects of the log below a directory."""
+    return [info.path for info in at.store.list(f"log/{below}/")]
+
+
+def test_a_log_is_as_short_as_its_namespace(at: World) -> None:
+    """However often a file is overwritten, renamed, made and deleted, one record is left of it."""
+    fill(at.lake, at.clock)
+    for number in range(30):
+        at.lake.write("f", bytes([number]))
+        at.lake.write("other", b"")
+        at.lake.delete("other")
+    at.clock.advance(1)
+    at.lake.maintenance.gc()
+    before = len(names(at, "decided"))
+    at.clock.advance(SETTLE)
+    done = at.lake.maintenance.compact_log()
+    assert done.operations == before > 100
+    assert not names(at, "decided")
+    restored(at)
+    assert len(names(at, "base")) == len(names(at, "base-parts")) == 1
+    # What was deleted is remembered once more.
+    at.clock.advance(2 * SETTLE)
+    at.lake.write("f", b"")
+    at.clock.advance(2 * SETTLE)
+    again = at.lake.maintenance.compact_log()
+    assert (again.operations, again.states) == (1, len(at.entries(at.table)) + 2)
+    assert again.states < done.states
+    restored(at)
+
+
+def test_what_was_decided_lately_stays(at: World) -> None:
+    """As operation logs have it; less is refused."""
+    at.lake.write("old", b"")
+    at.clock.advance(SETTLE)
+    at.lake.write("new", b"")
+    assert at.lake.maintenance.compact_log().operations == 2
+    assert len(names(at, "decided")) == 1
+    assert at.lake.maintenance.compact_log().operations == 0
+    with pytest.raises(ConfigurationError, match="settles"):
+        at.lake.maintenance.compact_log(older_than=1)
+    restored(at)
+
+
+def test_what_is_pending_keeps_what_came_after_it(at: World) -> None:
+    """So it can be decided by that; and what was shortly before, for who has planned on that."""
+    at.lake.write("f", b"1")
+    at.clock.advance(SETTLE)
+    at.lake.write("g", b"1")
+    leave_pending(at, lambda lake: lake.write("f", b"2"))
+    at.lake.delete("f")
+    at.clock.advance(2 * SETTLE)
+    assert at.lake.maintenance.compact_log().operations == 2
+    assert len(names(at, "decided")) == 2
+    [decided] = at.lake.maintenance.recover()
+    assert decided.decision is Decision.COMMITTED
+    at.clock.advance(SETTLE)
+    assert at.lake.maintenance.compact_log().operations == 3
+    restored(at)
+
+
+def test_a_late_decision_brings_nothing_back(at: World) -> None:
+    """That a file was deleted is known for as long as a change of it from before may be decided."""
+    at.lake.write("f", b"1")
+    leave_pending(at, lambda lake: lake.write("f", b"2"))
+    at.lake.delete("f")
+    at.clock.advance(2 * SETTLE)
+    [late] = at.lake.maintenance.recover()
+    at.lake.maintenance.compact_log()
+    assert at.log.decision(late.id) is Decision.COMMITTED
+    at.clock.advance(SETTLE - 10)
+    at.lake.maintenance.compact_log()
+    restored(at)
+    at.clock.advance(10)
+    at.lake.maintenance.compact_log()
+    assert at.log.decision(late.id) is None
+    restored(at)
+    at.lake.write("g", b"")
+    at.clock.advance(SETTLE)
+    at.lake.maintenance.compact_log()
+    assert not names(at, "decided")
+    restored(at)
+
+
+def test_tombstones_that_are_gone_are_forgotten(at: World) -> None:
+    """Nobody logs that they go; those that are there are kept."""
+    for name in ("a", "b"):
+        at.store.put(f"theirs/{name}", b"1")
+    at.lake.bindings.bind("theirs/", "bound")
+    for name in ("a", "b"):
+        at.lake.delete(f"bound/{name}")
+    directory = at.lake.stat("bound").id
+    at.table.delete(Keys("lake").tombstone(directory, "a"))
+    at.clock.advance(SETTLE)
+    at.lake.maintenance.compact_log()
+    table = at.lost()
+    at.restorer(table).restore()
+    assert records(table, at.store) == records(at.table, at.store)
+
+
+def test_a_base_is_in_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read and written by itself; only so many operations are held in memory."""
+    monkeypatch.setattr("commitlog.namespace.log.checkpoint._PART_RECORDS", 4)
+    for number in range(20):
+        at.lake.write(f"d{number % 3}/{number}", b"1")
+    at.clock.advance(SETTLE)
+    told: list[int] = []
+    compactor = compactor_of(at, at.table, most=5)
+    done = compactor.compact(progress=lambda done: told.append(done.operations))
+    assert (done.operations, told) == (21, [5, 10, 15, 20, 21])
+    assert done.states == 26
+    at.clock.advance(SETTLE)
+    at.lake.write("f", b"1")
+    at.clock.advance(SETTLE)
+    at.lake.maintenance.compact_log()
+    assert len(names(at, "base-parts")) == 7
+    restored(at)
+
+
+def test_only_so_many_files_are_held(at: World) -> None:
+    """However many files an operation has made: then a base is stored, and the next one begun."""
+    for number in range(6):
+        at.lake.link_all(
+            {f"d{number}/{name}": stored(at.store, f"theirs/{number}{name}") for name in "abcd"}
+        )
+    at.clock.advance(SETTLE)
+    told: list[CompactionReport] = []
+    compactor = compactor_of(at, at.table, held=9)
+    done = compactor.compact(progress=told.append)
+    assert (done.operations, done.states) == (7, 33)
+    assert [each.operations for each in told] == [2, 4, 6, 7]
+    assert told[-1].read == told[-1].written == 0
+    assert not names(at, "decided")
+    restored(at)
+
+
+def test_it_tells_how_far_it_is(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it reads, and while it writes, not only when a base is done."""
+    monkeypatch.setattr("commitlog.namespace.log.compaction._PROGRESS_STEP", 2)
+    for number in range(5):
+        at.lake.write(f"f{number}", b"1")
+    at.clock.advance(SETTLE)
+    told: list[CompactionReport] = []
+    done = at.lake.maintenance.compact_log(progress=told.append)
+    assert [(each.read, each.written) for each in told if not each.operations] == [
+        (2, 0),
+        (4, 0),
+        (6, 0),
+        (6, 2),
+        (6, 4),
+        (6, 6),
+        (6, 8),
+    ]
+    assert (done.operations, done.states) == (6, 8)
+
+
+def test_a_log_of_a_table_that_is_lost_is_left_alone(at: World) -> None:
+    """It is what the namespace is made of again; and so is one whose entries cannot be read."""
+    at.lake.write("f", b"1")
+    at.clock.advance(SETTLE)
+    lost = compactor_of(at, at.lost())
+    with pytest.raises(NotFound, match="its log is left"):
+        lost.compact()
+    at.store.put(names(at, "decided")[0], b"{}")
+    at.clock.advance(SETTLE)
+    with pytest.raises(CorruptRecord):
+        at.lake.maintenance.compact_log()
+    assert len(names(at, "decided")) == 2
+
+
+def test_a_table_that_is_lost_meanwhile_is_no_empty_one(at: World) -> None:
+    """What it has not any more is not taken for removed."""
+    at.lake.write("f", b"1")
+    at.lake.write("f", b"2")
+    at.clock.advance(SETTLE)
+    before = names(at, "decided")
+    query = at.table.query
+
+    def lose(*these: Any, **others: Any) -> Any:
+        for item in list(at.table.scan()):
+            at.table.delete(at.table.schema.key_of(item))
+        return query(*these, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at.table, "query", lose)
+        compactor = compactor_of(at, at.table)
+        with pytest.raises(NotFound, match="its log is left"):
+            compactor.compact()
+    assert names(at, "decided") == before
+    assert not names(at, "base")
+
+
+def test_a_namespace_without_a_log_has_none_to_compact() -> None:
+    """It says so."""
+    at = world()
+    with pytest.raises(ConfigurationError, match="without a log"):
+        Namespace(at.table, MemoryStore(), "other").maintenance.compact_log()
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------
+
+
+@define
+class Requests:
+    """The requests of a store that change something, of which one goes wrong.
+
+    Attributes:
+        wrong: number of the one, from 0; None: none.
+        how: "before" or "after": its sender dies then; "request" or "answer": that is lost.
+        step: called before each, with its number.
+        sent: how many there were.
+    """
+
+    wrong: int | None = None
+    how: str = ""
+    step: Callable[[int], object] = lambda number: None
+    sent: int = 0
+
+    def of(self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Requests:
+        """Have all requests of a store go through this."""
+        put, delete = store.put, store.delete
+
+        def delete_many(paths: Iterable[str]) -> dict[str, CommitError]:
+            for path in paths:
+                self.send(lambda path=path: delete(path))  # type: ignore[misc]
+            return {}
+
+        monkeypatch.setattr(
+            store, "put", lambda *these, **others: self.send(lambda: put(*these, **others))
+        )
+        monkeypatch.setattr(store, "delete_many", delete_many)
+        return self
+
+    def send(self, perform: Callable[[], T]) -> T:
+        """Send one."""
+        number, self.sent = self.sent, self.sent + 1
+        self.step(number)
+        if number != self.wrong:
+            return perform()
+        if self.how in ("after", "answer"):
+            perform()
+        if self.how in ("before", "after"):
+            raise Dies
+        raise OutcomeUnknown("no answer")
+
+
+def grown() -> World:
+    """Return a namespace whose log was compacted once, and has grown since."""
+    at = world()
+    fill(at.lake, at.clock)
+    at.clock.advance(SETTLE)
+    at.lake.maintenance.compact_log()
+    at.clock.advance(SETTLE)
+    at.lake.delete("over")
+    at.lake.write("empty/new", b"2")
+    leave_pending(at, lambda lake: lake.write("d2/f", b""))
+    at.lake.maintenance.recover(older_than=0)
+    at.clock.advance(SETTLE + 1)
+    return at
+
+
+@pytest.mark.parametrize("how", ["before", "after", "request", "answer"])
+def test_it_can_be_broken_off_anywhere(how: str) -> None:
+    """Crash or lost answer at each request: nothing is lost, and it can be repeated."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole = Requests().of((at := grown()).store, patch)
+        at.lake.maintenance.compact_log()
+    assert whole.sent == 7  # a part, a base, three operations, the old base with its part
+    for number in range(whole.sent):
+        with pytest.MonkeyPatch.context() as patch:
+            Requests(wrong=number, how=how).of((at := grown()).store, patch)
+            with contextlib.suppress(Dies, CommitError):
+                at.lake.maintenance.compact_log()
+        restored(at)
+        at.lake.maintenance.compact_log()
+        assert not names(at, "decided")
+        restored(at)
+
+
+def test_of_two_that_compact_one_goes_on() -> None:
+    """At whatever moment the other comes; what the one has not saved the other does not remove."""
+    for number in range(7):
+        at = grown()
+
+        def other(sent: int) -> None:
+            if sent == number:  # noqa: B023
+                patch.undo()
+                at.lake.maintenance.compact_log()  # noqa: B023
+                at.clock.advance(SETTLE)  # noqa: B023
+                at.lake.write("new", b"")  # noqa: B023
+
+        with pytest.MonkeyPatch.context() as patch:
+            Requests(step=other).of(at.store, patch)
+            with contextlib.suppress(Conflict):
+                at.lake.maintenance.compact_log()
+        restored(at)
+        at.clock.advance(SETTLE)
+        at.lake.maintenance.compact_log()
+        assert not names(at, "decided")
+        restored(at)
+
+
+def test_what_is_being_written_is_not_taken_for_left_over() -> None:
+    """Another one, that finds nothing to compact, tidies up in the middle of it."""
+    at = grown()
+
+    def tidy(sent: int) -> None:
+        if sent == 1:  # a part is there, and no base that has it
+            patch.undo()
+            assert at.lake.maintenance.compact_log(older_than=1e9).operations == 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        Requests(step=tidy).of(at.store, patch)
+        at.lake.maintenance.compact_log()
+    assert not names(at, "decided")
+    restored(at)
+
+
+def test_who_has_slept_while_others_compacted_removes_nothing() -> None:
+    """Not even if the number of its base is free again, since there are later ones."""
+    at = grown()
+    left = compactor_of(at, at.table, most=2)
+
+    def others(sent: int) -> None:
+        if sent != 1:  # it is about to write its base
+            return
+        patch.undo()
+        for _ in range(2):
+            at.log.compact(save=lambda operations, oldest: left._save(bases, operations, oldest), most=1)
+        holds = bases.newest()
+        assert holds is not None
+        bases.prune(holds, margin=0)
+
+    bases = Checkpoints(at.log, new_id=at.word)
+    with pytest.MonkeyPatch.context() as patch:
+        Requests(step=others).of(at.store, patch)
+        with pytest.raises(Conflict, match="another client"):
+            at.lake.maintenance.compact_log()
+    assert names(at, "decided")
+    restored(at)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
+    """Whenever the log was compacted between what clients did, died of, and got no answer to."""
+    history = History(seed, settle=100)
+    at, random = history.at, history.random
+    for _ in range(5):
+        history.go_on(8)
+        at.clock.advance(random.choice([0, 30, 120]))
+        if random.random() < 0.4:
+            at.lake.maintenance.recover(older_than=random.choice([0, 50]))
+        at.lake.maintenance.compact_log()
+    applied = set(at.table.applied)
+
+    def decide(operation: Operation) -> Decision:
+        word = operation.body["word"]
+        return Decision.COMMITTED if word in applied else Decision.ROLLED_BACK
+
+    table = at.lost()
+    done = at.restorer(table).restore(decide=decide)
+    for each in done.decided:
+        assert (each.decision is Decision.COMMITTED) == (each.body["word"] in applied)
+    assert at.entries(table) == at.entries(at.table)
+    assert records(table, at.store) == records(at.table, at.store)
+    Auditor(table, "lake", at.store).audit()
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32))
+def test_the_log_knows_every_version_at_every_moment(seed: int) -> None:
+    """I8: the newest entry of each file and directory has its version, or a pending one the next."""
+    history = History(seed, settle=100)
+    at = history.at
+    auditor = Auditor(at.table, "lake", at.store, log=at.log)
+    for _ in range(20):
+        history.go_on(1)
+        auditor.audit()
+        at.clock.advance(history.random.choice([0, 0, 60]))
+        at.lake.maintenance.recover(older_than=50)
+        at.lake.maintenance.compact_log()
+        auditor.audit()

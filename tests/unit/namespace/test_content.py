@@ -1,0 +1,112 @@
+"""What is stored for a file can be read, whatever the store answers when it is stored."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from commitlog.errors import CommitError, Unavailable
+from commitlog.namespace import Namespace
+from commitlog.stores.api import InFlight, Observation, PutResult
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from support.namespace import QUICK, ServiceTable
+
+BIG = 17 << 20
+
+
+class Forgetful(MemoryStore):
+    """A store whose answers to writes have no etag.
+
+    Attributes:
+        blind: how often its HEAD cannot be used from now on.
+        paths: what was written, in turn.
+    """
+
+    blind = 0
+
+    def __init__(self, *, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.paths: list[str] = []
+
+    def put(self, *args: Any, **kwargs: Any) -> PutResult:
+        """Put it."""
+        return self._forgotten(super().put(*args, **kwargs))
+
+    def copy(self, *args: Any, **kwargs: Any) -> PutResult:
+        """Copy it."""
+        return self._forgotten(super().copy(*args, **kwargs))
+
+    def publish(self, *args: Any, **kwargs: Any) -> PutResult:
+        """Publish it."""
+        return self._forgotten(super().publish(*args, **kwargs))
+
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        """Ask for it."""
+        if self.blind:
+            self.blind -= 1
+            raise Unavailable("the answer has no etag")
+        return super().begin_head(path)
+
+    def _forgotten(self, result: PutResult) -> PutResult:
+        self.paths.append(result.path)
+        return evolve(result, etag="")
+
+
+@pytest.fixture
+def store() -> Forgetful:
+    """An empty one."""
+    return Forgetful(clock=ManualClock())
+
+
+@pytest.fixture
+def lake(store: Forgetful) -> Namespace:
+    """A new namespace in it."""
+    clock = ManualClock()
+    lake = Namespace(ServiceTable(clock=clock), store, "lake", clock=clock, backoff=QUICK)
+    lake.create()
+    store.paths.clear()
+    return lake
+
+
+def _in_pieces(lake: Namespace) -> None:
+    lake.write("f", io.BytesIO(bytes(BIG)))
+
+
+def _copied(lake: Namespace) -> None:
+    lake.write("g", b"1")
+    with lake.begin_write("f") as writer:
+        writer.copy(lake.open("g"))
+        writer.commit()
+
+
+@pytest.mark.parametrize(
+    ("write", "size"),
+    [(lambda lake: lake.write("f", b"1"), 1), (_in_pieces, BIG), (_copied, 1)],
+    ids=["put", "published", "copied"],
+)
+def test_a_write_whose_answer_has_no_etag(
+    store: Forgetful, lake: Namespace, write: Callable[[Namespace], object], size: int
+) -> None:
+    """The store is asked for it: without, the file could never be read."""
+    write(lake)
+    data = lake.open("f").data
+    assert data.etag == store.head(data.path).etag
+    assert len(lake.read("f")) == data.size == size
+
+
+def test_a_write_whose_etag_cannot_be_told_is_made_again(store: Forgetful, lake: Namespace) -> None:
+    """Under another name; if none can be told ever, there is no file."""
+    store.blind = 2
+    lake.write("f", b"1")
+    assert lake.open("f").data.path == store.paths[-1]
+    assert len(set(store.paths)) == 3
+    store.blind = 10**9
+    with pytest.raises(CommitError, match="no file refers to it"):
+        lake.write("g", b"1")
+    store.blind = 0
+    assert [found.path for found in lake.list()] == ["f"]

@@ -1,0 +1,671 @@
+"""A check finds each kind of what can be wrong with a namespace, and changes nothing."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commitlog.errors import CorruptRecord
+from commitlog.namespace import Finding, Namespace, Outcome
+from commitlog.namespace.fsck.checker import Checker
+from commitlog.namespace.fsck.confirm import records_unchanged, with_occupant
+from commitlog.namespace.fsck.cross_checks import check_records
+from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
+from commitlog.namespace.fsck.snapshot import Snapshot
+from commitlog.namespace.fsck.tree_checks import TreeChecks
+from commitlog.namespace.log.restore_writer import RestoreWriter, Takeover
+from commitlog.namespace.model.data import Data
+from commitlog.namespace.model.keys import ROOT, TOP, TRASH, places_of
+from commitlog.oplog import Decision
+from commitlog.tables.api import Absent, Check, Item, ItemPage
+from support.damage import (
+    DAMAGES,
+    KEYS,
+    corrupt,
+    cycle,
+    entry,
+    filled,
+    forget_directory,
+    lose,
+    lose_directory,
+    lose_object,
+    object_twice,
+    put,
+    spoil,
+    store_unnamed,
+    with_more_fields,
+    without_log,
+    written_by_newer,
+)
+from support.namespace import QUICK, ServiceTable, Wire, stored
+from support.restore import World, fill, leave_pending, world
+
+
+@pytest.fixture
+def at() -> World:
+    """A namespace with a bit of everything."""
+    return filled()
+
+
+def test_a_sound_namespace_is_clean(at: World) -> None:
+    """The trash, garbage, and what other namespaces have, are no findings."""
+    Namespace(at.table, at.store, "other", clock=at.clock).create()
+    checked = at.lake.maintenance.fsck(objects=True, unnamed=True)
+    assert checked.is_clean and checked.counts == {}
+    assert checked.entries == len(at.entries(at.table)) - 2
+    assert checked.objects == sum(not each.is_directory for each in at.entries(at.table).values())
+
+
+def _bound(at: World, max_age: float | None) -> None:
+    """Have a bound directory with files whose objects others change and remove later."""
+    for name in "abc":
+        at.store.put(f"raw/{name}", b"1")
+    at.lake.bindings.bind("raw/", "in", max_age=max_age)
+    at.lake.bindings.sync("in")
+    at.lake.rename("in/c", "c")
+    at.clock.advance(100)
+    at.store.put("raw/a", b"22")
+    at.store.delete("raw/b")
+
+
+@pytest.mark.parametrize("max_age", [0.0, 60.0, 1000.0])
+def test_what_is_not_synchronised_yet_is_not_lost(at: World, max_age: float) -> None:
+    """A file of a bound directory is as its object is, whatever its row says; one that left is not."""
+    _bound(at, max_age)
+    assert at.lake.maintenance.fsck(objects=True).is_clean
+    at.store.put("raw/c", b"22")
+    [found] = at.lake.maintenance.fsck(objects=True).findings
+    assert (found.problem.name, found.path) == ("object-changed", "c")
+
+
+def test_what_others_do_to_an_authoritative_directory_is_no_loss(at: World) -> None:
+    """Its rows are believed, so its files cannot be read: it is told, until it is synchronised."""
+    _bound(at, None)
+    assert at.lake.maintenance.fsck(objects=True).counts == {"out-of-date": 2}
+    at.lake.bindings.sync("in")
+    assert at.lake.maintenance.fsck(objects=True).is_clean
+
+
+def test_what_was_never_synchronised_is_not_lost(at: World) -> None:
+    """Until then an authoritative directory asks the store, too."""
+    at.store.put("raw/a", b"1")
+    at.lake.maintenance.import_objects("raw/", "in")
+    at.lake.bindings.bind("raw/", "in", max_age=None)
+    at.store.put("raw/a", b"22")
+    assert at.lake.maintenance.fsck(objects=True).is_clean
+    assert at.lake.read("in/a") == b"22"
+
+
+# -- damaged ones ------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_in_itself_has_no_path(at: World) -> None:
+    """Whoever asks for it is told, and so is a restore that has lost a file in it."""
+    id, file = entry(at, "empty/below").id, entry(at, "over")
+    cycle(at)
+    with pytest.raises(CorruptRecord, match="in itself"):
+        at.lake.path_of(id)
+    assert at.lake.path_of(entry(at, "d2").id) == "d2"
+    lost = evolve(file, key=KEYS.entry(id, 0, "lost"))
+    begun = Takeover(table=at.table, keys=KEYS, claim=Check(lost.key, Absent()))
+    told = RestoreWriter(table=at.table, store=at.store, keys=KEYS, begun=begun).describe(lost)
+    assert told.path == "empty/below/lost"
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    "name", ["an entry is gone", "content is garbage", "a gate is gone", "a gate is left"]
+)
+def test_what_became_of_a_repair_that_died_is_told(at: World, name: str, applied: bool) -> None:
+    """By what it has written or removed: that what it was to replace is gone may be what it repairs."""
+    DAMAGES[name].does(at)
+    at.clock.advance(1)
+    findings = at.lake.maintenance.fsck().findings
+    leave_pending(
+        at, lambda lake: list(lake.maintenance.repair(findings, dry_run=False)), applied=applied
+    )
+    [decided] = at.lake.maintenance.recover(older_than=0)
+    assert decided.decision is (Decision.COMMITTED if applied else Decision.ROLLED_BACK)
+    for _ in range(2):
+        list(at.lake.maintenance.repair(at.lake.maintenance.fsck().findings, dry_run=False))
+    assert at.lake.maintenance.fsck().is_clean
+
+
+def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
+    """It may be a file of a namespace in another table; asked for, it is garbage for a while first."""
+    store_unnamed(at)
+    lake = at.client()[1]
+    found = lake.maintenance.fsck(unnamed=True).findings
+    assert list(lake.maintenance.repair(found, dry_run=False)) == []
+    list(lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"]))
+    assert lake.maintenance.fsck(unnamed=True).is_clean
+    at.clock.advance(1)
+    assert lake.maintenance.gc().objects > 0
+    assert not list(at.store.list("abc/"))
+
+
+@pytest.mark.parametrize("when", ["while it is repaired", "after that", "in another namespace"])
+def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
+    """However late: it is looked for once more before its time comes, and is no garbage any more."""
+    lake, other = at.client()[1], Namespace(at.table, at.store, "other", clock=at.clock)
+    other.create()
+    datas = [lake.store_content(bytes([number])) for number in range(3)]
+    at.clock.advance(9 * 86_400)
+    found = lake.maintenance.fsck(unnamed=True).findings
+    repairs = lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"])
+    next(repairs)
+    late = next(data for data in datas if data.path == found[-1].object)
+    if when == "while it is repaired":
+        lake.link("late", late)
+    assert all(done.outcome is Outcome.DONE for done in repairs)
+    if when == "after that":
+        lake.link("late", late)
+    if when == "in another namespace":
+        other.link("late", late)
+    at.clock.advance(86_400)
+    assert {path for path, _ in lake.maintenance.gc().failed} == set()
+    assert {info.path for info in at.store.list()} & {data.path for data in datas} == {late.path}
+    assert (other if "other" in when else lake).read("late") == at.store.get(late.path).data
+    assert lake.maintenance.fsck(objects=True, unnamed=True).is_clean
+
+
+def test_what_may_have_become_a_file_waits(at: World) -> None:
+    """As long as a record cannot be read that may be of that file; it is told."""
+    store_unnamed(at)
+    lake = at.client()[1]
+    found = lake.maintenance.fsck(unnamed=True).findings
+    list(lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"]))
+    row = entry(at, "over")
+    corrupt(at, row.key)
+    at.clock.advance(86_400)
+    assert {found[0].object} == {path for path, _ in lake.maintenance.gc().failed}
+    put(at, row)
+    assert lake.maintenance.gc().objects == 1
+
+
+@pytest.mark.parametrize("unreadable", ["corrupt", "newer", "garbage", "unknown"])
+def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> None:
+    """So none is told as nobody's, and none is removed that was found before, until it can be read."""
+    store_unnamed(at)
+    over = entry(at, "over")
+    before = at.lake.maintenance.fsck(unnamed=True).findings
+    match unreadable:
+        case "corrupt":
+            corrupt(at, over.key)
+        case "newer":
+            written_by_newer(at.table, over)
+        case "garbage":
+            at.table.put({"place": KEYS.garbage_slot(3), "name": "-"})
+        case "unknown":
+            at.table.put({"place": "other/q/1", "name": "-"})
+    [done] = at.lake.maintenance.repair(before, dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.LEFT
+    found = at.lake.maintenance.fsck(unnamed=True).counts
+    assert found["names-unknown"] == 1 and "unnamed-object" not in found
+
+
+def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
+    """A newer library may add some within a format, which are none of a check's business."""
+    directory, file = entry(at, "empty"), entry(at, "over")
+    for each in directory, file:
+        with_more_fields(at.table, each)
+    at.table.delete(KEYS.directory(directory.id))
+    lose_object(at)
+    found = at.lake.maintenance.fsck(objects=True)
+    assert found.counts == {"no-directory-record": 1, "object-missing": 1}
+    outcomes = [each.outcome for each in at.lake.maintenance.repair(found.findings, dry_run=False)]
+    assert outcomes == [Outcome.LEFT, Outcome.DONE]
+    assert at.lake.maintenance.fsck(objects=True).counts == {"object-missing": 1}
+
+
+def test_what_a_newer_library_has_written_is_not_repaired(at: World) -> None:
+    """It is not corrupt: whoever has written it knows more of it than the log tells this one."""
+    written_by_newer(at.table, entry(at, "over"))
+    found = at.lake.maintenance.fsck().findings
+    assert [each.problem.name for each in found] == ["corrupt-record"]
+    assert [each.outcome for each in at.lake.maintenance.repair(found, dry_run=False)] == [Outcome.LEFT]
+
+
+@pytest.mark.parametrize("id", [ROOT, TRASH])
+def test_a_root_that_cannot_be_read_is_made_again(at: World, id: str) -> None:
+    """As one is that is gone, also without a log; all that was found before is found then."""
+    before = at.entries(at.table).keys()
+    lake = without_log(at)
+    key = KEYS.entry(TOP, 0, id)
+    item = at.table.get(key)
+    assert item is not None
+    at.table.put({**item, "body": b"{"})
+    at.clock.advance(1)
+    found = lake.maintenance.fsck().findings
+    assert [each.problem.name for each in found] == ["corrupt-record"]
+    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [Outcome.DONE]
+    assert lake.maintenance.fsck().is_clean and at.entries(at.table).keys() == before
+
+
+def test_what_is_nameless_twice_is_where_the_log_has_it(at: World) -> None:
+    """An entry that cannot be read, of a directory without a record, brings no other into lost+found."""
+    tree = {found.path: found.entry.id for found in at.lake.walk()}
+    lose_directory(at, "empty/b")
+    at.clock.advance(1)
+    lake = _repaired(at)
+    assert {found.path: found.entry.id for found in lake.walk()} == tree
+
+
+def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) -> None:
+    """What would come there is left, and all else is repaired."""
+    at.lake.write("lost+found", b"a user's")
+    forget_directory(at)
+    at.table.delete(KEYS.directory(entry(at, "empty").id))
+    lake = without_log(at)
+    found = lake.maintenance.fsck().findings
+    done = {
+        each.finding.problem.name: each.outcome for each in lake.maintenance.repair(found, dry_run=False)
+    }
+    assert done.pop("unreachable-entry") is Outcome.LEFT
+    assert done == {"no-directory-record": Outcome.DONE, "stray-gate": Outcome.DONE}
+    assert lake.read("lost+found") == b"a user's"
+
+
+def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
+    """The table has lost a file; and one that was deleted since its object was stored is none."""
+    store_unnamed(at)
+    path = entry(at, "over").data
+    lose(at, "over")
+    at.lake.link("gone", stored(at.store, "abc/abc" + 29 * "1"))
+    at.lake.delete("gone")
+    for item in list(at.table.scan()):
+        if "/x/" in str(item["place"]) and b"abc/abc1" in bytes(item["body"]):  # type: ignore[arg-type]
+            at.table.delete(at.table.schema.key_of(item))
+    at.clock.advance(9 * 86_400)
+    leave_pending(at, lambda lake: lake.link("left", stored(at.store, "abc/abc" + 29 * "2")))
+    lose(at, "left")
+    at.clock.advance(9 * 86_400)
+    found = at.lake.maintenance.fsck(unnamed=True)
+    nobodys = {each.object for each in found.findings if each.problem.name == "unnamed-object"}
+    assert nobodys == {"abc/abc" + 29 * "0", "abc/abc" + 29 * "1"}
+    # Found while it was: nobody has repaired the table yet.
+    assert path is not None
+    [told] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
+    lost = evolve(told, object=path.path)
+    [done] = at.lake.maintenance.repair([lost], dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.CHANGED
+
+
+def test_what_no_path_led_to_is_found_again(at: World) -> None:
+    """With all that is in it, under its id."""
+    found = entry(at, "empty/b")
+    lose(at, "empty/b")
+    lake = without_log(at)
+    list(lake.maintenance.repair(lake.maintenance.fsck().findings, dry_run=False))
+    assert lake.read(f"lost+found/{found.id}/1") == b"1"
+    assert lake.maintenance.fsck().is_clean
+
+
+# -- it does no harm -----------------------------------------------------------------------------------
+
+
+def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong: table and store refuse all that changes something, and are never asked to."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a check has written")
+
+    for damage in DAMAGES.values():
+        if damage.kind not in ("no-marker", "unnamed-object"):
+            damaged = world()
+            fill(damaged.lake, damaged.clock)
+            damage.does(damaged)
+            with monkeypatch.context() as patch:
+                for method in ("begin_put", "put", "delete", "transact", "create"):
+                    patch.setattr(damaged.table, method, refuse)
+                for method in (
+                    "put",
+                    "copy",
+                    "delete",
+                    "delete_many",
+                    "begin_stage",
+                    "publish",
+                    "abort",
+                ):
+                    patch.setattr(damaged.store, method, refuse)
+                _, lake = damaged.client()
+                assert damage.kind in lake.maintenance.fsck(objects=True, unnamed=True).counts
+
+
+def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
+    """By construction: there is no such function that it could call."""
+    readers = TableReader.of(at.table), StoreReader.of(at.store), LogReader.of(at.log)
+    names = {name for reader in readers for name in dir(reader) if not name.startswith("_")}
+    assert names == {
+        "url",
+        "get",
+        "scan",
+        "of",
+        "begin_head",
+        "list",
+        "prove",
+        "pending",
+        "history",
+        "checkpoint",
+        "read",
+        "states",
+    }
+
+
+def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> None:
+    """The job that has stored it was slow, and has committed between the check and the repair."""
+    store_unnamed(at)
+    path = "abc/abc" + 29 * "0"
+    found = at.lake.maintenance.fsck(unnamed=True).findings
+    at.lake.link("slow", stored(at.store, path))
+    [done] = at.lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"])
+    assert done.outcome is Outcome.CHANGED
+    at.clock.advance(1)
+    at.lake.maintenance.gc()
+    assert at.lake.read("slow") == b"nobody's"
+
+
+def test_a_repaired_file_is_not_pruned(at: World) -> None:
+    """A file whose object is kept for good by a repair is not taken for one whose object is gone."""
+    lake = without_log(at)
+    object_twice(at)
+    at.clock.advance(1)
+    list(lake.maintenance.repair(lake.maintenance.fsck(grace=0).findings, dry_run=False))
+    assert at.lake.bindings.prune().files == 0
+    assert at.lake.read("empty/b/1") == at.lake.read("empty/b/2")
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_little_memory_finds_all_that_much_would(seed: int) -> None:
+    """A check that holds some numbers of each file finds what is wrong with all records at once."""
+    random = Random(seed)
+    at = world(seed)
+    fill(at.lake, at.clock)
+    leave_pending(at, lambda lake: lake.write("left", b"1"))
+    for _ in range(random.randrange(1, 6)):
+        spoil(at, random)
+    reader, log = TableReader.of(at.table), LogReader.of(at.log).read()
+    shape = TreeChecks(Snapshot.of(reader, "lake"), KEYS)
+    whole = list(check_records(shape, log))
+    checker = Checker(table=reader, keys=KEYS, clock=at.clock, log=LogReader.of(at.log), grace=0)
+    found = [each for each in checker.check().findings if each.problem.name != "no-marker"]
+
+    def told(findings: Iterable[Finding]) -> list[str]:
+        # Of several entries in a directory that there is no record of, any one may be told.
+        return sorted(
+            f"{each.problem.name} {each.id} {each.object} {each.missing} {each.detail} {each.logged}"
+            + (each.path if each.problem.name != "unreachable-entry" else "")
+            for each in findings
+        )
+
+    placed = (with_occupant(reader, each) for each in whole)
+    assert told(found) == told(each for each in placed if records_unchanged(reader, each))
+
+
+def test_a_check_takes_little_memory_for_each_file(at: World) -> None:
+    """A million files must fit where a record of each does not: it is numbers that are kept of them."""
+    root = entry(at, "")
+
+    def scan(files: int) -> Iterator[Item]:
+        yield from at.table.scan()
+        for number in range(files):
+            name = f"part-{number:06}-of-a-job"
+            place = places_of(name, root.shards.now, root.shards.first)[0]
+            path = f"abc/abc{number:029}"
+            data = Data(path=path, size=1, etag=f"{number:032x}")
+            key = KEYS.entry(ROOT, place, name)
+            yield evolve(entry_of_file, key=key, id=f"{number:032x}", data=data).to_item()
+
+    def peak(files: int) -> int:
+        reader = TableReader(url="", get=at.table.get, scan=lambda unreadable: scan(files))
+        checker = Checker(table=reader, keys=KEYS, clock=at.clock, grace=0)
+        tracemalloc.start()
+        try:
+            assert checker.check().entries > files
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    entry_of_file = entry(at, "over")
+    few, many = 100, 1500
+    peak(few)
+    assert peak(many) - peak(few) < 100 * (many - few)
+
+
+class Slow(Wire):
+    """A way to a table whose scans come in small pages, between which others do something."""
+
+    def __init__(self, table: ServiceTable, between: Callable[[], object]) -> None:
+        super().__init__(table)
+        self._between = between
+
+    def scan_page(
+        self, *, segment: int = 0, segments: int = 1, limit: int = 1000, token: str | None = None
+    ) -> ItemPage:
+        """See `Table.scan_page`."""
+        page = super().scan_page(segment=segment, segments=segments, limit=2, token=token)
+        self._between()
+        return page
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+@pytest.mark.parametrize("first", range(0, 20, 4))
+def test_what_others_change_meanwhile_is_no_finding(at: World, every: int, first: int) -> None:
+    """Whatever a scan has seen of the old and the new: nothing is told that is not so."""
+    steps: list[Callable[[], object]] = [
+        lambda: at.lake.rename("empty/b", "d2/b"),
+        lambda: at.lake.reshard("empty", shards=8),
+        lambda: at.lake.write("d2/b/1", b"2"),
+        lambda: at.lake.rename("d2", "empty/d2"),
+        lambda: at.lake.write("new/a/b", b""),
+        lambda: at.lake.delete("new", recursive=True),
+        lambda: at.lake.maintenance.empty_trash(),
+        lambda: at.lake.rename("empty/d2/b/1", "one"),
+        lambda: at.lake.delete("empty", recursive=True),
+        lambda: at.lake.maintenance.gc(),
+    ]
+    pages = 0
+
+    def between() -> None:
+        nonlocal pages
+        pages += 1
+        if steps and pages >= first and (pages - first) % every == 0:
+            at.clock.advance(1)
+            steps.pop(0)()
+
+    slow = Slow(at.table, between)
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    assert lake.maintenance.fsck(objects=True, unnamed=True).counts == {}
+    assert pages > 10
+
+
+@pytest.mark.parametrize("first", range(1, 12))
+def test_what_moves_all_the_time_is_not_lost(
+    at: World, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan may miss it, and it may be elsewhere again when it is looked for."""
+    paths = iter([f"d2/moved-{number}" for number in range(100)])
+    where, pages = "over", 0
+
+    def move() -> None:
+        nonlocal where, pages
+        pages += 1
+        if pages >= first:
+            where = at.lake.rename(where, next(paths)).path
+
+    slow = Slow(at.table, move)
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    monkeypatch.setattr(at.clock, "sleep", lambda seconds: move())
+    at.table.delete(KEYS.gate(entry(at, "empty").id, 0))  # so that something is looked at again
+    assert lake.maintenance.fsck().counts == {"no-gate": 1}
+
+
+def test_what_is_still_wrong_is_told_though_others_work(at: World) -> None:
+    """Beside what changes all the time."""
+    at.table.delete(KEYS.gate(entry(at, "d2").id, 0))
+    numbers = iter(range(1000))
+    slow = Slow(at.table, lambda: at.lake.write(f"empty/b/{next(numbers)}", b""))
+    lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
+    assert lake.maintenance.fsck(objects=True).counts == {"no-gate": 1}
+
+
+def test_what_has_changed_since_it_was_found_is_not_repaired(at: World) -> None:
+    """Each repair is on condition that all is as it was found."""
+    at.table.delete(KEYS.directory(entry(at, "empty").id))
+    found = at.lake.maintenance.fsck().findings
+    at.lake.set_attributes("empty", attributes={"x": "1"})
+    [repaired] = at.lake.maintenance.repair(found, dry_run=False)
+    assert repaired.outcome is Outcome.CHANGED
+    [repaired] = at.lake.maintenance.repair(at.lake.maintenance.fsck().findings, dry_run=False)
+    assert (repaired.outcome, repaired.writes) == (Outcome.DONE, 2)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_records_are_lost_the_log_brings_them_back(seed: int) -> None:
+    """Checked and repaired until nothing is found, all is where it was; nothing is in lost+found."""
+    random = Random(seed)
+    at = world(seed)
+    fill(at.lake, at.clock)
+    before = {found.path: found.entry.id for found in at.lake.walk()}
+    items = [item for item in at.table.scan() if str(item["place"]).split("/")[1:2] > ["d"]]
+    items += [item for item in at.table.scan() if "/d/" in str(item["place"])]
+    for item in random.sample(items, random.randint(1, 6)):
+        if "/x/" not in str(item["place"]):
+            at.table.delete(at.table.schema.key_of(item))
+    lake = at.client()[1]
+    for _ in range(6):
+        if (found := lake.maintenance.fsck(grace=0)).is_clean:
+            break
+        list(lake.maintenance.repair(found.findings, dry_run=False))
+    assert lake.maintenance.fsck(objects=True, unnamed=True).is_clean
+    assert {found.path: found.entry.id for found in lake.walk()} == before
+
+
+def _back_to(at: World, backup: list[Item]) -> None:
+    """Have the table be as it was."""
+    for item in list(at.table.scan()):
+        at.table.delete(at.table.schema.key_of(item))
+    at.table.put_all(backup)
+
+
+def _repaired(at: World) -> Namespace:
+    """Return the namespace as it is once repairs find nothing to do any more."""
+    lake = at.client()[1]
+    for _ in range(6):
+        if (found := lake.maintenance.fsck(grace=0)).is_clean:
+            break
+        list(lake.maintenance.repair(found.findings, dry_run=False))
+    assert lake.maintenance.fsck(objects=True).is_clean
+    return lake
+
+
+def test_what_has_exchanged_places_since_a_backup_does_so_again(at: World) -> None:
+    """Two files, and three directories in a circle: with one repair for each."""
+    for name in "abcde":
+        at.lake.make_directory(name)
+        at.lake.write(f"{name}/{name}", b"1")
+    backup = list(at.table.scan())
+    for source, target in [("a/a", "t"), ("b/b", "a/a"), ("t", "b/b")]:
+        at.lake.rename(source, target)
+    for source, target in [("c", "t"), ("e", "c"), ("d", "e"), ("t", "d")]:
+        at.lake.rename(source, target)
+    before = at.entries(at.table)
+    tree = {found.path: found.entry.id for found in at.lake.walk()}
+    _back_to(at, backup)
+    at.clock.advance(1)
+    lake = at.client()[1]
+    done = [
+        each.outcome for each in lake.maintenance.repair(lake.maintenance.fsck().findings, dry_run=False)
+    ]
+    assert (done.count(Outcome.DONE), done.count(Outcome.CHANGED)) == (2, 3)
+    assert lake.maintenance.fsck().is_clean and at.entries(at.table).keys() == before.keys()
+    assert {found.path: found.entry.id for found in lake.walk()} == tree
+
+
+def test_nothing_is_brought_back_into_a_directory_that_goes_meanwhile(at: World) -> None:
+    """Somebody removes it, since it is empty, between the plan and the repair."""
+    at.lake.write("d/f", b"1")
+    lose(at, "d/f")
+    found = at.lake.maintenance.fsck().findings
+    wire, lake = at.client()
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and at.lake.exists("d"):
+            at.lake.delete("d")
+        perform()
+
+    wire.step = step
+    assert [each.outcome for each in lake.maintenance.repair(found, dry_run=False)] == [Outcome.CHANGED]
+
+
+def test_what_was_deleted_since_a_backup_is_hidden_again_and_its_objects_go(at: World) -> None:
+    """A tombstone comes back with each deletion that is done again, but none of what others removed."""
+    for path in ("raw/x", "raw/y", "raw/z", "raw/d/x", "raw/e/x"):
+        at.store.put(path, b"of others")
+    at.lake.bindings.bind("raw/", "in", max_age=60)
+    at.lake.bindings.sync("in")
+    at.lake.delete("in/z")
+    at.store.delete("raw/z")
+    at.lake.bindings.prune("in")
+    at.clock.advance(100)
+    at.store.put("raw/z", b"again")
+    at.lake.bindings.sync("in")
+    at.lake.write("own", b"1")
+    own = entry(at, "own").data
+    backup = list(at.table.scan())
+    at.clock.advance(1)
+    at.lake.delete("in/x")
+    at.lake.rename("in/y", "y")
+    at.lake.delete("in/d", recursive=True)
+    at.lake.delete("own")
+    for path in ("raw/z", "raw/e/x"):
+        at.store.delete(path)
+    at.clock.advance(100)
+    at.lake.bindings.sync("in")
+    tree = [found.path for found in at.lake.walk()]
+    _back_to(at, backup)
+    lake = _repaired(at)
+    hidden = {str(item["name"]) for item in at.table.scan() if "/t/" in str(item["place"])}
+    assert hidden == {"x", "y", "d/"}
+    at.clock.advance(100)
+    at.store.put("raw/z", b"another")
+    at.store.put("raw/e/x", b"another")
+    tree += ["in/e/x", "in/z"]
+    assert sorted(found.path for found in lake.walk()) == sorted(tree)
+    lake.maintenance.empty_trash()
+    at.clock.advance(1)
+    lake.maintenance.gc()
+    assert own is not None and at.store.begin_head(own.path)().info is None
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_records_are_lost_without_a_log_what_is_left_is_sound(seed: int) -> None:
+    """And every file whose entry is left can be found, at its path or in lost+found."""
+    random = Random(seed)
+    at = world(seed)
+    made = Namespace(at.table, at.store, "other", clock=at.clock, new_id=at.word)
+    made.create()
+    fill(made, at.clock)
+    items = [item for item in at.table.scan() if str(item["place"]).startswith("other/")]
+    for item in random.sample(items, random.randint(1, 6)):
+        if "/x/" not in str(item["place"]):
+            at.table.delete(at.table.schema.key_of(item))
+    left = {str(item["id"]) for item in at.table.scan() if item.get("id") and b'"data"' in item["body"]}  # type: ignore[operator]
+    lake = Namespace(at.table, at.store, "other", clock=at.clock, new_id=at.word)
+    for _ in range(6):
+        if (found := lake.maintenance.fsck(grace=0)).is_clean:
+            break
+        list(lake.maintenance.repair(found.findings, dry_run=False))
+    assert lake.maintenance.fsck().is_clean
+    reached = {each.entry.id for each in lake.walk() if not each.is_directory}
+    assert left == {each.id for each in at.entries(at.table).values() if not each.is_directory}
+    assert reached <= left

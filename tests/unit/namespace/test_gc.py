@@ -1,0 +1,535 @@
+"""The trash is emptied, and content that nothing names removed: in bulk, and what failed is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+import pytest
+from attrs import evolve
+
+from commitlog.aws import AwsOptions
+from commitlog.errors import AccessDenied, CommitError, Conflict, OutcomeUnknown, Unavailable
+from commitlog.namespace import GcReport, Namespace, RequestCounts, TrashReport
+from commitlog.namespace.model.codec import place_of
+from commitlog.namespace.model.keys import Keys
+from commitlog.paths import MAX_PATH_BYTES
+from commitlog.stores.memory import MemoryStore
+from commitlog.stores.s3.store import S3Store
+from commitlog.tables.api import Delete, Key, Put, TableCondition, Write
+from commitlog.testing import ManualClock
+from support.namespace import QUICK, Auditor, ServiceTable, Wire, objects_in, stored
+
+LAKE = "lake"
+
+
+class Failing(MemoryStore):
+    """A store that fails to remove some objects.
+
+    Attributes:
+        errors: for a path what comes of removing it, each time it is tried.
+        asked: the paths of each removal.
+        performs: whether objects are removed all the same.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.errors: dict[str, list[CommitError]] = {}
+        self.asked: list[list[str]] = []
+        self.performs = False
+
+    def delete_many(self, paths: Iterable[str]) -> dict[str, CommitError]:
+        """Remove those that do not fail."""
+        self.asked.append(list(paths))
+        failed = {path: self.errors[path].pop(0) for path in self.asked[-1] if self.errors.get(path)}
+        super().delete_many([path for path in self.asked[-1] if self.performs or path not in failed])
+        return failed
+
+
+class Site:
+    """A namespace whose requests can be got at, with as much garbage as is wanted."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = Failing(self.clock)
+        self.table = ServiceTable(clock=self.clock)
+        self.wire = Wire(self.table)
+        self.lake = self.opened(self.wire)
+        self.lake.create()
+
+    def opened(self, table: ServiceTable | Wire) -> Namespace:
+        """Return another client."""
+        return Namespace(table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
+
+    def garbage(self, number: int) -> list[str]:
+        """Have so many objects that nothing names, of a byte each; return their paths."""
+        files = {f"{each:04}": stored(self.store, f"objects/{each:04}") for each in range(number)}
+        self.lake.make_directory("d")
+        self.lake.link_into("d", files)
+        self.lake.delete("d", recursive=True)
+        self.lake.maintenance.empty_trash()
+        self.clock.advance(1)
+        return [data.path for data in files.values()]
+
+    def rows(self) -> int:
+        """Return how many records of garbage there are, once all invariants hold."""
+        Auditor(self.table, LAKE, self.store).audit()
+        return sum(str(item["place"]).startswith(f"{LAKE}/x/") for item in self.table.scan())
+
+
+@pytest.fixture
+def site() -> Site:
+    """A new one."""
+    return Site()
+
+
+def test_many_objects_go_with_few_requests(site: Site) -> None:
+    """A thousand with each request to the store, a hundred records with each transaction."""
+    site.garbage(1050)
+    before = site.lake.request_stats
+    told: list[GcReport] = []
+    collected = site.lake.maintenance.gc(told.append)
+    assert collected == GcReport(objects=1050, bytes=1050)
+    assert [each.objects for each in told] == [1000, 1050]
+    found = site.lake.request_stats.since(before).operations["gc"]
+    # The store proves that it is there, before each request and after.
+    assert found == RequestCounts(
+        calls=1, queries=8, transactions=11, writes=1050, store_heads=4, store_bulk_deletes=2
+    )
+    assert site.rows() == 0 and not objects_in(site.store)
+    assert site.lake.maintenance.gc() == GcReport()
+
+
+def test_sweeping_one_directory_tells_how_far_it_is(site: Site) -> None:
+    """After each transaction, however many files are in it."""
+    files = {f"{each:04}": stored(site.store, f"objects/{each:04}") for each in range(120)}
+    site.lake.make_directory("d")
+    site.lake.link_into("d", files)
+    site.lake.delete("d", recursive=True)
+    told: list[tuple[int, int]] = []
+    site.lake.maintenance.empty_trash(lambda done: told.append((done.files, done.directories)))
+    assert told == [(50, 0), (100, 0), (120, 0), (120, 1)]
+
+
+@pytest.mark.parametrize("performs", [True, False])
+@pytest.mark.parametrize("error", [OutcomeUnknown("lost"), Unavailable("busy"), Conflict("busy")])
+def test_what_may_have_failed_is_removed_again(site: Site, error: CommitError, performs: bool) -> None:
+    """Only that, and it is no failure if it succeeds then."""
+    paths = site.garbage(5)
+    site.store.performs = performs
+    site.store.errors = {paths[1]: [error], paths[3]: [error, error]}
+    assert site.lake.maintenance.gc() == GcReport(objects=5, bytes=5)
+    assert [len(asked) for asked in site.store.asked] == [5, 2, 1]
+    assert site.rows() == 0
+
+
+def test_what_failed_is_told_exactly_and_stays(site: Site) -> None:
+    """For good, after one try, or for now, after eight; it is removed the next time."""
+    paths = site.garbage(5)
+    site.store.errors = {
+        paths[0]: [AccessDenied("locked")],
+        paths[1]: [Unavailable(f"busy {number}") for number in range(8)],
+    }
+    collected = site.lake.maintenance.gc()
+    assert (collected.objects, collected.bytes) == (3, 3)
+    assert dict(collected.failed) == {paths[0]: "locked", paths[1]: "busy 7"}
+    assert sorted(info.path for info in objects_in(site.store)) == paths[:2]
+    assert len(site.store.asked) == 8 and site.rows() == 2
+    assert site.lake.maintenance.gc() == GcReport(objects=2, bytes=2)
+    assert site.rows() == 0
+
+
+def test_two_collectors_count_each_object_once(site: Site) -> None:
+    """Whoever removes the record; what another has removed does not keep the rest from going."""
+    site.garbage(4)
+    other = site.opened(site.table)
+    others: list[GcReport] = []
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and not others:
+            others.append(other.maintenance.gc())
+        perform()
+
+    site.wire.step = step
+    assert site.lake.maintenance.gc() == GcReport()
+    assert others == [GcReport(objects=4, bytes=4)]
+    assert site.rows() == 0
+
+
+def test_records_that_another_has_removed_do_not_keep_the_others(site: Site) -> None:
+    """All of a transaction is refused for one that is gone; the rest goes one by one."""
+    site.garbage(4)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            record = next(
+                item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")
+            )
+            site.table.delete(site.table.schema.key_of(record))
+        perform()
+
+    site.wire.step = step
+    assert site.lake.maintenance.gc().objects == 3
+    assert site.rows() == 0
+
+
+@pytest.mark.parametrize("times", [1, 99])
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_about_records(site: Site, applied: bool, times: int) -> None:
+    """It is asked again; if there is no answer at all, that is told, and all can be repeated."""
+    site.garbage(4)
+    lost = 0
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        nonlocal lost
+        if what != "transact" or lost == times:
+            perform()
+            return
+        lost += 1
+        if applied:
+            perform()
+        raise OutcomeUnknown("lost")
+
+    site.wire.step = step
+    if times == 1:
+        assert site.lake.maintenance.gc().objects == 4
+    else:
+        collected = site.lake.maintenance.gc()
+        assert (collected.objects, len(collected.failed), lost) == (0, 4, 8)
+    assert not objects_in(site.store)
+    site.wire.step = lambda what, perform: perform()
+    assert site.lake.maintenance.gc().objects == (0 if applied or times == 1 else 4)
+    assert site.rows() == 0
+
+
+def test_an_own_request_that_was_done_is_no_other_collector(site: Site) -> None:
+    """On a table that keeps no tokens, where the second request is refused."""
+    paths = site.garbage(3)
+    right = site.table.transact
+
+    def transact(writes: list[Write], *, token: str | None = None) -> None:
+        right(writes, token=f"{token}+" if lost else token)
+        if not lost:
+            lost.append(token)
+            raise OutcomeUnknown("lost")
+
+    lost: list[str | None] = []
+    site.table.transact = transact  # type: ignore[assignment,method-assign]
+    assert site.lake.maintenance.gc() == GcReport(objects=len(paths), bytes=len(paths))
+    assert site.rows() == 0
+
+
+@pytest.mark.parametrize("times", [3, 99])
+@pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("another collector")])
+def test_records_of_garbage_that_are_refused_for_now(site: Site, error: CommitError, times: int) -> None:
+    """They are tried again; what stays listed is told, and all else goes."""
+    paths = site.garbage(120)
+    refused = 0
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        nonlocal refused
+        if what == "transact" and refused < times:
+            refused += 1
+            raise error
+        perform()
+
+    site.wire.step = step
+    collected = site.lake.maintenance.gc()
+    if times == 3:
+        assert collected == GcReport(objects=120, bytes=120)
+    else:
+        assert collected.objects == 0 and dict(collected.failed) == dict.fromkeys(paths, str(error))
+        assert refused == 16 and site.rows() == 120
+        site.wire.step = lambda what, perform: perform()
+        assert site.lake.maintenance.gc().objects == 120
+    assert site.rows() == 0 and not objects_in(site.store)
+
+
+@pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("another collector")])
+def test_one_by_one_they_are_tried_again_too(site: Site, error: CommitError) -> None:
+    """After another collector has removed one; what was done before is not lost if that fails."""
+    site.garbage(4)
+    records = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")]
+    gone, flaky, stuck, _ = map(site.table.schema.key_of, records)
+    right = site.table.delete
+    once, refusing = [True], True
+
+    def delete(key: Key, *, condition: TableCondition | None = None) -> None:
+        if (key == flaky and once and once.pop()) or (key == stuck and refusing):
+            raise error
+        right(key, condition=condition)
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact":
+            right(gone)
+        perform()
+
+    site.table.delete = delete  # type: ignore[method-assign]
+    site.wire.step = step
+    collected = site.lake.maintenance.gc()
+    assert (collected.objects, [told for _, told in collected.failed]) == (2, [str(error)])
+    refusing = False
+    assert site.lake.maintenance.gc().objects == 1 and site.rows() == 0
+
+
+def test_a_store_that_sheds_a_whole_removal(site: Site) -> None:
+    """It is tried again, and told of each object in the end."""
+    paths = site.garbage(3)
+    right, shed = site.store.delete_many, 0
+
+    def delete_many(paths: Iterable[str]) -> dict[str, CommitError]:
+        nonlocal shed
+        shed += 1
+        if shed <= 8 or shed == 9:
+            raise Unavailable("busy")
+        return right(paths)
+
+    site.store.delete_many = delete_many  # type: ignore[method-assign]
+    assert dict(site.lake.maintenance.gc().failed) == dict.fromkeys(paths, "busy")
+    assert site.lake.maintenance.gc() == GcReport(objects=3, bytes=3)
+
+
+def test_what_cannot_be_listed_for_now_is_told(site: Site) -> None:
+    """A part of the list of garbage; what is in the others goes. Or the trash."""
+    site.garbage(3)
+    site.lake.make_directory("e")
+    site.lake.delete("e", recursive=True)
+    queries = 0
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        nonlocal queries
+        if what == "query":
+            queries += 1
+            if queries == 1:
+                raise Unavailable("throttled")
+        perform()
+
+    site.wire.step = step
+    collected = site.lake.maintenance.gc()
+    assert [told for _, told in collected.failed] == ["throttled"]
+    assert collected.objects + site.lake.maintenance.gc().objects == 3
+    queries = 0
+    assert site.lake.maintenance.empty_trash() == TrashReport(failed=(("trash", "throttled"),))
+    assert site.lake.maintenance.empty_trash() == TrashReport(directories=1)
+
+
+def test_a_throttled_table_keeps_nothing_else_from_being_swept(site: Site) -> None:
+    """What was refused until the end is told; the rest of the trash goes."""
+    for number in range(3):
+        site.lake.write(f"d{number}/f", b"1")
+    ids = {site.lake.stat(f"d{number}").entry.id for number in range(3)}
+    for number in range(3):
+        site.lake.delete(f"d{number}", recursive=True)
+    sent = 0
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        nonlocal sent
+        if what == "transact":
+            sent += 1
+            if 3 <= sent < 11:
+                raise Unavailable("throttled")
+        perform()
+
+    site.wire.step = step
+    swept = site.lake.maintenance.empty_trash()
+    assert (swept.files, swept.directories) == (2, 2)
+    assert [told for _, told in swept.failed] == ["throttled"] and swept.failed[0][0] not in ids
+    assert site.lake.maintenance.empty_trash() == TrashReport(files=1, directories=1)
+    assert site.rows() == 3
+
+
+def test_tombstones_that_could_not_go_keep_their_directory(site: Site) -> None:
+    """In the trash; it is told, and goes with them the next time."""
+    for name in "ab":
+        site.store.put(f"raw/{name}", b"1")
+    site.lake.bindings.bind("raw/", "b")
+    id = site.lake.stat("b").entry.id
+    for name in "ab":
+        site.lake.delete(f"b/{name}")
+    site.lake.delete("b", recursive=True)
+    site.wire.step = lambda what, perform: _raise() if what == "transact" else perform()
+    assert site.lake.maintenance.empty_trash() == TrashReport(failed=((id, "throttled"),))
+    site.wire.step = lambda what, perform: perform()
+    assert site.lake.maintenance.empty_trash() == TrashReport(directories=1)
+    assert not [item for item in site.table.scan() if f"/t/{id}" in str(item["place"])]
+
+
+def _raise() -> None:
+    raise Unavailable("throttled")
+
+
+def test_what_could_not_be_swept_is_told_exactly(site: Site) -> None:
+    """A file whose change kept getting in the way of others; all else is gone, and then it goes, too."""
+    lake = site.lake
+    for number in range(3):
+        lake.write(f"d/{number}", b"1")
+    stuck = lake.stat("d/1").entry
+    lake.delete("d", recursive=True)
+    refusing = True
+
+    right = site.table.transact
+
+    def transact(writes: list[Write], *, token: str | None = None) -> None:
+        if refusing and any(isinstance(each, Delete) and each.key == stuck.key for each in writes):
+            raise Conflict("busy")
+        right(writes, token=token)
+
+    site.table.transact = transact  # type: ignore[assignment,method-assign]
+    assert lake.maintenance.empty_trash() == TrashReport(files=2, failed=((stuck.id, "busy"),))
+    refusing = False
+    assert lake.maintenance.empty_trash() == TrashReport(files=1, directories=1)
+    assert site.rows() == 3
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_files_that_have_one_object_are_swept_together(site: Site, own: bool) -> None:
+    """Files that have the same object of somebody else's, or have it against the rules, can be removed
+    and overwritten in one transaction.
+    """
+    data = evolve(stored(site.store, "old/a"), own=own)
+    for path in ("d/a", "d/b", "e/a", "e/b"):
+        site.lake.link(path, data)
+    site.lake.delete("d", recursive=True)
+    assert site.lake.maintenance.empty_trash() == TrashReport(files=2, directories=1)
+    site.clock.advance(1)
+    new = {f"e/{name}": stored(site.store, name) for name in "ab"}
+    site.lake.link_all(new)
+    site.lake.maintenance.gc()
+    assert (site.store.begin_head("old/a")().info is None) is own
+
+
+def test_objects_of_others_have_paths_as_long_as_there_are(site: Site) -> None:
+    """A file whose object has the longest path that a store takes can be deleted."""
+    path = "/".join(["x" * 204] * 5)
+    assert len(path) == MAX_PATH_BYTES
+    site.lake.link("a", evolve(stored(site.store, path), own=False))
+    site.lake.delete("a")
+    site.lake.maintenance.gc()
+    assert site.store.head(path).size == 1
+
+
+def test_a_directory_that_could_not_be_swept(site: Site) -> None:
+    """Its id is told."""
+    site.lake.make_directory("d/e")
+    inner = site.lake.stat("d/e").entry
+    site.lake.delete("d", recursive=True)
+    right = site.table.transact
+    lost = 0
+
+    def transact(writes: list[Write], *, token: str | None = None) -> None:
+        nonlocal lost
+        if lost < 8 and any(
+            isinstance(each, Put) and each.item.get("id") == inner.id for each in writes
+        ):
+            lost += 1
+            raise OutcomeUnknown("lost")
+        right(writes, token=token)
+
+    site.table.transact = transact  # type: ignore[assignment,method-assign]
+    told: list[TrashReport] = []
+    swept = site.lake.maintenance.empty_trash(told.append)
+    assert (inner.id, "lost") in {failed for each in told for failed in each.failed} | {*swept.failed}
+    site.lake.maintenance.empty_trash()
+    assert site.rows() == 0
+    assert not [item for item in site.table.scan() if "/trash/" in str(item["place"])]
+
+
+def test_files_too_large_together_are_swept_in_smaller_batches(site: Site) -> None:
+    """A batch is halved until the table takes it."""
+    files = {f"{number:02}": stored(site.store, f"objects/{number:02}") for number in range(40)}
+    site.lake.make_directory("d")
+    site.lake.link_into("d", files, attributes={"k": "x" * 80_000})
+    site.lake.delete("d", recursive=True)
+    sent: list[int] = []
+    right = site.table.transact
+
+    def transact(writes: list[Write], *, token: str | None = None) -> None:
+        sent.append(len(writes))
+        if len(writes) > 24:  # a service may count what is removed, too
+            raise ValueError("the transaction is 4500000 bytes")
+        right(writes, token=token)
+
+    site.table.transact = transact  # type: ignore[assignment,method-assign]
+    assert site.lake.maintenance.empty_trash() == TrashReport(files=40, directories=1)
+    assert sent == [80, 40, 20, 20, 40, 20, 20, 2]
+
+
+def test_a_directory_whose_records_do_not_fit_is_told_and_keeps_no_other(site: Site) -> None:
+    """However many there are of them: those that come behind are swept all the same."""
+    for number in range(102):
+        site.lake.make_directory(f"d/{number:03}/e")
+    ids = {f"{number:03}": site.lake.stat(f"d/{number:03}").entry.id for number in range(102)}
+    for number in range(102):
+        site.lake.delete(f"d/{number:03}", recursive=True)
+    good = ids.pop(max(ids, key=lambda name: ids[name]))
+    for id in ids.values():
+        site.table.delete(Keys(LAKE).directory(id))
+    swept = site.lake.maintenance.empty_trash()
+    assert (swept.directories, {id for id, _ in swept.failed}) == (103, {*ids.values()})
+    assert "check the namespace" in swept.failed[0][1]
+    assert site.table.get(Keys(LAKE).directory(good)) is None
+    assert {found.id for found in site.lake.maintenance.fsck().findings} == {*ids.values()}
+    for _ in site.lake.maintenance.repair(site.lake.maintenance.fsck().findings, dry_run=False):
+        pass
+    assert site.lake.maintenance.empty_trash() == TrashReport(directories=101)
+
+
+def test_a_directory_in_the_trash_that_cannot_be_moved_is_told(site: Site) -> None:
+    """So is one in a directory that is in the trash; all others go."""
+    site.lake.make_directory("d/e")
+    site.lake.write("d/f", b"1")
+    inner = site.lake.stat("d/e").entry.id
+    site.table.delete(Keys(LAKE).gate(inner, 0))
+    site.lake.delete("d", recursive=True)
+    swept = site.lake.maintenance.empty_trash()
+    assert swept.files == 1 and [id for id, _ in swept.failed] == [inner]
+
+
+def test_a_record_that_cannot_be_read_keeps_no_other(site: Site) -> None:
+    """In the trash, or among garbage: it is told, and all else goes."""
+    for directory in "abc":
+        site.lake.make_directory(f"{directory}/d")
+        for name in "xyz":
+            site.lake.write(f"{directory}/{name}", b"1")
+    file, inner = site.lake.stat("b/y").entry, site.lake.stat("c/d").entry
+    trashed = {site.lake.stat(each).id for each in "bc"}
+    for directory in "abc":
+        site.lake.delete(directory, recursive=True)
+    for entry in file, inner:
+        site.table.put({**entry.to_item(), "body": b"{"})
+    swept = site.lake.maintenance.empty_trash()
+    assert (swept.files, swept.directories) == (8, 3)
+    assert {key for key, _ in swept.failed} == {place_of(each.to_item()) for each in (file, inner)}
+    assert site.lake.maintenance.empty_trash().failed == swept.failed
+    left = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/e/trash/")]
+    assert {item["id"] for item in left} == trashed
+    site.table.put({**left[0], "body": b"{"})  # the trash itself has one
+    assert place_of(left[0]) in dict(site.lake.maintenance.empty_trash().failed)
+    garbage = [item for item in site.table.scan() if str(item["place"]).startswith(f"{LAKE}/x/")]
+    site.table.put({**garbage[0], "body": b"{"})
+    site.clock.advance(1)
+    collected = site.lake.maintenance.gc()
+    assert collected.objects == len(garbage) - 1
+    assert [key for key, _ in collected.failed] == [place_of(garbage[0])]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["ministack", "seaweedfs"])
+def test_on_real_stores(request: pytest.FixtureRequest, kind: str) -> None:
+    """With one request for all of them; what is in use stays."""
+    server = request.getfixturevalue(kind)
+    clock = ManualClock()
+    options = AwsOptions(**server.options)
+    with closing(S3Store(f"s3://{server.new_bucket()}/content", options=options)) as store:
+        lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock, grace=0)
+        lake.create()
+        for number in range(40):
+            lake.write(f"d/{number}", b"12")
+        lake.rename("d/7", "kept")
+        lake.delete("d", recursive=True)
+        assert lake.maintenance.empty_trash().files == 39
+        clock.advance(1)
+        assert lake.maintenance.gc() == GcReport(objects=39, bytes=78)
+        assert lake.request_stats.operations["gc"].store == 1 + 2
+        assert lake.read("kept") == b"12"
+        assert len(objects_in(store)) == 1

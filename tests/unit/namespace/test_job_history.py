@@ -1,0 +1,76 @@
+"""What a directory remembers of jobs that were overwritten: the newest, in little space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from commitlog.namespace.jobs.history import (
+    JOB,
+    REMEMBERED,
+    REPLACED_JOBS,
+    attempt_at,
+    jobs_of,
+    part_of,
+    tag_of,
+)
+from commitlog.namespace.model.records import Entry
+from commitlog.namespace.status import Status
+from commitlog.tables.api import Key
+
+
+def directory(name: str, *, updated: int = 0, made: str | None = None, replaced: str = "") -> Status:
+    """Return a directory that a job has made, and that has replaced what others have."""
+    attributes = {REPLACED_JOBS: replaced} if made is None else {REPLACED_JOBS: replaced, JOB: made}
+    entry = Entry(
+        key=Key("p", name),
+        id=f"id of {name}",
+        version=1,
+        word="w",
+        created=0,
+        modified=0,
+        updated=updated,
+        attributes=attributes,
+    )
+    return Status(path=name, entry=entry)
+
+
+def known(jobs: str, numbers: range) -> list[int]:
+    """Return which of the jobs with these numbers are remembered."""
+    return [number for number in numbers if attempt_at(str(number), jobs) is not None]
+
+
+def listing(*names: str) -> Iterator[Status]:
+    """Yield directories; nobody may ask for more."""
+    for name in names:
+        yield directory(name)
+    raise AssertionError("nothing there is a job")
+
+
+def test_which_jobs_a_directory_has() -> None:
+    """The one that made it, those that were added, and those that it remembers; nothing else is one."""
+
+    def entries(after: str) -> Iterator[Status]:
+        assert after == "job-"
+        return listing("job-1", part_of("added"), f"{part_of('no')}x", "job.x")
+
+    before = jobs_of(directory("old", made="first"), lambda after: iter(()))
+    jobs = jobs_of(directory("out", made="made", replaced=before), entries)
+    assert attempt_at("first", jobs) == tag_of("id of old")
+    assert attempt_at("made", jobs) == tag_of("id of out")
+    assert attempt_at("added", jobs) == tag_of(f"id of {part_of('added')}")
+    assert attempt_at("no", jobs) is None
+    assert len(jobs) == 3 * 16
+
+
+def test_the_newest_are_kept() -> None:
+    """Of jobs that were added as many as are remembered at all; of older ones what there is room for."""
+    parts = [directory(part_of(str(at)), updated=at) for at in range(REMEMBERED + 50)]
+    jobs = jobs_of(
+        directory("out", made="made"), lambda after: iter(sorted(parts, key=lambda each: each.name))
+    )
+    assert known(jobs, range(REMEMBERED + 50)) == list(range(50, REMEMBERED + 50))
+    assert attempt_at("made", jobs) is None
+    assert len(jobs) == 16 * REMEMBERED == 3200
+    later = jobs_of(directory("out", made="later", replaced=jobs), lambda after: iter(()))
+    assert known(later, range(REMEMBERED + 50)) == list(range(51, REMEMBERED + 50))
+    assert attempt_at("later", later) is not None

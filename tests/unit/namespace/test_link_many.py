@@ -1,0 +1,118 @@
+"""Many files, each for itself: what is wrong with one keeps nothing from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    IsADirectory,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
+from commitlog.namespace import FILES_OF_A_LINK, Data, Namespace, Status, link_each
+from commitlog.namespaces import create_namespace
+from support.namespace import Auditor, objects_in, watched_transactions
+
+
+@pytest.fixture
+def lake() -> Iterator[Namespace]:
+    """A new namespace; after the test, nothing is wrong with it."""
+    with create_namespace("lake", store="memory://", metadata="memory://", log=False) as namespace:
+        yield namespace
+        Auditor(namespace.table, "lake", namespace.store).audit()
+
+
+@pytest.fixture
+def transactions(lake: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many writes each transaction had, once there is a namespace."""
+    return watched_transactions(monkeypatch)
+
+
+def stored(lake: Namespace, *paths: str) -> dict[str, Data]:
+    """Store content for each path: its own name."""
+    return {path: lake.store_content(path.encode()) for path in paths}
+
+
+def kinds(made: Mapping[str, Status | CommitError]) -> dict[str, str]:
+    """Return what became of each."""
+    return {path: type(each).__name__ for path, each in made.items()}
+
+
+def objects(lake: Namespace) -> set[str]:
+    """Return the objects that are in the store."""
+    return {info.path for info in objects_in(lake.store)}
+
+
+def test_nothing_wrong_is_one_transaction(lake: Namespace, transactions: list[int]) -> None:
+    """All show at once, in any directories; what is returned is in the order of what was given."""
+    made = link_each(lake, stored(lake, "b/2", "a", "b/1"))
+    assert [status.path for status in made.values() if isinstance(status, Status)] == list(made)
+    assert list(made) == ["b/2", "a", "b/1"]
+    assert lake.read("b/1") == b"b/1"
+    assert len(transactions) == 1
+    assert link_each(lake, {}) == {}
+
+
+def test_each_has_its_own_error(lake: Namespace) -> None:
+    """The others are made, and the content of those that are not is removed."""
+    lake.write("file", b"")
+    lake.make_directory("d/taken")
+    paths = [f"d/{number:02}" for number in range(FILES_OF_A_LINK)]
+    files = stored(lake, *paths[:9], "d/taken", *paths[9:], "file/x", "a//b", "d/30/below")
+    made = link_each(lake, files)
+    wrong = {"d/taken": IsADirectory, "file/x": NotADirectory, "d/30/below": NotADirectory}
+    assert kinds({path: made[path] for path in wrong}) == {
+        path: error.__name__ for path, error in wrong.items()
+    }
+    assert kinds(made)["a//b"] == "InvalidPath"
+    assert all(isinstance(made[path], Status) for path in paths)
+    named = {status.data.path for status in lake.walk() if status.data is not None}
+    assert objects(lake) == named
+
+
+def test_conditions_are_those_of_link(lake: Namespace) -> None:
+    """What is there is replaced or not, and directories are made or not, as is wished."""
+    lake.write("a", b"old")
+    made = link_each(lake, stored(lake, "a", "d/x", "b"), overwrite=False, parents=False)
+    assert kinds(made) == {"a": AlreadyExists.__name__, "d/x": NotFound.__name__, "b": "Status"}
+    assert lake.read("a") == b"old"
+
+
+def test_too_many_for_one_transaction_are_several(lake: Namespace, transactions: list[int]) -> None:
+    """Files in directories of their own, and files that are replaced, take more writes than others."""
+    paths = [f"{number}/x" for number in range(FILES_OF_A_LINK)]
+    assert set(kinds(link_each(lake, stored(lake, *paths))).values()) == {"Status"}
+    assert len(transactions) > 1 and max(transactions) <= 100
+    transactions.clear()
+    paths = [f"d/{number}" for number in range(FILES_OF_A_LINK)]
+    for _ in range(2):
+        link_each(lake, stored(lake, *paths))
+    assert len(transactions) == 2  # new, and replaced
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown, Unavailable])
+def test_what_is_wrong_with_the_table_is_wrong_with_all(
+    lake: Namespace, monkeypatch: pytest.MonkeyPatch, error: type[CommitError]
+) -> None:
+    """They are not tried one by one; content is left if there may be a file of it."""
+    files = stored(lake, *"abcdefgh")
+    calls = 0
+
+    def link_all(*_: Any, **__: Any) -> None:
+        nonlocal calls
+        calls += 1
+        raise error("no answer")
+
+    monkeypatch.setattr(Namespace, "link_all", link_all)
+    made = link_each(lake, files)
+    assert calls == 1
+    assert set(kinds(made).values()) == {error.__name__} and made.keys() == files.keys()
+    left = {data.path for data in files.values()} if error is OutcomeUnknown else set()
+    assert objects(lake) == left

@@ -1,0 +1,133 @@
+"""Each kind of damage is found by a check, repaired, and takes nothing that the log has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commitlog.errors import CommitError
+from commitlog.namespace import LOST_AND_FOUND, PROBLEMS, Namespace, Outcome
+from commitlog.namespace.fsck.readers import LogReader
+from commitlog.namespace.model.keys import ROOT
+from commitlog.namespace.model.records import Entry
+from support.damage import DAMAGES, KEYS, filled, spoil, without_log
+from support.namespace import Auditor
+from support.restore import World
+
+
+def objects(at: World) -> dict[str, bytes]:
+    """Return what the store has."""
+    return {info.path: at.store.get(info.path).data for info in at.store.list()}
+
+
+def contents(at: World, objects: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the content of each file that is below the root by what the log says, by id."""
+    states = LogReader.of(at.log).read().states
+    entries = {id: Entry.from_item(state.item) for id, state in states.items() if state.item is not None}
+
+    def is_below(entry: Entry) -> bool:
+        for _ in entries:
+            if entry.parent == ROOT:
+                return True
+            if entry.parent not in entries:
+                break
+            entry = entries[entry.parent]
+        return False
+
+    return {
+        id: objects[entry.data.path]
+        for id, entry in entries.items()
+        if entry.data is not None and entry.data.own and is_below(entry)
+    }
+
+
+def read_all(at: World, lake: Namespace) -> dict[str, bytes]:
+    """Return the content of each file that a path leads to, by id; what was saved of one counts."""
+    found: dict[str, bytes] = {}
+    saved: dict[str, bytes] = {}
+    for status in lake.walk():
+        if not status.is_directory:
+            try:
+                found[status.entry.id] = lake.read(status.path)
+            except CommitError:
+                continue
+            if status.path.startswith(LOST_AND_FOUND) and "-" in status.entry.name:
+                saved[status.entry.name.partition("-")[0]] = found[status.entry.id]
+    return {**found, **saved}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
+    """It has its name, it ends, and what the log has is there afterwards, and stays.
+
+    After the repairs that is left which cannot be repaired, and nothing else; the namespace can be
+    restored as it is, and collecting garbage takes nothing that is needed.
+    """
+    damage, at = DAMAGES[name], filled()
+    there = objects(at)
+    before = contents(at, there)
+    damage.does(at)
+    with contextlib.suppress(CommitError):
+        before = contents(at, {**objects(at), **there}) or before
+    at.clock.advance(1)
+    lake = at.client()[1] if damage.logged else without_log(at)
+    found = lake.maintenance.fsck(objects=True, unnamed=True)
+    assert damage.kind in found.counts
+    assert found.counts.keys() <= {damage.kind, *damage.others, *damage.left}
+    records = list(at.table.scan())
+    planned = list(lake.maintenance.repair(found.findings, only=damage.only))
+    assert list(at.table.scan()) == records, "a plan has changed something"
+    assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
+    for _ in range(damage.rounds):
+        list(lake.maintenance.repair(found.findings, dry_run=False, only=damage.only))
+        found = lake.maintenance.fsck(objects=True, unnamed=True)
+    assert found.counts.keys() == damage.left
+    assert sum(1 for _ in lake.list(LOST_AND_FOUND)) == damage.moved if damage.moved else True
+    if not damage.left:
+        Auditor(at.table, "lake", at.store).audit()
+        lake.maintenance.empty_trash()
+        at.clock.advance(1)
+        lake.maintenance.gc()
+    after = read_all(at, lake)
+    assert sum(after.get(id) != body for id, body in before.items()) == damage.lost
+    if not damage.left and damage.logged:
+        table = at.lost()
+        at.restorer(table).restore()
+        assert at.entries(table) == at.entries(at.table)
+        assert table.get(KEYS.marker) is not None
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_is_damaged_what_the_log_has_is_not_lost(seed: int) -> None:
+    """Several records at once; repairs end, and the namespace can be restored as it is then."""
+    random, at = Random(seed), filled(seed)
+    before = contents(at, objects(at))
+    for _ in range(random.randrange(1, 6)):
+        spoil(at, random)
+    at.clock.advance(1)
+    lake = at.client()[1]
+    for _ in range(8):
+        found = lake.maintenance.fsck(objects=True, grace=0).findings
+        if not found:
+            break
+        list(lake.maintenance.repair(found, dry_run=False))
+    assert not found
+    lake.maintenance.empty_trash()
+    at.clock.advance(1)
+    lake.maintenance.gc()
+    after = read_all(at, lake)
+    assert {id: after.get(id) for id in before} == before
+    table = at.lost()
+    at.restorer(table).restore()
+    assert at.entries(table) == at.entries(at.table)
+
+
+def test_every_kind_is_damaged_once() -> None:
+    """So every kind that there is can be found."""
+    assert {damage.kind for damage in DAMAGES.values()} == PROBLEMS.keys()

@@ -1,0 +1,135 @@
+"""How many requests an operation takes: what docs/namespace.md says, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from commitlog.namespace import Namespace, RequestCounts
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from support.namespace import ServiceTable, Wire, stored
+
+LAKE = "lake"
+
+
+def link_all(lake: Namespace, *paths: str) -> None:
+    """Make files."""
+    lake.link_all({path: stored(lake.store, path) for path in paths})
+
+
+def link_into(lake: Namespace, directory: str, files: int) -> None:
+    """Make as many files."""
+    lake.link_into(directory, {f"{each}": stored(lake.store, f"{each}") for each in range(files)})
+
+
+#: Operation, reads, listings, writes in its one transaction, and how many of those only check.
+COSTS: list[tuple[Callable[[Namespace], object], int, int, int, int]] = [
+    (lambda lake: lake.stat("d/e/f"), 3, 0, 0, 0),
+    (lambda lake: lake.read("d/e/f"), 3, 0, 0, 0),
+    (lambda lake: list(lake.list("d/e")), 2, 1, 0, 0),
+    (lambda lake: lake.write("d/e/new", b""), 3, 0, 2, 0),
+    (lambda lake: lake.write("d/e/new", b"", overwrite=False), 6, 0, 2, 0),
+    (lambda lake: lake.write("d/e/f", b""), 3, 0, 2, 0),
+    (lambda lake: lake.write("d/x/y/f", b""), 2, 0, 8, 0),
+    (lambda lake: lake.make_directory("d/e/new"), 3, 0, 4, 0),
+    (lambda lake: lake.make_directory("d/e"), 2, 0, 0, 0),
+    (lambda lake: lake.rename("d/e/f", "d/e/g"), 4, 0, 3, 0),
+    (lambda lake: lake.rename("d/e/f", "d/h/g"), 5, 0, 3, 0),
+    (lambda lake: lake.rename("d/e/f", "d/h/i", overwrite=True), 5, 0, 3, 0),
+    (lambda lake: lake.rename("d/e", "d/z"), 3, 0, 4, 0),
+    (lambda lake: lake.rename("d/e", "e"), 4, 0, 5, 1),
+    (lambda lake: lake.rename("a/b/c", "d/e/c"), 6, 0, 8, 4),
+    (lambda lake: lake.replace("d/e", "d/h"), 3, 0, 6, 0),
+    (lambda lake: lake.replace("d/e", "a"), 3, 0, 7, 1),
+    (lambda lake: lake.replace("d/e", "d/new"), 3, 0, 4, 0),
+    (lambda lake: link_all(lake, "d/e/1", "d/e/2", "d/e/3"), 5, 0, 4, 0),
+    (lambda lake: link_all(lake, "d/e/f", "d/h/i"), 5, 0, 4, 0),
+    (lambda lake: link_all(lake, "d/e/1", "d/x/1", "d/x/2"), 4, 0, 8, 0),
+    (lambda lake: link_into(lake, "d/e", 99), 2, 0, 100, 0),
+    (lambda lake: lake.delete("d/e/f"), 3, 0, 2, 0),
+    (lambda lake: lake.delete("d/e/empty"), 4, 1, 4, 0),
+    (lambda lake: lake.delete("d", recursive=True), 1, 0, 4, 0),
+    (lambda lake: lake.set_attributes("d/e/f", modified=1), 3, 0, 1, 0),
+    (lambda lake: lake.reshard("d/e", shards=4), 2, 0, 5, 0),
+]
+
+
+def opened() -> Namespace:
+    """Return a new namespace."""
+    clock = ManualClock()
+    lake = Namespace(ServiceTable(clock=clock), MemoryStore(clock=clock), LAKE, clock=clock)
+    lake.create()
+    return lake
+
+
+@pytest.mark.parametrize("number", range(len(COSTS)))
+def test_requests(number: int) -> None:
+    """A name costs a read, once if two paths begin with it, and a change one transaction.
+
+    The marker is read once before.
+    """
+    operation, gets, queries, writes, checks = COSTS[number]
+    lake = opened()
+    for path in ("d/e/empty", "a/b/c/x"):
+        lake.make_directory(path)
+    for path in ("d/e/f", "d/h/i", *(f"d/e/many/{number}" for number in range(20))):
+        lake.write(path, b"1")
+    before = lake.request_stats
+    operation(lake)
+    found = lake.request_stats.since(before).total
+    assert (found.gets, found.queries, found.writes, found.checks) == (gets, queries, writes, checks)
+    assert found.transactions == (writes > 0)
+    assert found.table == gets + queries + found.transactions
+
+
+def test_several_files_take_a_round_trip_for_each_level() -> None:
+    """However many files and directories there are; a request takes 20 ms of the virtual clock."""
+    clock = ManualClock()
+    wire = Wire(ServiceTable(clock=clock))
+    lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock)
+    lake.create()
+    paths = [f"{top}/{upper}/{name}" for top in "abc" for upper in "def" for name in "ghi"]
+    for path in paths[::3]:
+        lake.make_directory(path.rpartition("/")[0])
+    elapsed = 0
+
+    def step(what: str, perform: Callable[[], object]) -> object:
+        nonlocal elapsed
+        elapsed += 20
+        return perform()
+
+    def parallel(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
+        nonlocal elapsed
+        began, last, results = elapsed, elapsed, []
+        for argument in arguments:
+            elapsed = began
+            results.append(call(argument))
+            last = max(last, elapsed)
+        elapsed = last
+        return results
+
+    wire.step = step
+    for mapper, reads in ((parallel, 3), (map, 3 + 9 + 27)):
+        elapsed, before = 0, lake.request_stats
+        lake.link_all({path: stored(lake.store, path) for path in paths}, mapper=mapper)
+        assert elapsed == 20 * (reads + 1)
+        found = lake.request_stats.since(before)
+        assert found.operations["link_all"].gets == found.total.gets == 3 + 9 + 27
+
+
+@pytest.mark.parametrize("files", [0, 1, 200])
+def test_a_directory_costs_the_same_whatever_is_in_it(files: int) -> None:
+    """Renaming it, and deleting it."""
+    lake = opened()
+    lake.make_directory("d")
+    for number in range(files):
+        lake.write(f"d/{number}", b"")
+    before = lake.request_stats
+    lake.rename("d", "e")
+    lake.delete("e", recursive=True)
+    # Names in the root that are not found make it be read again: it may have grown.
+    found = lake.request_stats.since(before).total
+    assert found == RequestCounts(calls=2, gets=4, transactions=2, writes=8)

@@ -1,0 +1,413 @@
+"""Requests of a namespace are counted for the operation that made them, and so is what went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from inspect import isfunction
+
+import pytest
+from attrs import evolve
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from commitlog._util.request_stats import PerThreadCounter
+from commitlog.aws import AwsOptions
+from commitlog.errors import CommitError, Conflict, NotFound, OutcomeUnknown, Unavailable
+from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, RequestCounts
+from commitlog.namespace.bindings import Bindings
+from commitlog.namespace.maintenance import Maintenance
+from commitlog.namespace.stats import CountingStore, CountingTable, RequestRecorder
+from commitlog.stores.memory import MemoryStore
+from commitlog.stores.s3.store import S3Store
+from commitlog.tables.dynamodb.table import DynamoTable
+from commitlog.tables.memory import MemoryTable
+from commitlog.testing import ManualClock, check_object_store, check_table
+from commitlog.testing.proxy import Fault, Proxy
+from commitlog.testing.servers import Ministack
+from commitlog.urls import parse_table_url
+from support.namespace import QUICK, ServiceTable, Wire, outcome, stored
+
+LAKE = "lake"
+
+
+def opened() -> tuple[Namespace, Wire]:
+    """Return a new namespace, and the wire to its table."""
+    clock = ManualClock()
+    wire = Wire(ServiceTable(clock=clock))
+    lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK, grace=0)
+    lake.create()
+    lake.describe()  # what it reads of the marker is nobody's
+    return lake, wire
+
+
+def counted(lake: Namespace, call: Callable[[], object]) -> dict[str, RequestCounts]:
+    """Return what was counted while something was done."""
+    before = lake.request_stats
+    call()
+    return dict(lake.request_stats.since(before).operations)
+
+
+def test_each_operation_has_its_counts() -> None:
+    """How often it was called, and what it asked of table and store; the rest is 0."""
+    lake, wire = opened()
+    wire.requests.clear()
+    before = lake.request_stats
+    lake.write("d/f", b"1")
+    lake.write("d/g", b"2", overwrite=False)
+    lake.stat("d/f")
+    outcome(lambda: lake.stat("d/x/y"))
+    lake.read("d/f")
+    lake.rename("d", "e")
+    found = lake.request_stats.since(before)
+    assert found.namespace == LAKE
+    assert found.operations == {
+        "write": RequestCounts(calls=2, gets=7, transactions=2, writes=7, store_puts=2),
+        "stat": RequestCounts(calls=2, gets=4),
+        "read": RequestCounts(calls=1, gets=2, store_gets=1),
+        "rename": RequestCounts(calls=1, gets=3, transactions=1, writes=4),
+    }
+    total = found.total
+    assert (total.table, total.store) == (wire.requests.total(), 3)
+    assert total == RequestCounts(
+        calls=6, gets=16, transactions=3, writes=11, store_puts=2, store_gets=1
+    )
+    assert not lake.request_stats.since(lake.request_stats).operations
+
+
+def test_a_listing_is_counted_while_it_is_read() -> None:
+    """For the listing, however late; what its reader does in between is the reader's."""
+    lake, _ = opened()
+    for name in ("a/1", "a/2", "b/1"):
+        lake.write(name, b"")
+
+    def read() -> None:
+        for found in lake.walk():
+            lake.stat(found.path)
+
+    assert counted(lake, read) == {
+        "walk": RequestCounts(calls=1, gets=1, queries=3),
+        "stat": RequestCounts(calls=5, gets=8),
+    }
+    assert counted(lake, lake.summary) == {"summary": RequestCounts(calls=1, gets=2, queries=3)}
+    assert counted(lake, lambda: lake.list("a")) == {}
+    assert counted(lake, lambda: next(lake.list("a"))) == {
+        "list": RequestCounts(calls=1, gets=1, queries=1)
+    }
+    assert counted(lake, lambda: list(lake.list("x")) if lake.exists("x") else None) == {
+        "exists": RequestCounts(calls=1, gets=2)
+    }
+
+
+def test_open_files_and_writers_count_for_what_opened_them() -> None:
+    """Not as further calls."""
+    lake, _ = opened()
+
+    def work() -> None:
+        with lake.begin_write("f") as writer:
+            for _ in range(3):
+                writer.write(b"1")
+            writer.commit()
+        file = lake.open("f")
+        for _ in range(3):
+            file.read()
+
+    assert counted(lake, work) == {
+        "begin_write": RequestCounts(calls=1, gets=5, transactions=1, writes=2, store_puts=1),
+        "open": RequestCounts(calls=1, gets=1, store_gets=3),
+    }
+
+
+def test_large_content_is_staged_and_published() -> None:
+    """What is sent in parts is counted as it is begun and ended; so are copies."""
+    lake, _ = opened()
+
+    def work() -> None:
+        with lake.begin_write("f") as writer:
+            writer.write(bytes(9_000_000))
+            writer.commit()
+        with lake.begin_write("g") as writer:
+            writer.copy(lake.open("f"))
+            writer.commit()
+        with lake.begin_write("h") as writer:
+            writer.write(bytes(9_000_000))
+
+    found = counted(lake, work)["begin_write"]
+    assert (found.store_stages, found.store_publishes, found.store_copies) == (2, 1, 1)
+    assert (found.store_heads, found.store_puts) == (1, 0)
+
+
+def test_what_goes_wrong_is_counted() -> None:
+    """Requests that did nothing, lost answers, own success recognised, and plans out of date."""
+    lake, wire = opened()
+    lake.make_directory("d")
+    troubles: list[Exception | Callable[[], object]] = []
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what != "transact" or not troubles:
+            perform()
+            return
+        trouble = troubles.pop(0)
+        if not isinstance(trouble, Exception):
+            trouble()
+            perform()
+            return
+        if isinstance(trouble, OutcomeUnknown):
+            perform()
+        raise trouble
+
+    wire.step = step
+    troubles += [Conflict("busy"), Unavailable("throttled"), OutcomeUnknown("lost")]
+    found = counted(lake, lambda: lake.write("d/f", b""))["write"]
+    assert found == RequestCounts(
+        calls=1,
+        gets=3,  # the last to see whether it was done
+        transactions=3,
+        writes=6,
+        store_puts=1,
+        conflicts=1,
+        unavailable=1,
+        unknown=1,
+        retries=2,
+        recognised=1,
+    )
+    other = Namespace(wire, lake.store, LAKE)
+    other.describe()
+    troubles.append(lambda: other.set_attributes("d/f", attributes={"x": "1"}))
+    found = counted(lake, lambda: lake.write("d/f", b""))["write"]
+    assert found == RequestCounts(calls=1, gets=5, transactions=2, writes=4, store_puts=1, refused=1)
+
+
+def test_a_repeated_request_that_is_refused_is_recognised() -> None:
+    """Its first copy was done."""
+    clock = ManualClock()
+    table = MemoryTable(parse_table_url("memory://"), NAMESPACE_SCHEMA, clock=clock)
+    table.create()
+    wire = Wire(table)
+    lake = Namespace(wire, MemoryStore(clock=clock), LAKE, clock=clock, backoff=QUICK)
+    lake.create()
+
+    def twice(what: str, perform: Callable[[], object]) -> None:
+        perform()
+        if what == "transact":
+            perform()
+
+    wire.step = twice
+    found = counted(lake, lambda: lake.make_directory("d"))["make_directory"]
+    assert (found.transactions, found.recognised, found.refused) == (1, 1, 0)
+
+
+def test_troubles_of_other_requests() -> None:
+    """A read of the table, a deletion in the store."""
+    lake, wire = opened()
+    lake.write("f", b"")
+    lake.delete("f")
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what != "get":
+            perform()
+            return
+        raise Unavailable("throttled")
+
+    wire.step = step
+    found = counted(lake, lambda: outcome(lambda: lake.stat("f")))["stat"]
+    assert found == RequestCounts(calls=1, gets=1, unavailable=1)
+
+
+def test_upkeep() -> None:
+    """Sweeping takes transactions, collecting a removal for many objects, adopting a listing."""
+    lake, _ = opened()
+    for number in range(3):
+        lake.write(f"d/{number}", b"")
+    lake.delete("d", recursive=True)
+    found = counted(lake, lake.maintenance.empty_trash)["empty_trash"]
+    assert (found.transactions, found.writes, found.store) == (2, 8, 0)
+    lake._context.clock.sleep(1)
+    found = counted(lake, lake.maintenance.gc)["gc"]
+    assert (found.transactions, found.writes, found.store_bulk_deletes) == (1, 3, 1)
+    lake.store.put("old/a", b"1")
+    found = counted(lake, lambda: lake.maintenance.import_objects("old/", "new"))["import_objects"]
+    assert (found.store_lists, found.transactions, found.writes) == (1, 2, 6)
+    found = counted(lake, lambda: list(lake.bindings.diff()))["diff"]
+    assert (found.store_heads, found.calls) == (1, 1)
+
+
+def test_threads_of_an_operation_count_for_it() -> None:
+    """Wherever an executor has it done; and nothing is lost between threads."""
+    lake, _ = opened()
+    lake.make_directory("d", shards=4)
+    files = {f"{number}": stored(lake.store, f"o/{number}") for number in range(450)}
+    with ThreadPoolExecutor(4) as threads:
+        found = counted(lake, lambda: lake.link_into("d", files, mapper=threads.map))
+        assert found.keys() == {"link_into"} and found["link_into"].calls == 1
+        assert found["link_into"].transactions >= 5
+        found = counted(lake, lambda: list(threads.map(lambda _: lake.stat("d/1"), range(400))))
+    assert found == {"stat": RequestCounts(calls=400, gets=800)}
+
+
+def test_two_namespaces_do_not_count_for_each_other() -> None:
+    """Also if one is used while an operation of the other goes on."""
+    lake, _ = opened()
+    other, _ = opened()
+    for number in range(2):
+        lake.store.put(f"old/{number}", b"")
+    before = other.request_stats
+    found = counted(
+        lake, lambda: lake.maintenance.import_objects("old/", "new", progress=lambda _: other.stat(""))
+    )
+    assert found.keys() == {"import_objects"}
+    assert dict(other.request_stats.since(before).operations) == {"stat": RequestCounts(calls=1, gets=1)}
+
+
+def test_counts_that_belong_to_no_operation() -> None:
+    """What others do with the table and the store of a namespace is not the namespace's."""
+    lake, _ = opened()
+    assert counted(lake, lambda: (lake.store.put("x", b""), list(lake.table.scan()))) == {}
+
+
+def test_all_methods_are_operations() -> None:
+    """Whoever adds one need not think of it."""
+    methods = {
+        name: value
+        for cls in (Namespace, Maintenance, Bindings)
+        for name, value in vars(cls).items()
+        if isfunction(value) and not name.startswith("_") and (cls, name) != (Namespace, "close")
+    }
+    assert methods.keys() >= {"create", "describe", "stat", "list", "write", "rename", "gc", "bind"}
+    assert all(hasattr(method, "__wrapped__") for method in methods.values())
+
+
+def test_an_operation_that_fails_is_counted_and_ends() -> None:
+    """What comes after it is not taken for a part of it."""
+    lake, _ = opened()
+
+    def work() -> None:
+        with pytest.raises(NotFound):
+            lake.delete("x")
+        lake.exists("x")
+
+    found = counted(lake, work)
+    assert found["delete"].calls == found["exists"].calls == 1
+
+
+def test_counting_ports_keep_their_contracts() -> None:
+    """A table and a store that are counted do all that they do without."""
+    recorder = RequestRecorder()
+    check_object_store(CountingStore(MemoryStore(), recorder))
+    table = MemoryTable(parse_table_url("memory://"), evolve(NAMESPACE_SCHEMA), clock=ManualClock())
+    counting = CountingTable(table, recorder)
+    assert counting.create() and not counting.create()
+    counting.describe()
+    assert counting.describe().url == table.url
+    check_table(counting)
+    found = recorder.requests("").operations["other"]
+    assert all(number for name, number in vars_of(found).items() if name not in NOT_OF_PORTS), found
+
+
+NOT_OF_PORTS = {"calls", "unavailable", "unknown", "conflicts", "retries", "refused", "recognised"}
+
+
+def vars_of(counts: RequestCounts) -> dict[str, int]:
+    """Return all counts by name."""
+    return {name: getattr(counts, name) for name in RequestCounts.__slots__ if not name.startswith("_")}
+
+
+def test_long_listings_of_a_store_are_counted_in_pages() -> None:
+    """One for each thousand, and one for nothing."""
+    recorder = RequestRecorder()
+    memory = MemoryStore()
+    store = CountingStore(memory, recorder)
+    pages = []
+    for number in (0, 1, 1000, 1001):
+        for each in range(number):
+            memory.put(f"{each}", b"")
+        before = recorder.requests("").total
+        assert len(list(store.list())) == number
+        pages.append((recorder.requests("").total - before).store_lists)
+    assert pages == [1, 1, 1, 2]
+
+
+def test_metrics_are_what_prometheus_reads() -> None:
+    """Counters with the labels of operation and kind."""
+    lake, _ = opened()
+    lake.write("f", b"")
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(lake.request_stats.to_openmetrics())
+    }
+    assert all(family.type == "counter" for family in families.values())
+    values = {
+        (family.name.removeprefix("commitlog_namespace_"), sample.labels.get("kind", "")): sample.value
+        for family in families.values()
+        for sample in family.samples
+        if sample.labels["operation"] == "write" and sample.labels["namespace"] == LAKE
+    }
+    assert len(values) == len(RequestCounts.__slots__) - 1
+    assert {name: value for name, value in values.items() if value} == {
+        ("calls", ""): 1,
+        ("table_requests", "get"): 3,
+        ("table_requests", "transaction"): 1,
+        ("table_writes", ""): 2,
+        ("store_requests", "put"): 1,
+    }
+
+
+def test_a_tally_of_many_threads() -> None:
+    """Nothing is lost, and what threads have counted stays when they end."""
+    tally = PerThreadCounter()
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: [tally.add("a") for _ in range(500)], range(8)))
+    assert tally.counts() == {"a": 12_000}
+
+
+def test_an_error_is_counted_once_for_each_request() -> None:
+    """Also of a request whose answer is waited for later."""
+    recorder = RequestRecorder()
+
+    def fail() -> None:
+        raise OutcomeUnknown("lost")
+
+    table = Wire(ServiceTable())
+    table.begin_put = lambda item, condition=None: fail  # type: ignore[assignment,method-assign]
+    counting = CountingTable(table, recorder)
+    with pytest.raises(CommitError):
+        counting.put({"place": "a", "name": "b"})
+    assert recorder.requests("").total == RequestCounts(puts=1, unknown=1)
+
+
+@pytest.mark.servers
+def test_what_services_throttle_is_counted_where_it_is_sent_again(ministack: Ministack) -> None:
+    """By the table and the store themselves: the operation succeeds, and its counts tell all."""
+    clock = ManualClock()
+    with Proxy(ministack.endpoint_url) as proxy, ExitStack() as stack:
+        options = {**ministack.options, "endpoint_url": proxy.endpoint_url}
+        url = parse_table_url(f"dynamodb://{ministack.new_table_name()}").with_options(options)
+        table = DynamoTable(url, NAMESPACE_SCHEMA, clock=clock, backoff=QUICK)
+        stack.callback(table.close)
+        table.create()
+        bucket = f"s3://{ministack.new_bucket()}/"
+        store = S3Store(bucket, options=AwsOptions(**options), clock=clock, backoff=QUICK)
+        stack.callback(store.close)
+        lake = Namespace(table, store, LAKE, clock=clock, backoff=QUICK)
+        lake.create()
+        lake.write("f", b"1")
+
+        def refuse(kind: str, code: str, *, times: int) -> None:
+            body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"})
+            proxy.inject(Fault(kind=kind, action="answer", status=400, body=body, times=times))
+
+        refuse("GetItem", "ThrottlingException", times=2)
+        refuse("TransactWriteItems", "TransactionInProgressException", times=1)
+        found = counted(lake, lambda: lake.set_attributes("f", modified=1))["set_attributes"]
+        assert found == RequestCounts(
+            calls=1, gets=1, transactions=1, writes=1, unavailable=2, unknown=1, retries=3
+        )
+        refuse("GetItem", "ThrottlingException", times=8)
+        found = counted(lake, lambda: outcome(lambda: lake.stat("f")))["stat"]
+        assert found == RequestCounts(calls=1, gets=1, unavailable=8, retries=7)
+        body = "<Error><Code>SlowDown</Code><Message>no</Message></Error>"
+        proxy.inject(Fault(kind="GET", action="answer", status=503, body=body, times=2))
+        found = counted(lake, lambda: lake.read("f"))["read"]
+        assert found == RequestCounts(calls=1, gets=1, store_gets=1, unavailable=2, retries=2)

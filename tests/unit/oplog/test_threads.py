@@ -1,0 +1,265 @@
+"""A log that is read by several threads: the same, in the same order, and not much of it at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import CommitError, CorruptRecord, NotFound, Unavailable
+from commitlog.namespaces import create_namespace, open_namespace, restore_namespace
+from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores import ObjectData, ObjectStore
+from commitlog.stores.local.store import LocalStore
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from support.outputs import HookedStore
+
+THREADS = 4
+HOUR = 3600.0
+
+
+class Gate:
+    """Lets reads of entries pass when several have come; none comes alone.
+
+    Attributes:
+        several: how many.
+        kinds: directories of the entries that are kept waiting.
+        most: how many have been under way at a time.
+        read: paths, as they came.
+    """
+
+    def __init__(self, several: int) -> None:
+        self.several = several
+        self.kinds = {"pending", "decided"}
+        self.most = 0
+        self.read: list[str] = []
+        self._here = 0
+        self._changed = threading.Condition()
+
+    def pass_through(self, path: str) -> None:
+        """Wait until there have been several at a time."""
+        if self.kinds.isdisjoint(path.split("/")):
+            return
+        with self._changed:
+            self.read.append(path)
+            self._here += 1
+            self.most = max(self.most, self._here)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self.several, timeout=30)
+            self._here -= 1
+
+
+class Gated(HookedStore):
+    """A store whose objects are read through a `Guard`."""
+
+    def __init__(self, store: ObjectStore, gate: Gate) -> None:
+        super().__init__(store)
+        self.gate = gate
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """Wait at the gate, then read."""
+        self.gate.pass_through(path)
+        return super().get(path, start=start, end=end)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time, for clients and store."""
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """Where the log is."""
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+def log(store: MemoryStore, clock: ManualClock) -> OperationLog:
+    """A log of its own, of which one entry is read at a time."""
+    return OperationLog(ConditionalStore(store, clock=clock), "log", clock=clock, retention=HOUR)
+
+
+def threaded(store: ObjectStore, clock: ManualClock) -> OperationLog:
+    """Return the same log, of which several are."""
+    return OperationLog(
+        ConditionalStore(store, clock=clock),
+        "log",
+        clock=clock,
+        retention=HOUR,
+        threads=partial(ThreadPoolExecutor, THREADS),
+    )
+
+
+def fill(log: OperationLog, clock: ManualClock, number: int) -> None:
+    """Do some operations, and leave as many pending."""
+    for each in range(number):
+        with log.run({"n": each}):
+            clock.advance(1)
+        log.begin({"n": each})
+        clock.advance(1)
+
+
+def numbers(operations: Iterator[Operation]) -> list[int]:
+    """Return which operations those are."""
+    return [operation.body["n"] for operation in operations]
+
+
+@pytest.mark.parametrize("which", [OperationLog.pending, OperationLog.history])
+def test_several_entries_are_read_at_a_time(
+    log: OperationLog,
+    store: MemoryStore,
+    clock: ManualClock,
+    which: Callable[[OperationLog], Iterator[Operation]],
+) -> None:
+    """They come in the order in which they were begun, and are what one reader finds."""
+    fill(log, clock, 100)
+    gate = Gate(THREADS)
+    found = list(which(threaded(Gated(store, gate), clock)))
+    assert found == list(which(log))
+    assert numbers(iter(found)) == list(range(100))
+    assert gate.most == THREADS
+
+
+def test_few_entries_are_read_ahead(log: OperationLog, store: MemoryStore, clock: ManualClock) -> None:
+    """Who has had enough has read a few more, and not the whole log."""
+    fill(log, clock, 200)
+    gate = Gate(THREADS)
+    history = threaded(Gated(store, gate), clock).history()
+    assert numbers(itertools.islice(history, 10)) == list(range(10))
+    assert len(gate.read) <= 10 + 32
+    history.close()  # type: ignore[attr-defined]
+    assert len(gate.read) <= 10 + 32
+
+
+def test_what_cannot_be_read_comes_in_its_turn(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """It is told between the two that it is between, or raised after what comes before it."""
+    fill(log, clock, 30)
+    fifth = list(store.list("log/decided/"))[5].path
+    store.put(fifth, b"damaged")
+    several = threaded(store, clock)
+    told: list[int | CommitError] = []
+    for operation in several.history(unreadable=told.append):
+        told.append(operation.body["n"])
+    assert isinstance(told.pop(5), CorruptRecord)
+    assert told == [number for number in range(30) if number != 5]
+    history = several.history()
+    assert numbers(itertools.islice(history, 5)) == list(range(5))
+    with pytest.raises(CorruptRecord):
+        next(history)
+
+
+def test_what_is_gone_since_it_was_listed_is_passed_over(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Others decide and compact meanwhile."""
+    fill(log, clock, 30)
+    gone = {info.path for info in list(store.list("log/decided/"))[::7]}
+
+    class Vanishing(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if path in gone:
+                raise NotFound(path)
+            return super().get(path, start=start, end=end)
+
+    found = numbers(threaded(Vanishing(store), clock).history())
+    assert found == [number for number in range(30) if number % 7]
+
+
+def test_an_outage_is_no_end_of_the_log(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """An entry that the store does not give is an error, not a shorter log."""
+    fill(log, clock, 30)
+
+    class Failing(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            raise Unavailable("down")
+
+    with pytest.raises(Unavailable):
+        list(threaded(Failing(store), clock).history(unreadable=lambda error: None))
+
+
+def test_compaction_reads_several_at_a_time_and_forgets_what_was_taken(
+    log: OperationLog, store: MemoryStore, clock: ManualClock
+) -> None:
+    """What was read ahead, and not taken, stays."""
+    for number in range(60):
+        with log.run({"n": number}):
+            clock.advance(1)
+    clock.advance(2 * HOUR)
+    gate = Gate(THREADS)
+    taken: list[int] = []
+
+    def save(operations: Iterator[Operation], oldest: float) -> None:
+        taken.extend(numbers(itertools.islice(operations, 20)))
+
+    assert threaded(Gated(store, gate), clock).compact(save=save) == 20
+    assert taken == list(range(20))
+    assert gate.most == THREADS
+    assert numbers(log.history()) == list(range(20, 60))
+
+
+# -- namespaces ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """What reads of local directories go through; open until `several` is more than none.
+
+    Which are read as those of a server are: `unit.test_namespaces` shows which stores that is for.
+    """
+    monkeypatch.setattr("commitlog.namespaces._answers_at_once", lambda store: False)
+    gate = Gate(0)
+    get = LocalStore.get
+
+    def gated(self: LocalStore, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        found = get(self, path, start=start, end=end)
+        gate.pass_through(path)  # whoever asks for one that is not there does not go through the log
+        return found
+
+    monkeypatch.setattr(LocalStore, "get", gated)
+    return gate
+
+
+@pytest.mark.parametrize("what", ["restore", "check", "recover", "compact"])
+def test_the_log_of_a_namespace_is_read_by_several_threads(
+    tmp_path: Path, gate: Gate, what: str
+) -> None:
+    """By all that goes through it, of a namespace that was opened by its name."""
+    names, store = f"sqlite://{tmp_path}/names.db", f"file://{tmp_path}/content"
+    clock = ManualClock()
+    with create_namespace("lake", store=store, metadata=names, clock=clock) as lake:
+        for number in range(30):
+            lake.write(f"file-{number}", b"1")
+        assert lake._context.changes.log is not None
+        log = lake._context.changes.log.root
+        if what != "compact":  # it keeps what is decided after what is pending
+            log.begin({**next(log.history()).body, "what": "nothing"})
+    clock.advance(2 * 86_400)
+    gate.most, gate.several, gate.kinds = 0, 8, {"decided"}
+    if what == "restore":
+        elsewhere = f"sqlite://{tmp_path}/elsewhere.db"
+        with restore_namespace("lake", store=store, metadata=elsewhere, clock=clock) as restorer:
+            done = restorer.restore(decide=lambda operation: Decision.ROLLED_BACK)
+            assert done.files == 30
+    else:
+        with open_namespace("lake", metadata=names, clock=clock) as lake:
+            if what == "check":
+                assert {each.problem.name for each in lake.maintenance.fsck().findings} == {
+                    "pending-change"
+                }
+            elif what == "recover":
+                lake.maintenance.recover()
+            else:
+                assert lake.maintenance.compact_log().operations == 31
+    assert gate.most >= 8

@@ -1,0 +1,236 @@
+"""Drivers that die or stall at every single request, recoveries and rivals in between, then an audit."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from commitlog.errors import (
+    CommitError,
+    JobAlreadyCommitted,
+    OutcomeUnknown,
+    PublishIncomplete,
+)
+from commitlog.outputs import CommitRecord, Job
+from commitlog.outputs.job import attempt_of
+from commitlog.stores import ObjectStore
+from commitlog.stores.memory import MemoryStore
+from support.outputs import Death, HookedStore, Once, audit, check_no_stranger, open_output, stage_some
+
+
+def new_store() -> MemoryStore:
+    """Return a store in which one job is committed and another one lost an upload long ago."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("before")
+    output.commit(job, stage_some(output, job))
+    return store
+
+
+def drive(store: ObjectStore, job_id: str = "daily") -> CommitRecord:
+    """Do what a driver and its workers do, a task that lost its race included."""
+    output = open_output(store)
+    job = output.begin(job_id)
+    stage_some(output, job, count=1)
+    return output.commit(job, stage_some(output, job))
+
+
+def drive_and_abort(store: ObjectStore, job_id: str = "daily") -> CommitRecord | None:
+    """Do what Spark does: abort after a commit that raised."""
+    output = open_output(store)
+    try:
+        job = output.begin(job_id)
+        files = stage_some(output, job)
+    except CommitError:
+        return None
+    try:
+        return output.commit(job, files)
+    except CommitError:
+        return output.abort(job, files)
+
+
+def recover(store: ObjectStore) -> None:
+    open_output(store).recover(older_than=0)
+
+
+def every_death(
+    run: Callable[[ObjectStore], object],
+) -> Iterator[tuple[Once, Callable[[MemoryStore], None]]]:
+    """Yield each way for `run` to die: the hook, and what lets it run and die over a store."""
+    for at in itertools.count(1):
+        for what in ("before", "after", "late"):
+            hook = Once(at, what)
+
+            def die(store: MemoryStore, hook: Once = hook) -> None:
+                with pytest.raises(Death):
+                    run(HookedStore(store, hook))
+
+            probe = Once(at, "before")
+            try:
+                run(HookedStore(new_store(), probe))
+            except Death:
+                yield hook, die
+            else:
+                return
+
+
+def test_a_driver_that_dies_anywhere_leaves_a_whole_job_or_none() -> None:
+    """Whatever request a driver dies at, its job is whole or absent after recovery, and can be rerun."""
+    outcomes = set()
+    for hook, die in every_death(drive):
+        store = new_store()
+        die(store)
+        check_no_stranger(store)
+        recover(store)
+        hook.deliver()
+        check_no_stranger(store)
+        recover(store)
+        jobs = [record.job_id for record in audit(store)]
+        outcomes.add(tuple(jobs))
+        if "daily" in jobs:
+            with pytest.raises(JobAlreadyCommitted):
+                drive(store)
+        else:
+            drive(store)
+        assert [record.job_id for record in audit(store)] == ["before", "daily"]
+    assert outcomes == {("before",), ("before", "daily")}
+
+
+def read(store: ObjectStore) -> None:
+    """Read as a log-aware reader does, and check that it sees what a listing shows, and whole jobs."""
+    snapshot = open_output(store).snapshot()
+    for file in snapshot.files:
+        assert store.head(f"out/{file.path}").nonce == file.nonce
+
+
+def test_a_reader_completes_what_a_dead_driver_committed() -> None:
+    """Whatever request a driver dies at, a snapshot taken next names only files that are there."""
+    for hook, die in every_death(drive):
+        store = new_store()
+        die(store)
+        read(store)
+        hook.deliver()
+        read(store)
+        check_no_stranger(store)
+        recover(store)
+        audit(store)
+
+
+def test_a_recovery_that_dies_anywhere_is_finished_by_the_next() -> None:
+    """Whatever request a recovery dies at, after any death of a driver, the next completes it."""
+    for driver, _ in every_death(drive):
+        for at in itertools.count(1):
+            deaths = 0
+            for what in ("before", "after", "late"):
+                store = new_store()
+                hook = Once(driver.at, driver.what)
+                with pytest.raises(Death):
+                    drive(HookedStore(store, hook))
+                recovery = Once(at, what)
+                with contextlib.suppress(Death):
+                    recover(HookedStore(store, recovery))
+                deaths += recovery.dead
+                check_no_stranger(store)
+                recover(store)
+                hook.deliver()
+                recovery.deliver()
+                check_no_stranger(store)
+                recover(store)
+                audit(store)
+            if not deaths:
+                break
+
+
+def abort_all(store: ObjectStore) -> None:
+    """Abort each attempt that has uploads, from another process, which has the pickled job alone."""
+    for attempt in {attempt_of(upload.path) for upload in store.list_staged("out/")}:
+        assert attempt is not None
+        open_output(store).abort(Job(job_id="daily", attempt=attempt, base=1))
+
+
+def drive_the_same(store: ObjectStore) -> None:
+    """Run the same job as another driver, which may find that it is committed."""
+    with contextlib.suppress(JobAlreadyCommitted):
+        drive(store)
+
+
+#: Who may come by while a driver is stalled.
+RIVALS: dict[str, Callable[[ObjectStore], object]] = {
+    "recovery": recover,
+    "reader": read,
+    "abort": abort_all,
+    "another job": lambda store: drive(store, "hourly"),
+    "the same job": drive_the_same,
+}
+
+
+def stalled(
+    store: ObjectStore, rival: Callable[[ObjectStore], object], *, first: bool, lost: bool
+) -> Callable[[Callable[[], object]], object]:
+    """Return what happens at the request that a driver stalls at: `rival` acts before or after it."""
+
+    def stall(mutation: Callable[[], object]) -> object:
+        if first:
+            rival(store)
+        result = mutation()
+        if not first:
+            rival(store)
+        if lost:
+            raise OutcomeUnknown("the answer was lost")
+        return result
+
+    return stall
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("run", [drive, drive_and_abort])
+def test_a_stalled_driver_and_whoever_comes_by_agree(
+    run: Callable[[ObjectStore], CommitRecord | None], rival: str
+) -> None:
+    """A driver that stalls at any request, and goes on after another acted, is told what is true."""
+    told = set()
+    for at in itertools.count(1):
+        hook = None
+        for first, lost in itertools.product((True, False), repeat=2):
+            store = new_store()
+            hook = Once(at, stalled(store, RIVALS[rival], first=first, lost=lost))
+            record = failure = None
+            try:
+                record = run(HookedStore(store, hook))
+            except CommitError as error:
+                failure = error
+            check_no_stranger(store)
+            committed = {record.job_id: record.attempt for record in open_output(store).log()}
+            told.add(type(failure) if record is None else "committed")
+            if record is not None:
+                assert committed["daily"] == record.attempt
+            elif isinstance(failure, PublishIncomplete):
+                assert "daily" in committed
+            recover(store)
+            audit(store)
+            drive_the_same(store)
+            audit(store)
+        assert hook is not None
+        if not hook.happened:
+            break
+    assert "committed" in told
+
+
+def test_one_lost_answer_in_a_commit_never_makes_it_fail() -> None:
+    """Whichever answer is lost from `commit` on, the commit succeeds, and knows it."""
+    for at in itertools.count(1):
+        store = new_store()
+        hook = Once(at, stalled(store, check_no_stranger, first=True, lost=True))
+        output = open_output(store)
+        job = output.begin("daily")
+        files = stage_some(output, job)
+        driver = open_output(HookedStore(store, hook))
+        assert driver.commit(job, files).job_id == "daily"
+        recover(store)
+        assert len(audit(store)) == 2
+        if not hook.happened:
+            break
+    assert at > 5

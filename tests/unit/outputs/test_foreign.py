@@ -1,0 +1,225 @@
+"""Files in the directory of an output that none of its jobs wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import pytest
+
+from commitlog.errors import AlreadyExists, InvalidPath
+from commitlog.outputs import Mode, Output, Visibility
+from commitlog.outputs.foreign import ForeignFile, data_files
+from commitlog.stores import ObjectStore
+from commitlog.stores.memory import MemoryStore
+from support.outputs import PLACES, Death, HookedStore, Once, Place, add_job, open_output, open_place
+
+#: What another program left, and names that readers skip, or that belong to another output.
+LEFT = ("plain.csv", "p=0/old.csv", "p=0/q=1/old.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv")
+SKIPPED = (
+    "_metadata",
+    "_temporary/0/part.csv",
+    ".hidden/part.csv",
+    "p=0/.old.csv.crc",
+    "p=0/_SUCCESS",
+    "p=9_$folder$",
+    "other/_commitlog/00000000000000000001.json",
+    "other/part.csv",
+)
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> Place:
+    return open_place(request)
+
+
+def leave(store: ObjectStore, *names: str) -> None:
+    """Write files as another program does."""
+    for name in names:
+        store.put(f"out/{name}", f"left {name}".encode())
+
+
+def left(store: ObjectStore) -> set[str]:
+    """Return which of the files of `LEFT` and `SKIPPED` are there."""
+    there = {info.path.removeprefix("out/") for info in store.list("out/")}
+    return there & {*LEFT, *SKIPPED}
+
+
+def rows(store: ObjectStore) -> list[str]:
+    """Return what readers of the directory read."""
+    paths = [f"out/{file.path}" for file in data_files(store.list("out/"), "out/")]
+    return sorted(store.get(path).data.decode() for path in paths)
+
+
+def test_an_overwrite_replaces_what_others_left(place: Place) -> None:
+    """Readers of the directory see the rows of the new version alone, on every kind of store."""
+    with place() as store:
+        leave(store.store, *LEFT, *SKIPPED)
+        output = Output(store, "out")
+        assert {file.path for file in output.foreign()} == set(LEFT)
+        record = add_job(output, "a", 0, 1, mode="overwrite")
+        assert {file.path for file in record.foreign} == set(LEFT)
+        assert left(store.store) == set(SKIPPED)
+        assert rows(store.store) == ["a 0", "a 1"]
+        assert list(output.foreign()) == []
+        assert next(output.log()) == record
+
+
+def test_partitions_are_replaced_one_by_one(place: Place) -> None:
+    """What others left in the partitions of a job is replaced, however they spell them, and no more."""
+    with place() as store:
+        leave(store.store, *LEFT)
+        output = Output(store, "out")
+        add_job(output, "a", 0, 1, mode="overwrite-partitions")
+        # p=%30 is the partition 0, too, but in a directory that the job has no file in.
+        assert left(store.store) == {"plain.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv"}
+        add_job(output, "b", 7, mode="overwrite-partitions")
+        assert left(store.store) == {"plain.csv", "p=%30/old.csv", "_p=1/old.csv"}
+
+
+def test_files_without_a_partition_replace_those_without_one() -> None:
+    """Of what others left, and of the output's own files; partitions stay as they are."""
+    store = MemoryStore()
+    leave(store, *LEFT, "sub/plain.csv")
+    output = open_output(store)
+    add_job(output, "a", 0)
+    for job_id in ("b", "c"):
+        job = output.begin(job_id, mode="overwrite-partitions")
+        output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), job_id.encode())])
+    assert rows(store) == sorted(["a 0", "c", *(f"left {name}" for name in LEFT if "=" in name)])
+
+
+def test_an_append_leaves_them_alone() -> None:
+    """They stay, appends and merges see nothing of them, and the next overwrite replaces them."""
+    store = MemoryStore()
+    leave(store, *LEFT)
+    output = open_output(store)
+    add_job(output, "a", 0)
+    add_job(output, "b", 1)
+    assert left(store) == set(LEFT)
+    assert len(output.snapshot().files) == 2
+    add_job(output, "c", 5, mode="overwrite")
+    assert rows(store) == ["c 5"]
+
+
+def test_they_are_data_to_who_wants_none() -> None:
+    """Mode error refuses a directory with such files, when the job begins and at the commit point."""
+    store = MemoryStore()
+    leave(store, *SKIPPED)
+    output = open_output(store)
+    job = output.begin("late", mode="error")
+    leave(store, "plain.csv")
+    with pytest.raises(AlreadyExists, match=r"written without it, such as 'plain\.csv'"):
+        output.commit(job, ())
+    with pytest.raises(AlreadyExists, match=r"written without it, such as 'plain\.csv'"):
+        output.begin("a", mode="error")
+    assert list(output.log()) == []
+    store.delete("out/plain.csv")
+    assert output.commit(job, ()).version == 1
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+@pytest.mark.parametrize("mode", ["overwrite", "overwrite-partitions"])
+@pytest.mark.parametrize("what", ["before", "after"])
+def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(
+    what: str, mode: Mode, visibility: Visibility
+) -> None:
+    """Up to the commit point all of them are there; after a recovery past it, none is."""
+    seen = set()
+    for at in itertools.count(1):
+        store = MemoryStore()
+        leave(store, "p=0/old.csv", "p=1/old.csv")
+        once = Once(at, what)
+        with contextlib.suppress(Death):
+            add_job(open_output(HookedStore(store, once)), "b", 0, 1, mode=mode, visibility=visibility)
+        output = open_output(store)
+        committed = bool(list(output.log()))
+        old = ["left p=0/old.csv", "left p=1/old.csv"]
+        if not committed:
+            assert rows(store) == old
+        output.recover(older_than=0)
+        new = ["b 0", "b 1"] if visibility == "listed" else []
+        assert rows(store) == (new if committed else old)
+        assert list(store.list("out/_commitlog/pending/")) == []
+        seen.add(committed)
+        if not once.happened:
+            break
+    assert seen == {False, True}
+
+
+def test_what_is_written_again_later_is_not_removed() -> None:
+    """A driver that died past its commit point named a file, not whatever has its name later."""
+    store = MemoryStore()
+    leave(store, "p=0/old.csv", "p=1/old.csv")
+
+    class Dies(HookedStore):
+        def delete_many(self, paths: object) -> object:  # type: ignore[override]
+            raise Death
+
+    with pytest.raises(Death):
+        add_job(open_output(Dies(store)), "b", 0, mode="overwrite")
+    store.put("out/p=0/old.csv", b"written again")
+    open_output(store).recover(older_than=0)
+    assert rows(store) == ["b 0", "written again"]
+
+
+def test_very_many_of_them_are_listed_beside_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record names lists, and a recovery reads them."""
+    monkeypatch.setattr("commitlog.outputs.log.INLINE_FILES", 2)
+    monkeypatch.setattr("commitlog.outputs.manifest.MANIFEST_FILES", 3)
+    store = MemoryStore()
+    leave(store, *LEFT)
+    record = add_job(open_output(store), "a", 3, mode="overwrite")
+    assert (record.foreign, [each.files for each in record.foreign_manifests]) == ((), [3, 3])
+    assert rows(store) == ["a 3"]
+    assert next(open_output(store).log()) == record
+    open_output(store).gc(older_than=0)
+    assert len(list(store.list("out/_commitlog/manifests/"))) == 2
+
+
+def test_a_copy_of_an_output_has_no_foreign_files() -> None:
+    """Names tell whose a file is by where the output was; in a copy, the log tells."""
+    store = MemoryStore()
+    add_job(open_output(store), "a", 0)
+    for info in list(store.list("out/")):
+        store.copy(info.path, info.path.replace("out/", "copy/", 1))
+    copy = Output(open_output(store).store, "copy")
+    assert list(copy.foreign()) == []
+    add_job(copy, "b", 1, mode="overwrite-partitions")
+    assert len(copy.snapshot().files) == 2
+
+
+def test_names_with_digits_of_others_are_foreign() -> None:
+    """Files of pyarrow bear 32 digits as well, and are foreign all the same."""
+    store = MemoryStore()
+    leave(store, "0123456789abcdef0123456789abcdef-0.csv")
+    add_job(open_output(store), "a", 0, mode="overwrite")
+    assert rows(store) == ["a 0"]
+
+
+def test_an_output_above_the_partitions_of_a_job_is_left_alone() -> None:
+    """A listing of p=0/q=1/ does not show that p=0/ is an output of its own."""
+    store = MemoryStore()
+    outer = open_output(store)
+    inner = Output(outer.store, "out/p=0")
+    job = inner.begin("inner")
+    record = inner.commit(job, [inner.stage(job, f"q=1/{job.file_name(0)}", b"inner")])
+    leave(store, "p=1/q=1/old.csv")
+    job = outer.begin("outer", mode="overwrite-partitions")
+    files = [
+        outer.stage(job, f"p={p}/q=1/" + job.file_name(p), b"outer", partition={"p": str(p), "q": "1"})
+        for p in (0, 1)
+    ]
+    assert [file.path for file in outer.commit(job, files).foreign] == ["p=1/q=1/old.csv"]
+    assert [store.get(inner.locate(file)).data for file in record.files] == [b"inner"]
+
+
+def test_a_name_that_no_request_can_have_is_refused_before_the_commit_point() -> None:
+    """S3 lists such names. A record with one could not be read again, and the output with it."""
+    output = open_output(MemoryStore())
+    job = output.begin("a", mode="overwrite")
+    foreign = [ForeignFile(path="p=0/a\nb.csv", size=1, etag="e")]
+    with pytest.raises(InvalidPath, match=r"control character.*Nothing was added"):
+        output.commit(job, (), foreign=foreign)
+    assert output.snapshot().version == 0
+    assert output.commit(job, (), foreign=()).version == 1

@@ -1,0 +1,269 @@
+"""What the simulator found in outputs, each at the one moment at which it went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from commitlog.errors import (
+    CommitError,
+    NotFound,
+    OutcomeUnknown,
+    PublishIncomplete,
+    Unavailable,
+)
+from commitlog.outputs import AbortRecord, Output, RecoveryReport, Visibility
+from commitlog.stores import ObjectData, ObjectStore, PutResult, Staged
+from commitlog.stores.memory import MemoryStore
+from support.outputs import HookedStore, open_output, stage_some
+
+
+class Meddled(HookedStore):
+    """`inner`, where somebody comes by before the n-th GET of a path."""
+
+    def __init__(self, inner: ObjectStore, path: str, nth: int, meddle: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.path = path
+        self.left = nth
+        self.meddle = meddle
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        if path == self.path:
+            self.left -= 1
+            if not self.left:
+                self.meddle()
+        return super().get(path, start=start, end=end)
+
+
+def is_there(store: ObjectStore, output: Output) -> bool:
+    """Tell whether every file of the output's last version is there."""
+    paths = [output.locate(file) for file in output.snapshot().files]
+    return bool(paths) and all(store.begin_head(path)().info is not None for path in paths)
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_gc_never_removes_files_of_a_job_that_is_committed_meanwhile(nth: int) -> None:
+    """A job that seems dead is ruled out where the log was read to, not where it is complete by then."""
+    store = MemoryStore()
+    driver = open_output(store)
+    job = driver.begin("slow", visibility="logged")
+    files = stage_some(driver, job)
+
+    def commit() -> None:
+        driver.commit(job, files)
+
+    meddled = Meddled(store, "out/_SUCCESS", nth, commit)
+    open_output(meddled).gc(older_than=0)
+    if meddled.left <= 0:
+        assert is_there(store, driver)
+    else:
+        with pytest.raises(CommitError):
+            commit()
+
+
+def test_a_sign_of_life_of_a_job_that_was_replaced_is_no_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its heartbeat left rules no committed job out, and removes no list of its files."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    store = MemoryStore()
+    output = open_output(store)
+    long = output.begin("long")
+    output.heartbeat(long.attempt)
+    output.commit(long, stage_some(output, long))
+    after = output.begin("after", mode="overwrite")
+    output.commit(after, stage_some(output, after))
+    assert output.recover(older_than=0) == RecoveryReport()
+    assert output.recover(older_than=0) == RecoveryReport()
+    assert not list(store.list("out/_commitlog/alive/"))
+    assert tuple(output.state(1).jobs) == ("long",)
+    assert is_there(store, output)
+
+
+def test_the_lists_of_a_committed_job_outlive_an_upload_that_is_found_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of a job that was replaced rules it out once more; what its record names stays."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    monkeypatch.setattr("commitlog.outputs.state.REMEMBERED", 1)
+    store = MemoryStore()
+    output = open_output(store)
+    early = output.begin("early")
+    output.commit(early, stage_some(output, early))
+    after = output.begin("after", mode="overwrite")
+    output.commit(after, stage_some(output, after))
+    output.stage(early, early.file_name(7), b"of a task that lost its race, and went on")
+    assert output.recover(older_than=0).uploads == 1
+    assert [type(record) is AbortRecord for record in output.records()] == [False, False, True]
+    assert tuple(output.state(1).jobs) == ("early",)
+    assert output.abort(early) is not None
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_slow_publisher_that_was_replaced_has_not_lost_anything(comes_back: bool) -> None:
+    """Who publishes files that another one published and a third one replaced is told of no loss.
+
+    Either one of its requests was refused for another reason, and so none of them was seen for what it
+    was; or its pending entry came back, since a request to write it had been repeated.
+    """
+    store = MemoryStore()
+
+    class Overtaken(HookedStore):
+        entry: tuple[str, bytes] | None = None
+        published = 0
+
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if "pending" in path:
+                self.entry = path, body
+            return super().put(path, body, **options)
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            self.published += 1
+            if self.published == 1:
+                other = open_output(store)
+                other.recover(older_than=0)
+                job = other.begin("after", mode="overwrite")
+                other.commit(job, stage_some(other, job))
+                if comes_back and self.entry:
+                    store.put(*self.entry)
+            elif self.published < 5 and not comes_back:
+                raise Unavailable("slow down")
+            return super().publish(staged, **options)
+
+    slow = open_output(Overtaken(store))
+    job = slow.begin("before")
+    assert slow.commit(job, stage_some(slow, job)).version == 1
+    assert open_output(store).recover(older_than=0) == RecoveryReport()
+
+
+def test_a_publisher_that_cannot_ask_does_not_guess() -> None:
+    """While it is not known whether all was published and replaced, nothing is reported as lost."""
+    store = MemoryStore()
+
+    class Down(HookedStore):
+        down = False
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            self.down = True
+            raise NotFound("no such upload")
+
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if self.down:
+                raise Unavailable("down")
+            return super().get(path, start=start, end=end)
+
+    output = open_output(Down(store))
+    job = output.begin("job")
+    with pytest.raises(PublishIncomplete, match="not visible yet"):
+        output.commit(job, stage_some(output, job))
+
+
+def test_a_task_that_lost_its_race_does_not_overwrite_a_file_that_only_the_log_shows() -> None:
+    """Files under hidden names are there as soon as they are written, so each has a name of its own."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("job", visibility="logged")
+    name = job.file_name(0)
+    early, won = (output.stage(job, name, data) for data in (b"lost, early", b"won"))
+    output.commit(job, [won])
+    output.stage(job, name, b"lost, and late")
+    (file,) = output.snapshot().files
+    found = store.get(output.locate(file))
+    assert (found.data, found.nonce) == (b"won", file.nonce)
+    assert early.staged.path != won.staged.path
+    assert output.gc(older_than=0).removed == 2
+    assert store.get(output.locate(file)).data == b"won"
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("no answer"), NotFound("no such upload")])
+def test_a_lost_answer_does_not_fail_a_task_whose_file_is_there(error: CommitError) -> None:
+    """A file that only the log shows is recognised after a lost answer, or a repeated request."""
+
+    class Lossy(HookedStore):
+        applied = True
+
+        def publish(self, staged: Staged, **options: Any) -> PutResult:
+            if self.applied:
+                super().publish(staged, **options)
+            raise error
+
+    store = Lossy(MemoryStore())
+    output = open_output(store)
+    job = output.begin("job", visibility="logged")
+    assert output.commit(job, stage_some(output, job)).file_count == 2
+    assert is_there(store, output)
+    store.applied = False
+    with pytest.raises(type(error)):
+        stage_some(output, output.begin("other"))
+
+
+def test_a_commit_that_was_read_back_is_not_reported_as_failed() -> None:
+    """After a lost answer the record is looked at once, and then it is known whose it is.
+
+    It was read to see whether the number is taken, and once more to see by whom; if that failed, its own
+    driver was told that nothing was added.
+    """
+    store = MemoryStore()
+    record = "out/_commitlog/00000000000000000001.json"
+
+    class Lossy(HookedStore):
+        lost = False
+        gets = 0
+
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            result = super().put(path, body, **options)
+            if path == record:
+                self.lost = True
+                raise OutcomeUnknown("no answer")
+            return result
+
+        def begin_head(self, path: str) -> Any:
+            if self.lost:
+                raise Unavailable("down")
+            return super().begin_head(path)
+
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if self.lost and path == record:
+                self.gets += 1
+                if self.gets > 1:
+                    raise Unavailable("down again")
+            return super().get(path, start=start, end=end)
+
+    output = open_output(Lossy(store))
+    job = output.begin("job")
+    assert output.commit(job, stage_some(output, job)).version == 1
+
+
+@pytest.mark.parametrize("visibility", ["listed", "logged"])
+def test_gc_removes_lists_of_jobs_that_were_ruled_out(
+    monkeypatch: pytest.MonkeyPatch, visibility: Visibility
+) -> None:
+    """A list of files that came late, or that nothing but its job's files tells of, does not stay."""
+    monkeypatch.setattr("commitlog.outputs.pending.INLINE_FILES", 1)
+    store = MemoryStore()
+    late: list[Callable[[], object]] = []
+
+    class Slow(HookedStore):
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if "manifests" in path:
+                late.append(lambda: super(Slow, self).put(path, body, **options))
+                raise Unavailable("slow down")
+            return super().put(path, body, **options)
+
+    output = open_output(store)
+    slow = open_output(Slow(store))
+    job = slow.begin("slow", visibility=visibility)
+    files = stage_some(slow, job)
+    with pytest.raises(Unavailable):
+        slow.commit(job, files)
+    if visibility == "listed":
+        output.abort(job, files)
+    late[0]()
+    kept = output.begin("kept", visibility=visibility)
+    output.commit(kept, stage_some(output, kept))
+    assert len(list(store.list("out/_commitlog/manifests/"))) == 2
+    output.gc(older_than=0)
+    assert len(list(store.list("out/_commitlog/manifests/"))) == 1
+    assert is_there(store, output)

@@ -1,0 +1,281 @@
+"""Jobs of very many files, and logs of very many jobs: what is read and written stays in proportion."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from commitlog._util.retry import Backoff
+from commitlog.commit.conditional import ConditionalStore
+from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, JobAlreadyCommitted
+from commitlog.outputs import Job, Output, StagedFile
+from commitlog.outputs.checkpoints import INTERVAL, LANDMARK
+from commitlog.outputs.manifest import MANIFEST_FILES
+from commitlog.outputs.pending import INLINE_FILES, PendingJob
+from commitlog.stores.api import ObjectData, PutResult, Staged
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock
+from sim.leases.world import Steady
+from support.outputs import HookedStore, open_output, stage_some, visible
+
+CHECKPOINTS = "out/_commitlog/checkpoints/"
+MANIFESTS = "out/_commitlog/manifests/"
+RECORDS = "out/_commitlog/" + 19 * "0"
+
+
+class Counting(HookedStore):
+    """A store that counts its requests by kind."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        self.requests: Counter[str] = Counter()
+
+        def hook(name: str, _path: str, mutation: Callable[[], Any]) -> Any:
+            self.requests[name] += 1
+            return mutation()
+
+        super().__init__(inner, hook)
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        self.requests["get"] += 1
+        return super().get(path, start=start, end=end)
+
+
+def told(job: Job, count: int) -> Iterator[StagedFile]:
+    """Yield what tasks tell of files that only the log shows, without storing any."""
+    for n in range(count):
+        path = f"out/_commitlog/data/{job.file_name(n)}"
+        staged = Staged(path=path, upload_id=f"u{n}", size=n, nonce=f"n{n}")
+        yield StagedFile(staged=staged, rows=1, stats={"a": (n, n + 1, 0)})
+
+
+def commit_empty(output: Output, count: int) -> None:
+    for n in range(count):
+        output.commit(output.begin(f"job-{n}"), ())
+
+
+# -- many files --------------------------------------------------------------------------------------
+
+
+def test_a_job_of_many_files_has_a_small_record() -> None:
+    """The list goes to manifests, compressed; record, log and snapshot tell the same as without."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big", visibility="logged")
+    count = 2 * MANIFEST_FILES + 1
+    record = output.commit(job, told(job, count))
+    assert (record.file_count, record.rows, record.files) == (count, count, ())
+    assert [manifest.files for manifest in record.manifests] == [MANIFEST_FILES, MANIFEST_FILES, 1]
+    assert record.bytes == sum(range(count))
+    assert store.head("out/_commitlog/00000000000000000001.json").size < 2_000
+    assert max(info.size for info in store.list(MANIFESTS)) < 1_000_000
+    assert [file.size for file in output.files(record)] == list(range(count))
+    snapshot = output.snapshot()
+    assert len(snapshot.files) == count
+    assert snapshot.files[7].stats == {"a": (7, 8, 0)}
+
+
+def test_manifests_tell_recovery_what_to_publish() -> None:
+    """A driver with many files that died after the commit point is finished from its manifests."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big")
+    files = stage_some(output, job, count=INLINE_FILES + 1)
+    pending = output._pending
+    record = output._log.commit(job, _prepared(output, job, files), after=0)
+    assert visible(store) == {}
+    assert len(list(pending.list())) == 1
+    assert open_output(store).recover(older_than=1e9).completed == (record.version,)
+    assert len(visible(store)) == INLINE_FILES + 1
+    assert output.commit(job, files) == record
+
+
+def _prepared(output: Output, job: Job, files: list[StagedFile]) -> PendingJob:
+    pending = PendingJob.of(job, output._checked(job, files), output._log.manifests)
+    output._prepare(pending)
+    return pending
+
+
+def test_another_list_for_the_same_attempt_is_refused() -> None:
+    """The manifests of an attempt are written once."""
+    output = open_output(MemoryStore())
+    job = output.begin("big", visibility="logged")
+    output.commit(job, told(job, INLINE_FILES + 1))
+    with pytest.raises(ConfigurationError, match="other files"):
+        output.commit(job, told(job, INLINE_FILES + 2))
+    with pytest.raises(ConfigurationError, match="other files"):
+        output.commit(job, told(job, 1))
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (lambda data: data[:-1], CorruptRecord),
+        (lambda data: b"", CorruptRecord),
+        (lambda data: gzip.compress(b'{"format": 99}\n'), CorruptRecord),
+    ],
+)
+def test_a_damaged_manifest_is_never_taken_for_a_shorter_list(
+    damage: Callable[[bytes], bytes], error: type[Exception]
+) -> None:
+    """A manifest that is not as its record says is corrupt."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big", visibility="logged")
+    record = output.commit(job, told(job, INLINE_FILES + 1))
+    (manifest,) = list(store.list(MANIFESTS))
+    store.put(manifest.path, damage(store.get(manifest.path).data))
+    with pytest.raises(error):
+        list(output.files(record))
+    with pytest.raises(error):
+        open_output(store).snapshot()
+
+
+def test_aborted_jobs_leave_no_manifests() -> None:
+    """Recovery of a job that prepared its commit and died removes its lists too."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big")
+    _prepared(output, job, stage_some(output, job, count=INLINE_FILES + 1))
+    assert list(store.list(MANIFESTS)) != []
+    assert list(output.recover(older_than=0).aborted) == [job.attempt]
+    assert list(store.list(MANIFESTS)) == []
+    assert list(store.list_staged()) == []
+
+
+# -- many jobs ---------------------------------------------------------------------------------------
+
+
+def test_beginning_and_reading_take_as_many_requests_however_long_the_log_is() -> None:
+    """With checkpoints, neither reads the log from its start."""
+    costs = []
+    for jobs in (3 * INTERVAL + 5, 30 * INTERVAL + 5):
+        store = Counting(MemoryStore())
+        output = open_output(store)
+        commit_empty(output, jobs)
+        store.requests.clear()
+        output.begin("next")
+        output.snapshot()
+        output.recover(older_than=0)
+        costs.append(dict(store.requests))
+    assert costs[0] == costs[1]
+    assert costs[0]["get"] < 4 * INTERVAL
+
+
+def test_a_job_is_recognised_however_long_ago_it_was_committed() -> None:
+    """Checkpoints know all jobs under ids of the caller's."""
+    output = open_output(MemoryStore())
+    commit_empty(output, 5 * INTERVAL)
+    with pytest.raises(JobAlreadyCommitted) as error:
+        output.begin("job-0")
+    assert error.value.version == 1
+
+
+@pytest.mark.parametrize(("landmark", "kept"), [(LANDMARK, [5, 6]), (2 * INTERVAL, [2, 4, 5, 6])])
+def test_old_checkpoints_are_removed_but_landmarks(
+    monkeypatch: pytest.MonkeyPatch, landmark: int, kept: list[int]
+) -> None:
+    """The last two stay, and those at round numbers, for readers of the past."""
+    monkeypatch.setattr("commitlog.outputs.checkpoints.LANDMARK", landmark)
+    store = MemoryStore()
+    output = open_output(store)
+    commit_empty(output, 6 * INTERVAL)
+    versions = [int(info.path.removeprefix(CHECKPOINTS)[:20]) for info in store.list(CHECKPOINTS)]
+    assert versions == [number * INTERVAL for number in kept]
+    store.put(f"{CHECKPOINTS}{LANDMARK:020d}.jsonl.gz", b"")
+    assert output.snapshot(3).version == 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", gzip.compress(b"[]"), gzip.compress(b'{"format": 9}')],
+    ids=["empty", "not compressed", "no header", "newer"],
+)
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is derived from the log is read from the log instead, with a warning."""
+    store = MemoryStore()
+    output = open_output(store)
+    commit_empty(output, 2 * INTERVAL)
+    for info in list(store.list(CHECKPOINTS)):
+        store.put(info.path, data)
+    assert output.snapshot().jobs == tuple(f"job-{n}" for n in range(2 * INTERVAL))
+    assert "passed over" in caplog.text
+
+
+def test_a_checkpoint_adds_up_to_what_the_log_does() -> None:
+    """The state at a checkpoint is that of its records, replaced files and batches included."""
+    store = MemoryStore()
+    output = open_output(store)
+    for n in range(INTERVAL):
+        mode = "overwrite-partitions" if n % 3 == 2 else "append"
+        job = output.begin(f"job-{n}", visibility="logged", mode=mode, schema=json.dumps(n))
+        output.commit(job, stage_some(output, job, count=1 + n % 2))
+    from_checkpoint = output._log.checkpoints.load()
+    assert from_checkpoint.version == INTERVAL
+    for info in list(store.list(CHECKPOINTS)):
+        store.delete(info.path)
+    assert output._log.state() == from_checkpoint
+    assert from_checkpoint.replaced
+
+
+def test_a_newer_manifest_is_refused_as_newer() -> None:
+    """A list of a newer format, with the right checksum, asks for a newer library."""
+    store = MemoryStore()
+    output = open_output(store)
+    job = output.begin("big", visibility="logged")
+    record = output.commit(job, told(job, INLINE_FILES + 1))
+    (manifest,) = record.manifests
+    data = gzip.compress(b'{"format": 99, "kind": "manifest"}')
+    store.put(MANIFESTS + manifest.name, data)
+    newer = evolve(manifest, sha256=hashlib.sha256(data).hexdigest())
+    with pytest.raises(FormatTooNew):
+        list(output._log.manifests.read(newer))
+
+
+# -- many jobs at once -------------------------------------------------------------------------------
+
+
+def test_who_loses_numbers_of_the_log_pauses_longer_each_time_until_it_has_one() -> None:
+    """Each of three others comes first by a moment; what they wrote is looked at, and nothing twice."""
+    store = MemoryStore()
+    quick = open_output(store)
+    others = iter(range(3))
+    requests: list[str] = []
+
+    class Overtaken(HookedStore):
+        def put(self, path: str, body: Any, **options: Any) -> PutResult:
+            if path.startswith(RECORDS):
+                requests.append(f"put {path.removeprefix(RECORDS)}")
+                for number in islice(others, 1):
+                    quick.commit(quick.begin(f"quick-{number}"), ())
+            return super().put(path, body, **options)
+
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if path.startswith(RECORDS):
+                requests.append(f"get {path.removeprefix(RECORDS)}")
+            return super().get(path, start=start, end=end)
+
+    class Resting(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            requests.append(f"sleep {seconds:g}")
+
+    overtaken, clock = ConditionalStore(Overtaken(store)), Resting()
+    slow = Output(overtaken, "out", clock=clock, backoff=Backoff(base=1, random=Steady()))
+    job = slow.begin("slow")
+    requests.clear()
+    assert slow.commit(job, ()).version == 4
+    until = requests.index("put 4.json") + 1
+    lost = [
+        [f"put {n}.json", f"sleep {2 ** (n - 1)}", f"get {n}.json", f"get {n + 1}.json"]
+        for n in (1, 2, 3)
+    ]
+    assert requests[:until] == ["get 1.json", *chain.from_iterable(lost), "put 4.json"]

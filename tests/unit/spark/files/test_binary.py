@@ -1,0 +1,25 @@
+"""Files as they are, one record each."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+
+from commitlog.errors import InputUnreadable
+from commitlog.ingest import Pinned, Slice
+from commitlog.spark.inputs import Columns
+from commitlog.spark.inputs.binary import Binary
+from support.inputs import pinned
+
+
+def test_what_no_value_can_hold_is_told_before_it_is_fetched() -> None:
+    """Spark has no values of 2 GiB. What else there is to know of such a file can be read."""
+    small = pinned(b"x")
+    file = evolve(small.file, size=2**31)
+    large = Pinned(small.store, file)
+    with pytest.raises(InputUnreadable, match="has 2147483648 bytes"):
+        list(Binary({}).decode(large, Slice(file, 0, file.size), Columns(schema=Binary.fixed)))
+    columns = Columns(schema=pa.schema([("length", pa.int64())]))
+    (found,) = Binary({}).decode(large, Slice(file, 0, file.size), columns)
+    assert found.batch.to_pylist() == [{"length": 2**31}]

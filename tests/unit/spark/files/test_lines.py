@@ -1,0 +1,288 @@
+"""Files as lines: each in exactly one slice, whatever the cuts, the ends and the compression."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import re
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable
+from commitlog.ingest import Pinned
+from commitlog.spark.inputs import INPUTS, Columns, content
+from commitlog.spark.inputs.content import content_of
+from commitlog.spark.inputs.lines import Lines
+from support.inputs import Counting, pieces_of, pinned, slices
+from support.project import TESTS
+
+
+def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes]]:
+    """Return each line of a file with its place, slice by slice."""
+    found = []
+    for each in slices(pinned.file, cuts):
+        for at, block in lines.read(pinned, each):
+            values, begins = lines.split(block)
+            assert values.type == pa.binary()
+            found += zip((at + begin for begin in begins.to_pylist()), values.to_pylist(), strict=True)
+    return found
+
+
+def expected(data: bytes, separator: bytes | None) -> list[tuple[int, bytes]]:
+    """Return the same by looking at the bytes from begin to end."""
+    at = 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    found = []
+    for match in re.finditer(rb"\r\n|\n|\r" if separator is None else re.escape(separator), data):
+        if match.end() > at:
+            found.append((at, data[at : match.start()]))
+            at = match.end()
+    if at < len(data):
+        found.append((at, data[at:]))
+    return found
+
+
+CUTS = st.lists(st.integers(1, 40), max_size=5)
+
+
+@example(data=b"\r\n", cuts=[1], piece=1)
+@example(data=b"a\r", cuts=[1], piece=1)
+@example(data=b"\xef\xbb\xbfa\nb", cuts=[1, 2, 3], piece=2)
+@given(
+    data=st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\xef\xbb\xbf"]), max_size=40).map(b"".join),
+    cuts=CUTS,
+    piece=st.integers(1, 12),
+)
+def test_each_line_is_in_one_slice(data: bytes, cuts: list[int], piece: int) -> None:
+    """Whatever the cuts, and however many bytes are read at a time, each line comes once, in order."""
+    with pieces_of(piece):
+        assert read(pinned(data), Lines(), cuts) == expected(data, None)
+
+
+@given(
+    data=st.lists(st.sampled_from([b"|", b"-", b"|-", b"a", b"\n", b"\r"]), max_size=40).map(b"".join),
+    separator=st.sampled_from([b"|", b"|-", b"||", b"-|-", b"a"]),
+    cuts=CUTS,
+    piece=st.integers(1, 12),
+)
+def test_each_line_that_ends_as_told_is_in_one_slice(
+    data: bytes, separator: bytes, cuts: list[int], piece: int
+) -> None:
+    """So it is with ends of any length; those that overlap themselves are read from the begin."""
+    lines = Lines(separator=separator)
+    with pieces_of(piece):
+        cuts = cuts if lines.splits("in/file") else []
+        assert read(pinned(data), lines, cuts) == expected(data, separator)
+
+
+PACKED: dict[str, Any] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "deflate": zlib.compress,
+    "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("suffix", sorted(PACKED))
+def test_compressed_files_are_read_as_one(suffix: str) -> None:
+    """Of a compressed file the content is told by its suffix; several streams in it are one content."""
+    parts = [b"".join(b"%d,%d\n" % (part, line) for line in range(3_000)) for part in range(3)]
+    pack = PACKED[suffix]
+    source = pinned(b"".join(map(pack, parts)), f"in/file.csv.{suffix}")
+    assert not Lines().splits(source.file.path)
+    for size in (7, 8 * 1024 * 1024):
+        with pieces_of(size):
+            assert read(source, Lines(), []) == expected(b"".join(parts), None)
+    assert read(pinned(b"", f"in/empty.{suffix}"), Lines(), []) == []
+    assert read(pinned(pack(b""), f"in/empty.{suffix}"), Lines(), []) == []
+
+
+@pytest.mark.parametrize("suffix", sorted(PACKED))
+@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage"])
+def test_damaged_streams_are_told(suffix: str, damage: str) -> None:
+    """A compressed stream that is cut short, or is none, is unreadable after what comes before."""
+    data = b"".join(b"%d,%d\n" % (line, line * line * 7919) for line in range(100_000))
+    packed = PACKED[suffix](data)
+    if damage == "cut":
+        packed = packed[: len(packed) // 2]
+    elif damage == "flipped":
+        middle = len(packed) // 2
+        packed = packed[:middle] + bytes(64) + packed[middle + 64 :]
+    else:
+        packed += b"no such stream"
+    source = pinned(packed, f"in/file.{suffix}")
+    got: list[tuple[int, bytes]] = []
+    with pytest.raises(InputUnreadable, match="in/file") as caught:
+        got.extend(Lines().read(source, slices(source.file)[0]))
+    assert caught.value.offset is not None
+    assert 0 < caught.value.offset <= len(packed)
+    text = b"".join(block for _, block in got)
+    sure = int(len(data) * (0.9 if damage == "garbage" else 0.4))
+    assert text[:sure] == data[:sure]
+    assert text.endswith(b"\n")
+
+
+def test_zeros_behind_a_gzip_stream_are_no_content() -> None:
+    """Programs fill up blocks with zeros."""
+    source = pinned(gzip.compress(b"a\n") + bytes(1000) + gzip.compress(b"b\n"), "in/a.gz")
+    assert read(source, Lines(), []) == [(0, b"a"), (2, b"b")]
+
+
+def test_a_stream_that_grows_a_thousandfold_is_read_in_pieces() -> None:
+    """What comes out of a decompressor is bounded, too."""
+    source = pinned(gzip.compress(bytes(1000) * 40_000), "in/a.gz")
+    with pieces_of(1024 * 1024):
+        sizes = [len(piece) for piece in content_of(source)]
+    assert sum(sizes) == 40_000_000
+    assert max(sizes) <= 2 * 1024 * 1024
+
+
+def test_a_line_that_is_too_long_is_refused() -> None:
+    """Memory is bounded by what a line may have; the lines before it are read."""
+    source = pinned(b"first\n" + b"x" * 1000 + b"\nlast\n")
+    got: list[tuple[int, bytes]] = []
+    with pieces_of(16), pytest.raises(InputUnreadable, match="maxRecordBytes") as caught:
+        got.extend(Lines(max_record=500).read(source, slices(source.file)[0]))
+    assert got == [(0, b"first\n")]
+    assert caught.value.offset == 6
+    with pieces_of(16):
+        assert len(read(source, Lines(max_record=1001), [])) == 3
+
+
+def test_a_slice_without_a_begin_is_not_read_to_the_end_of_its_line() -> None:
+    """Of a line that goes on for many slices, each reads what is its own."""
+    source = pinned(b"x" * 10_000 + b"\nlast\n")
+    counting = Counting(source.store, source.file)
+    with pieces_of(64):
+        assert list(Lines().read(counting, slices(source.file, [1000, 2000])[1])) == []
+    assert sum(counting.sizes) < 1200
+
+
+def test_a_small_file_is_one_request_and_an_empty_one_is_looked_at() -> None:
+    """What was overwritten since it was listed is found, even if nothing was in it."""
+    for data in (b"", b"one\ntwo\n"):
+        source = pinned(data)
+        source.store.put("in/file", b"something else")
+        with pytest.raises(InputChanged):
+            read(source, Lines(), [])
+
+
+def test_options_say_how_lines_end() -> None:
+    """Option lineSep is a text, maxRecordBytes a number; anything else is refused."""
+    lines = Lines.of({"lineSep": "§", "maxRecordBytes": "10", "other": ""})
+    assert lines == Lines(separator="§".encode(), max_record=10)
+    assert Lines.of({}) == Lines()
+    for wrong in ({"lineSep": ""}, {"maxRecordBytes": "0"}, {"maxRecordBytes": "1e6"}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            Lines.of(wrong)
+
+
+#: Files of which next to nothing is a record, though each line has to be looked at.
+EMPTY: list[tuple[str, dict[str, str], bytes]] = [
+    ("json", {}, b"\n"),
+    ("csv", {}, b"\n"),
+    ("csv", {}, b"\r"),
+    ("csv", {}, b" \t\n"),
+    ("csv", {"comment": "#"}, b"#\n"),
+    ("csv", {"header": "true"}, b"\r\n"),
+    ("csv", {"multiLine": "true"}, b"\n"),
+    ("text", {}, b"\n"),
+]
+COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("value", pa.string())])
+
+
+@pytest.mark.parametrize(("kind", "options", "line"), EMPTY)
+def test_lines_without_records_are_not_looked_at_one_by_one(
+    kind: str, options: dict[str, str], line: bytes
+) -> None:
+    """What Python is called for is bounded by what is read, not by how many lines that has."""
+    source = pinned(gzip.compress(line * (2 * 1024 * 1024 // len(line))), "in/x.gz")
+    input = INPUTS[kind](options)
+    empty = pinned(gzip.compress(line), "in/empty.gz")
+    # What is imported at first use does not count.
+    list(input.decode(empty, slices(empty.file)[0], Columns(schema=COLUMNS)))
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        rows = sum(map(len, input.decode(source, slices(source.file)[0], Columns(schema=COLUMNS))))
+        if kind != "text":
+            input.infer(source)
+    finally:
+        sys.setprofile(None)
+    assert rows == (2 * 1024 * 1024 if kind == "text" else 0)
+    assert calls < 20_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "line"),
+    [
+        ("json", {}, b"\n"),
+        ("csv", {}, b"\r\r\n"),
+        ("csv", {"multiLine": "true"}, b"\n"),
+        ("text", {}, b"\n"),
+    ],
+)
+def test_lines_without_records_take_little_memory(
+    kind: str, options: dict[str, str], line: bytes
+) -> None:
+    """However many there are in a piece of a file; of some kB, a compressor makes many MiB."""
+    code = f"""
+import gzip, resource, sys
+import pyarrow as pa
+sys.path.insert(0, {str(TESTS)!r})
+from support.inputs import pinned, slices
+from commitlog.spark.inputs import INPUTS, Columns
+source = pinned(sys.stdin.buffer.read(), "in/x.gz")
+columns = Columns(schema=pa.schema([("a", pa.int64()), ("value", pa.string())]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for part in INPUTS[{kind!r}]({options!r}).decode(source, slices(source.file)[0], columns):
+    pass
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    data = gzip.compress(line * (24 * 1024 * 1024 // len(line)))
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert int(done.stdout) < 256
+
+
+@pytest.mark.parametrize("many", [1, 300_000])
+def test_lines_within_quotes_are_not_looked_at_one_by_one(many: int) -> None:
+    """Of a record that goes on over many lines, those without quotes are passed at once."""
+    data = b'1,"' + b"\n" * many + b'x"\n2,y\n'
+    source = pinned(gzip.compress(data), "in/x.gz")
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        columns = Columns(schema=pa.schema([("a", pa.int64()), ("b", pa.string())]))
+        [part] = INPUTS["csv"]({"multiLine": "true"}).decode(source, slices(source.file)[0], columns)
+    finally:
+        sys.setprofile(None)
+    assert part.batch.to_pylist() == [{"a": 1, "b": "\n" * many + "x"}, {"a": 2, "b": "y"}]
+    assert calls < 5000
+
+
+def test_empty_streams_are_not_kept() -> None:
+    """A compressed stream of nothing has 20 bytes, and a file may have any number of them."""
+    tracemalloc.start()
+    try:
+        assert b"".join(content._gathered(b"" for _ in range(500_000))) == b""
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,391 @@
+"""What the data source makes of a URL of a namespace, as far as that takes no Spark session."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from attrs import define, frozen
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    JobAlreadyCommitted,
+    NotFound,
+    NotSupported,
+    ObjectChanged,
+)
+from commitlog.namespace import Data, Namespace
+from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespaces import create_namespace
+from commitlog.spark import CommitlogDataSource, physical_files
+from commitlog.spark.namespaces.files import directory_at
+from commitlog.spark.namespaces.options import NamespaceOptions, NamespaceWriteOptions, with_environment
+from commitlog.spark.namespaces.source import NamespaceSource
+from commitlog.spark.namespaces.writer import FilesStored, NamespaceTarget, NamespaceWriter
+from commitlog.spark.writer import NothingToWrite
+
+URL = "commitlog://lake/out"
+SECRETS = {
+    "accessKeyId": "AKIDHIDDEN",
+    "secretAccessKey": "KEYHIDDEN",
+    "metadata.secretAccessKey": "NAMESHIDDEN",
+    "table.sessionToken": "TABLEHIDDEN",
+}
+ID = StructType([StructField("id", LongType())])
+
+
+# -- options -----------------------------------------------------------------------------------------
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL alone means: the table of names that the environment tells, the store that it tells."""
+    options = NamespaceWriteOptions.parse({"path": f"{URL}/deep/"})
+    assert (options.name, options.path) == ("lake", "out/deep")
+    assert (options.metadata, options.store, options.leases, options.commit) == (
+        None,
+        None,
+        None,
+        "auto",
+    )
+    assert (options.save_mode(False), options.save_mode(True)) == ("append", "overwrite")
+    assert (options.file_format, options.partition_by) == ("parquet", ())
+    monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
+    with pytest.raises(ConfigurationError, match="COMMITLOG_METADATA before the session starts"):
+        options.mount()
+    with pytest.raises(ConfigurationError) as refused:
+        NamespaceOptions.parse({"path": URL, "nope": "1"})
+    assert "rollForward" not in str(refused.value)
+
+
+def test_the_environment_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of names that it tells becomes options, its credentials others; what is given stays."""
+    monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
+    assert with_environment({"jobId": "j"}) == {"jobId": "j"}
+    monkeypatch.setenv("COMMITLOG_METADATA", "dynamodb://names?region=x-1&secret_access_key=s")
+    told = with_environment({"jobId": "j"})
+    secret = {"metadata.secretAccessKey": "s"}
+    assert told == {"jobId": "j", "metadata": "dynamodb://names?region=x-1", **secret}
+    names = NamespaceOptions.parse({"path": URL, **secret, "metadata": told["metadata"]}).metadata
+    assert names is not None and names.options == {"region": "x-1", "secret_access_key": "s"}
+    assert with_environment({"Metadata": "sqlite:///n"}) == {"Metadata": "sqlite:///n"}
+
+
+def test_credentials_are_not_shown() -> None:
+    """They complete the URLs of store and tables, and are in no repr and no error."""
+    given = {
+        **SECRETS,
+        "path": URL,
+        "metadata": "dynamodb://names",
+        "metadata.region": "eu-west-1",
+        "store": "s3://bucket/p",
+        "table": "dynamodb://leases",
+    }
+    options = NamespaceWriteOptions.parse(given)
+    assert options.metadata is not None and options.store is not None and options.leases is not None
+    assert options.metadata.options == {"region": "eu-west-1", "secret_access_key": "NAMESHIDDEN"}
+    assert options.store.options["secret_access_key"] == "KEYHIDDEN"
+    assert options.leases.options == {"session_token": "TABLEHIDDEN"}
+    assert "HIDDEN" not in repr(options)
+    with pytest.raises(ConfigurationError, match="unknown option") as refused:
+        NamespaceWriteOptions.parse({**given, "odd": "1"})
+    assert "HIDDEN" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"path": "commitlog://"}, ConfigurationError, "a name has"),
+        ({"metadata": "memory://n"}, ConfigurationError, "Spark has many"),
+        ({"store": "memory://s"}, ConfigurationError, "Spark has many"),
+        ({"store": "s3://bucket?secret_access_key=x"}, ConfigurationError, "for Spark prints it"),
+        ({"metadata.region": "x"}, ConfigurationError, "go with option metadata"),
+        ({"version": "1"}, NotSupported, "option version does not go with a namespace"),
+        ({"rollForward": "false"}, NotSupported, "rollForward"),
+        ({"visibility": "logged"}, NotSupported, "visibility"),
+        ({"partitionOverwriteMode": "dynamic"}, NotSupported, "partitionOverwriteMode=dynamic"),
+        ({"nope": "1"}, ConfigurationError, "unknown option 'nope'; known: accessKeyId, .*ifExists"),
+        ({"paths": '["commitlog://a/b", "commitlog://a/c"]'}, ConfigurationError, "one path at a time"),
+        ({"jobbid": "1"}, ConfigurationError, r"unknown option 'jobbid'; is it jobId\?; known"),
+    ],
+)
+def test_options_that_are_refused(given: Mapping[str, str], error: type[CommitError], text: str) -> None:
+    """What makes no sense, and what directories of a namespace do not have."""
+    with pytest.raises(error, match=text):
+        NamespaceWriteOptions.parse({"path": URL, **given})
+
+
+# -- a namespace in this process ---------------------------------------------------------------------
+
+
+@frozen
+class Site:
+    """A namespace, and what Spark would do in it."""
+
+    lake: Namespace
+    options: dict[str, str]
+
+    def source(self, mount: Callable[[NamespaceOptions], Namespace] | None = None) -> NamespaceSource:
+        """Return the data source for `URL`."""
+        return NamespaceSource({"path": URL, **self.options}, mount or NamespaceOptions.mount)
+
+    def writer(self, *, overwrite: bool = False, columns: StructType = ID, **options: str) -> Any:
+        """Return the writer of a job."""
+        return NamespaceSource({"path": URL, **self.options, **options}).writer(columns, overwrite)
+
+    def task(self, *ids: int) -> FilesStored:
+        """Store rows as a task does; return what it tells."""
+        shelf = NamespaceTarget(self.lake._context.content)
+        for id in ids:
+            upload = shelf.begin_stage(None, f"part-{id}.parquet")  # type: ignore[arg-type]
+            upload.write(parquet(id=[id]))
+            upload.finish()
+        return FilesStored("job", shelf.stored)
+
+    def names(self) -> list[str]:
+        """Return the names of the files in the directory."""
+        return [file.path.rpartition("/")[2] for file in directory_at(self.lake, "out").files]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A namespace in an SQLite file and a directory."""
+    names = f"sqlite://{tmp_path}/names.db"
+    with create_namespace("lake", store=f"file://{tmp_path}/store", metadata=names, log=False) as lake:
+        yield Site(lake, {"metadata": names})
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    """Return a Parquet file."""
+    body = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), body)
+    return body.getvalue()
+
+
+def columns_at(site: Site) -> dict[str, str]:
+    """Return the columns that the data source finds."""
+    return {field.name: field.dataType.simpleString() for field in site.source().schema()}
+
+
+def test_refusals_before_there_are_files(site: Site) -> None:
+    """What can be refused is refused before a task runs, and nothing is begun then."""
+    site.writer(jobId="one").commit([site.task(1)])
+    for error, options in (
+        (JobAlreadyCommitted, {"jobId": "one"}),
+        (AlreadyExists, {"ifExists": "error"}),
+        (ConfigurationError, {"partitionBy": "id"}),
+        (ConfigurationError, {"overwrite": True, "ifExists": "error"}),
+        (ConfigurationError, {"columns": StructType([StructField("id", StringType())])}),
+        (ConfigurationError, {"columns": StructType([*ID, StructField("more", LongType())])}),
+    ):
+        with pytest.raises(error):
+            site.writer(**options)
+    assert isinstance(site.writer(jobId="one", onDuplicate="skip"), NothingToWrite)
+    assert isinstance(site.writer(ifExists="ignore"), NothingToWrite)
+    assert list(site.lake.list(".staging")) == []
+    assert site.names() == ["part-1.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"jobId": "one"}, JobAlreadyCommitted),
+        ({"jobId": "one", "onDuplicate": "skip"}, None),
+        ({"ifExists": "error"}, AlreadyExists),
+        ({"ifExists": "ignore"}, None),
+    ],
+)
+def test_another_driver_is_first(
+    site: Site, options: dict[str, str], error: type[CommitError] | None
+) -> None:
+    """What was not so when a job began is found when it ends; nothing of the later one is there."""
+    late = site.writer(**options)
+    site.writer(jobId="one").commit([site.task(1)])
+    told = [site.task(2)]
+    if error is None:
+        late.commit(told)
+    else:
+        with pytest.raises(error):
+            late.commit(told)
+        late.abort([*told, None])
+    assert site.names() == ["part-1.parquet"]
+    assert list(site.lake.list(".staging")) == []
+
+
+def test_an_abort_after_the_commit_point(site: Site) -> None:
+    """Spark calls abort when a commit has raised, whatever it was: it does nothing then."""
+    writer: NamespaceWriter = site.writer()
+    told = [site.task(1), site.task(2)]
+    writer.commit(told)
+    writer.abort(told)
+    assert site.names() == ["part-1.parquet", "part-2.parquet"]
+    assert list(site.source().reader(ID).read(InputPartition(None))) == []
+
+
+def test_streams(site: Site) -> None:
+    """A directory can be streamed to, batch by batch, and cannot be followed."""
+    source = CommitlogDataSource({"path": URL, **site.options})
+    with pytest.raises(NotSupported, match="cannot be read as a stream"):
+        source.streamReader(ID)
+    with pytest.raises(NotSupported, match="complete"):
+        source.streamWriter(ID, overwrite=True)
+    with pytest.raises(ConfigurationError, match="each batch of a stream is a job"):
+        NamespaceSource({"path": URL, **site.options, "jobId": "x"}).stream_writer(ID, False)
+    writer = site.source().stream_writer(ID, False)
+    writer.commit([], 0)
+    assert not site.lake.exists("out")
+    writer.commit([site.task(1)], 0)
+    writer.commit([site.task(2)], 0)
+    writer.abort([site.task(3)], 0)
+    assert site.names() == ["part-1.parquet"]
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+def test_which_files_are_read(site: Site) -> None:
+    """Those that readers of a listing would take, by path, with what directories tell of them."""
+    for path in ("b=1/x", "job-0/b=2/y", "z", "_b=3/w", ".hidden/x", "_temporary/x", "c/.x", "c/_x"):
+        site.lake.write(f"out/{path}", b"")
+    found = directory_at(site.lake, "out").files
+    assert [(file.path, file.partition) for file in found] == [
+        ("_b=3/w", {"_b": "3"}),
+        ("b=1/x", {"b": "1"}),
+        ("job-0/b=2/y", {"b": "2"}),
+        ("z", {}),
+    ]
+    assert [file.path for file in directory_at(site.lake, "out/z").files] == ["z"]
+    with pytest.raises(NotFound):
+        directory_at(site.lake, "nothing")
+
+
+@define
+class Replacing:
+    """Replaces a directory while it is listed, so many times."""
+
+    lake: Namespace
+    times: int
+
+    def walk(self, path: str) -> Iterator[Any]:
+        yield from self.lake.walk(path)
+        if self.times:
+            self.times -= 1
+            self.lake.write(f"new{self.times}/n{self.times}", b"")
+            self.lake.replace(f"new{self.times}", "out")
+
+    def stat(self, path: str) -> Any:
+        return self.lake.stat(path)
+
+
+def test_a_directory_that_is_replaced_while_it_is_listed(site: Site) -> None:
+    """It is listed again: its old files may be swept away while one looks."""
+    site.lake.write("out/old", b"")
+    found = directory_at(Replacing(site.lake, 2), "out")  # type: ignore[arg-type]
+    assert [file.path for file in found.files] == ["n0"]
+    with pytest.raises(Conflict, match="again and again"):
+        directory_at(Replacing(site.lake, 100), "out")  # type: ignore[arg-type]
+
+
+def test_columns_that_files_tell(site: Site) -> None:
+    """Where no job has told them: those of the first file, and those in the names of directories."""
+    site.lake.write("out/n=1/s=007/w=1/a.parquet", parquet(id=[1], t=["x"]))
+    site.lake.write("out/n=-2/s=1/w=__HIVE_DEFAULT_PARTITION__/a.parquet", parquet(id=[1], t=["x"]))
+    assert columns_at(site) == {
+        "id": "bigint",
+        "t": "string",
+        "n": "bigint",
+        "s": "string",
+        "w": "bigint",
+    }
+
+
+@pytest.mark.parametrize("kind", ["orc", "arrow"])
+def test_columns_in_other_formats(site: Site, kind: str) -> None:
+    """ORC and Arrow tell them, too."""
+    table, body = pa.table({"id": pa.array([1], pa.int32())}), io.BytesIO()
+    if kind == "orc":
+        pa.orc.write_table(table, body)
+    else:
+        with pa.ipc.new_file(body, table.schema) as writer:
+            writer.write_table(table)
+    site.lake.write(f"out/a.zstd.{kind}" if kind == "orc" else "out/a.arrow", body.getvalue())
+    assert columns_at(site) == {"id": "int"}
+
+
+def test_columns_that_nothing_tells(site: Site) -> None:
+    """It is said what to do."""
+    site.lake.make_directory("out")
+    with pytest.raises(NotFound, match="nothing tells columns"):
+        site.source().schema()
+    site.lake.write("out/a.csv", b"1\n")
+    with pytest.raises(NotSupported, match="name them in schema"):
+        site.source().schema()
+    site.lake.write("out/a.csv", b"1\n")
+    rows = list(site.source().reader(ID).read(InputPartition(directory_at(site.lake, "out").files)))
+    assert [batch.to_pydict() for batch in rows] == [{"id": [1]}]
+    site.lake.delete("out/a.csv")
+    site.lake.write("out/a.parquet", parquet(id=pa.array([1], pa.uint64())))  # type: ignore[arg-type]
+    with pytest.raises(NotSupported, match="types that Spark does not know"):
+        site.source().schema()
+
+
+def test_jobs_and_files_of_others(site: Site) -> None:
+    """Rows can be added to files of others if their columns fit; the directory tells them after that."""
+    site.lake.write("out/given.parquet", parquet(id=[1]))
+    with pytest.raises(ConfigurationError, match="the output has the columns"):
+        site.writer(columns=StructType([StructField("id", IntegerType())]))
+    site.writer().commit([site.task(2)])
+    assert columns_at(site) == {"id": "bigint"}
+    assert sorted(site.names()) == ["given.parquet", "part-2.parquet"]
+
+
+def test_objects_that_were_changed(site: Site) -> None:
+    """Other bytes than those that were named are never returned."""
+    site.writer().commit([site.task(1)])
+    reader = site.source().reader(ID)
+    [partition] = reader.partitions()
+    assert [batch.to_pydict() for batch in reader.read(partition)] == [{"id": [1]}]
+    [file] = directory_at(site.lake, "out").files
+    site.lake.store.put(file.data.path, parquet(id=[2]))
+    with pytest.raises(ObjectChanged, match="another program replaced it"):
+        list(reader.read(partition))
+    site.lake.store.delete(file.data.path)
+    with pytest.raises(ObjectChanged, match="is gone"):
+        list(reader.read(partition))
+
+
+def test_columns_that_are_asked_for(site: Site) -> None:
+    """Some of those that are there can be asked for, and no others."""
+    site.writer().commit([site.task(1)])
+    with pytest.raises(ConfigurationError, match="the output has no nope"):
+        site.source().reader(StructType([StructField("nope", LongType())]))
+
+
+# -- other readers -----------------------------------------------------------------------------------
+
+
+def test_physical_files(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are URLs as Spark's own readers take them, in the order of the files' paths."""
+    site.writer().commit([site.task(2, 1)])
+    urls = physical_files(URL, options=site.options)
+    read = [pa.parquet.read_table(url.removeprefix("file://"))["id"].to_pylist() for url in urls]
+    assert read == [[1], [2]]
+    monkeypatch.setattr(
+        StoreIdentity, "put", lambda marks, path: False
+    )  # no request reaches that bucket
+    names = f"sqlite://{tmp_path}/other.db"
+    with create_namespace(
+        "lake", store="s3://bucket/a b?region=eu-west-1", metadata=names, log=False
+    ) as lake:
+        lake.link("out/f", Data(path="0ab/0abc", size=1, etag="e"))
+    assert physical_files(URL, options={"metadata": names}) == ["s3a://bucket/a b/0ab/0abc"]

@@ -1,0 +1,318 @@
+"""The files of a task attempt, without Spark."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commitlog.commit import ConditionalStore
+from commitlog.errors import ConfigurationError, NotSupported, Unavailable
+from commitlog.outputs import Job, Output, StagedFile
+from commitlog.spark import tasks as task_module
+from commitlog.spark.formats import FORMATS, format_of
+from commitlog.spark.options import WriteOptions
+from commitlog.spark.tasks import TaskFiles, check_files
+from commitlog.stores import StageWriter
+from commitlog.stores.memory import MemoryStore
+
+ARROW = {"fileformat": "arrow", "compression": "none"}
+SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.int64())])
+
+
+def rows(*keys: str | None) -> pa.RecordBatch:
+    """Return a row for each of `keys`."""
+    return pa.record_batch([list(keys), list(range(len(keys)))], schema=SCHEMA)
+
+
+@pytest.fixture
+def output() -> Output:
+    """A new output in memory."""
+    return Output(ConditionalStore(MemoryStore()))
+
+
+def attempt(output: Output, job: Job, task: int = 0, **options: str) -> TaskFiles:
+    """Begin an attempt at a task."""
+    given = WriteOptions.parse({"path": "s3://bucket/out", **options})
+    return TaskFiles(output, job, task, SCHEMA, given)
+
+
+def staged(output: Output) -> list[str]:
+    """Return the paths of the uploads that are neither published nor dropped."""
+    return sorted(info.path for info in output.store.store.list_staged())
+
+
+def test_of_two_attempts_at_a_task_the_winner_alone_is_published(output: Output) -> None:
+    """A speculative attempt stages the same names; its rows are never seen, its uploads dropped."""
+    job = output.begin()
+    with attempt(output, job) as winner, attempt(output, job) as loser:
+        winner.write(rows("won"))
+        loser.write(rows("lost", "lost"))
+        files = winner.finish()
+        assert loser.finish()[0].staged.path == files[0].staged.path
+    record = output.commit(job, files)
+    (file,) = record.files
+    table = pq.read_table(io.BytesIO(output.store.get(file.path).data))
+    assert table.column("k").to_pylist() == ["won"]
+    assert file.rows == 1
+    assert staged(output) == []
+
+
+def test_a_file_for_each_partition(output: Output) -> None:
+    """Rows go to the directory of their value, numbered apart, whatever batch they come in."""
+    job = output.begin()
+    with attempt(output, job, task=3, partitionby="k", compression="gzip") as files:
+        files.write(rows("a", None, "a"))
+        files.write(rows())
+        files.write(rows("b", "a"))
+        found = files.finish()
+    assert [(file.staged.path.partition("/")[0], file.rows, dict(file.partition)) for file in found] == [
+        ("k=a", 3, {"k": "a"}),
+        ("k=__HIVE_DEFAULT_PARTITION__", 1, {"k": None}),
+        ("k=b", 1, {"k": "b"}),
+    ]
+    assert {file.staged.path[-len("-c000.gz.parquet") :] for file in found} == {
+        f"-c00{index}.gz.parquet" for index in range(3)
+    }
+    assert output.commit(job, found).rows == 5
+
+
+def test_no_rows_no_file(output: Output) -> None:
+    """A task without rows stages nothing."""
+    with attempt(output, output.begin()) as files:
+        files.write(rows())
+        assert files.finish() == ()
+    assert staged(output) == []
+
+
+def test_an_attempt_that_fails_drops_what_it_staged(output: Output) -> None:
+    """An error while rows are written leaves no upload."""
+    with attempt(output, output.begin(), partitionby="k") as files:
+        files.write(rows("a", "b"))
+        assert len(staged(output)) == 2
+        with pytest.raises(NotSupported, match="no directory can tell"):
+            files.write(rows(""))
+    assert staged(output) == []
+
+
+def test_an_attempt_that_fails_as_a_file_begins_drops_it(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If not even the first bytes of a file can be written, its upload is dropped all the same."""
+    begin_stage = output.begin_stage
+
+    def full(job: Job, name: str) -> StageWriter:
+        upload = begin_stage(job, name)
+
+        def write(data: bytes) -> int:
+            raise Unavailable("no answer")
+
+        monkeypatch.setattr(upload, "write", write)
+        return upload
+
+    monkeypatch.setattr(output, "begin_stage", full)
+    with attempt(output, output.begin()) as files, pytest.raises(Unavailable):
+        files.write(rows("a"))
+    assert staged(output) == []
+
+
+def test_an_attempt_that_fails_in_the_end_drops_what_it_finished(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a later file cannot be completed, those that are complete are dropped as well."""
+    begin_stage = output.begin_stage
+
+    def second_fails(job: Job, name: str) -> StageWriter:
+        upload = begin_stage(job, name)
+        if name.startswith("k=b/"):
+
+            def finish() -> None:
+                raise Unavailable("no answer")
+
+            monkeypatch.setattr(upload, "finish", finish)
+        return upload
+
+    monkeypatch.setattr(output, "begin_stage", second_fails)
+    with attempt(output, output.begin(), partitionby="k") as files:
+        files.write(rows("a", "b", "c"))
+        with pytest.raises(Unavailable):
+            files.finish()
+    assert staged(output) == []
+
+
+def test_the_error_of_a_task_outlives_a_failing_clean_up(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upload that cannot be dropped hides neither the error nor the other uploads."""
+    begin_stage = output.begin_stage
+
+    def first_stays(job: Job, name: str) -> StageWriter:
+        upload = begin_stage(job, name)
+        if name.startswith("k=a/"):
+
+            def abort() -> None:
+                raise Unavailable("no answer")
+
+            monkeypatch.setattr(upload, "abort", abort)
+        return upload
+
+    monkeypatch.setattr(output, "begin_stage", first_stays)
+
+    def write(error: Exception | None) -> None:
+        with attempt(output, output.begin(), partitionby="k") as files:
+            files.write(rows("a", "b"))
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        write(ZeroDivisionError())
+    assert ["no answer" in note for note in caught.value.__notes__] == [True]
+    assert [path.partition("/")[0] for path in staged(output)] == ["k=a"]
+    with pytest.raises(Unavailable):
+        write(None)
+
+
+def test_many_partitions_gather_no_more_than_one_would(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a task holds in memory does not grow with the number of its files."""
+    monkeypatch.setattr(task_module, "GROUP_BYTES", 1000)
+    gathered = []
+    with attempt(output, output.begin(), partitionby="k") as files:
+        for _ in range(20):
+            files.write(rows(*"abcdefghij"))
+            gathered.append(sum(file.gathered_bytes for file in files._open.values()))
+        files.finish()
+    assert max(gathered) <= 1000
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_files_of_every_format(output: Output, name: str) -> None:
+    """The option chooses what is written, the file's name tells what it is, and it is read again."""
+    job = output.begin()
+    with attempt(output, job, fileformat=name) as files:
+        files.write(rows("a", None, "b"))
+        record = output.commit(job, files.finish())
+    (file,) = record.files
+    assert format_of(file.path).name == name
+    known = FORMATS[name]
+    read = list(known.read(output.store, output.locate(file), file.size, SCHEMA, {"k", "v"}))
+    assert pa.Table.from_batches(read).to_batches() == [rows("a", None, "b")]
+
+
+def contents(output: Output, job: Job, files: tuple[StagedFile, ...]) -> list[list[object]]:
+    """Commit the Parquet `files`; return the column v of each, in the order of their numbers."""
+    record = output.commit(job, files)
+    found = sorted(record.files, key=lambda file: file.path.rpartition("-c")[2])
+    tables = [pq.read_table(io.BytesIO(output.store.get(file.path).data)) for file in found]
+    assert [table.num_rows for table in tables] == [file.rows for file in found]
+    return [table.column("v").to_pylist() for table in tables]
+
+
+def test_files_of_so_many_rows(output: Output) -> None:
+    """targetFileRows bounds every file exactly, whatever the batches, and loses no row."""
+    job = output.begin()
+    with attempt(output, job, targetfilerows="4") as files:
+        for _ in range(3):
+            files.write(rows(*"abc"))
+        files.write(rows())
+        found = files.finish()
+    names = [file.staged.path.partition("-c")[2] for file in found]
+    assert names == ["000.snappy.parquet", "001.snappy.parquet", "002.snappy.parquet"]
+    assert contents(output, job, found) == [[0, 1, 2, 0], [1, 2, 0, 1], [2]]
+
+
+def test_a_task_of_a_round_number_of_rows_leaves_no_empty_file(output: Output) -> None:
+    """A file that is full is complete; the next one begins with the next row."""
+    job = output.begin()
+    with attempt(output, job, targetfilerows="2") as files:
+        files.write(rows(*"abcd"))
+        assert contents(output, job, files.finish()) == [[0, 1], [2, 3]]
+
+
+def test_files_of_about_so_many_bytes(output: Output) -> None:
+    """targetFileBytes completes a file once it has that many bytes, of each partition by itself."""
+    job = output.begin()
+    with attempt(output, job, targetfilebytes="20000", partitionby="k", **ARROW) as files:
+        for _ in range(10):
+            files.write(rows(*("a" * 1000 + "b" * 100)))
+        found = files.finish()
+    sizes = [(file.staged.path.partition("/")[0], file.staged.size) for file in found]
+    large = [size for partition, size in sizes if partition == "k=a"]
+    assert len(large) > 2 and all(20_000 <= size < 45_000 for size in large[:-1])
+    assert [partition for partition, _ in sizes].count("k=b") == 1
+    assert output.commit(job, found).rows == 11_000
+
+
+def test_sorted_files(output: Output) -> None:
+    """sortBy sorts each file, over all batches of the task and within its partition, nulls first."""
+    job = output.begin()
+    with attempt(output, job, sortby="k,v") as files:
+        files.write(rows("c", "a", None))
+        files.write(rows("b", "a"))
+        assert staged(output) == []
+        assert contents(output, job, files.finish()) == [[2, 1, 1, 0, 0]]
+    job = output.begin()
+    with attempt(output, job, sortby="v", partitionby="k") as files:
+        files.write(rows("b", "a", "b"))
+        files.write(rows("b", "a"))
+        assert contents(output, job, files.finish()) == [[0, 0, 2], [1, 1]]
+
+
+def test_the_order_is_sparks(output: Output) -> None:
+    """Nulls come first and NaN last, as Spark sorts."""
+    schema = pa.schema([pa.field("v", pa.float64())])
+    options = WriteOptions.parse({"path": "s3://bucket/out", "sortby": "v"})
+    job = output.begin()
+    with TaskFiles(output, job, 0, schema, options) as files:
+        files.write(pa.record_batch([[1.0, math.nan, None, -math.inf]], schema=schema))
+        (values,) = contents(output, job, files.finish())
+    assert list(map(str, values)) == ["None", "-inf", "1.0", "nan"]
+
+
+def test_a_task_sorts_no_more_than_fits_into_memory(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bound, the largest partition becomes a file of its own, sorted in itself."""
+    monkeypatch.setattr(task_module, "SORT_BYTES", 1000)
+    job = output.begin()
+    with attempt(output, job, sortby="v", partitionby="k") as files:
+        gathered = []
+        for _ in range(100):
+            files.write(rows(*"aaab"))
+            gathered.append(sum(part.gathered_bytes for part in files._unsorted.values()))
+        assert max(gathered) <= 1000 and not files._open
+        found = contents(output, job, files.finish())
+    assert len(found) > 2
+    assert all(values == sorted(values) for values in found)
+    assert sum(map(len, found)) == 400
+
+
+def test_an_attempt_that_fails_drops_the_files_that_were_complete(output: Output) -> None:
+    """Files that were complete before the error, because they were full, are dropped as well."""
+    with attempt(output, output.begin(), targetfilerows="1") as files:
+        files.write(rows("a", "b"))
+        assert len(staged(output)) == 2
+    assert staged(output) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sortby": "x"}, ConfigurationError, "sortBy names 'x'; the columns of a file are k, v, l"),
+        ({"sortby": "k", "partitionby": "k"}, ConfigurationError, "sortBy names 'k'; .* are v, l"),
+        ({"sortby": "l"}, NotSupported, "column 'l' is of type list.*, which has no order"),
+        ({"partitionby": "x"}, ConfigurationError, "partitionBy names 'x'"),
+        ({"fileformat": "csv"}, NotSupported, "column 'l' is of type list.*, which CSV cannot hold"),
+    ],
+)
+def test_what_tasks_could_not_write_is_refused_before(
+    options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    """Columns that do not go with the options are refused by name, before any task runs."""
+    schema = SCHEMA.append(pa.field("l", pa.list_(pa.int8())))
+    with pytest.raises(error, match=message):
+        check_files(schema, WriteOptions.parse({"path": "s3://bucket/out", **options}))

@@ -1,0 +1,1161 @@
+"""The local store: the contract, real races between processes, crashes, links, and foreign programs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from commitlog.errors import (
+    AccessDenied,
+    AlreadyExists,
+    BucketNotFound,
+    CommitError,
+    ConfigurationError,
+    CorruptRecord,
+    FormatTooNew,
+    InvalidPath,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    RequestExpired,
+    Unavailable,
+)
+from commitlog.stores.api import IfAbsent, IfMatch, ObjectStore, RequestExpiry, Staged
+from commitlog.stores.local.index import Index
+from commitlog.stores.local.store import LocalStore
+from commitlog.stores.local.tree import Tree
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock, check_object_store
+from support.project import TESTS
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory that does not exist yet."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[LocalStore]:
+    """A store in it, which does not wait for the disk."""
+    store = LocalStore(root, durable=False)
+    yield store
+    store.close()
+
+
+def _private(root: Path) -> list[str]:
+    return sorted(
+        os.path.join(name, file)
+        for name in ("staged", "writing")
+        for file in os.listdir(root / ".commitlog" / name)
+    )
+
+
+def _paths(store: ObjectStore, prefix: str = "") -> list[str]:
+    return [info.path for info in store.list(prefix)]
+
+
+# -- the contract ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_keeps_the_contract(root: Path, durable: bool) -> None:
+    """The local store keeps the whole contract, but that ``a`` and ``a/b`` cannot both be objects."""
+    check_object_store(LocalStore(root, durable=durable), nested=False, keys=3)
+    assert _private(root) == []
+
+
+def test_keeps_the_contract_below_another_store(root: Path) -> None:
+    """A directory inside the directory of another store is a store like any other."""
+    LocalStore(root, durable=False).put("a", b"")
+    store = LocalStore(f"file://{root}/part%20%3F%231", durable=False)
+    check_object_store(store, nested=False)
+    assert not (root / "part ?#1" / ".commitlog").exists()
+
+
+_FILES = ("a-b", "a/1", "a/2/x", "a/2-", "a0", "b", "é/x", "\uffee", "\U0001f986/y")
+_PREFIXES = ("", "a", "a/", "a/2", "a/2/", "é", "é/", "b", "c")
+_MOVES = st.one_of(
+    st.tuples(
+        st.just("put"), st.sampled_from(_FILES), st.sampled_from(["plain", "absent", "match", "stale"])
+    ),
+    st.tuples(st.just("copy"), st.sampled_from(_FILES), st.sampled_from(_FILES)),
+    st.tuples(
+        st.just("publish"), st.sampled_from(_FILES), st.sampled_from(["plain", "absent", "match"])
+    ),
+    st.tuples(st.just("delete"), st.sampled_from(_FILES), st.sampled_from(["plain", "match", "stale"])),
+    st.tuples(st.just("many"), st.sampled_from(_FILES), st.sampled_from(_FILES)),
+    st.tuples(
+        st.just("list"), st.sampled_from(_PREFIXES), st.sampled_from(["", *_FILES, "a/", "a/3", "z"])
+    ),
+    st.tuples(st.just("pages"), st.sampled_from(_PREFIXES), st.sampled_from(["", "/"])),
+)
+
+
+def _condition(store: ObjectStore, path: str, kind: str) -> IfAbsent | IfMatch | None:
+    if kind == "absent":
+        return IfAbsent()
+    if kind == "match":
+        info = store.begin_head(path)().info
+        return IfMatch("none" if info is None else info.etag)
+    return IfMatch("stale") if kind == "stale" else None
+
+
+def _pages(
+    store: ObjectStore, prefix: str, delimiter: str
+) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    token: str | None = None
+    while True:
+        page = store.list_page(prefix, delimiter=delimiter, limit=2, token=token)
+        yield [info.path for info in page.objects], page.prefixes
+        if (token := page.next_token) is None:
+            return
+
+
+def _play(store: ObjectStore, number: int, move: tuple[str, str, str]) -> object:
+    """Make one move; return what there is to see of it, apart from etags and times."""
+    name, one, two = move
+    data = f"{number}".encode()
+    try:
+        if name == "put":
+            return store.put(one, data, condition=_condition(store, one, two)).path
+        if name == "copy":
+            return store.copy(one, two).path
+        if name == "publish":
+            staged = store.stage(one, data, metadata={"number": str(number)})
+            return store.publish(staged, condition=_condition(store, one, two)).path
+        if name == "delete":
+            return store.delete(one, condition=_condition(store, one, two))  # type: ignore[arg-type]
+        if name == "many":
+            return dict(store.delete_many([one, two]))
+        if name == "list":
+            return [(info.path, info.size) for info in store.list(one, start_after=two)]
+        return list(_pages(store, one, two))
+    except CommitError as error:
+        return type(error)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_MOVES, max_size=25))
+def test_does_what_the_memory_store_does(moves: list[tuple[str, str, str]]) -> None:
+    """On any sequence of calls both stores give the same results, lists, order and errors."""
+    with tempfile.TemporaryDirectory() as directory:
+        local, memory = LocalStore(directory, durable=False), MemoryStore()
+        for number, move in enumerate(moves):
+            assert _play(local, number, move) == _play(memory, number, move)
+        for path in _paths(memory):
+            one, two = local.get(path), memory.get(path)
+            assert (one.data, dict(one.metadata).keys()) == (two.data, dict(two.metadata).keys())
+        assert _paths(local) == _paths(memory)
+        staged = [[info.path for info in store.list_staged()] for store in (local, memory)]
+        assert staged[0] == staged[1]
+        local.close()
+
+
+# -- where it is -----------------------------------------------------------------------------------
+
+
+def test_objects_are_plain_files(store: LocalStore, root: Path) -> None:
+    """Any program can list and read the objects, with the mode that the umask leaves."""
+    store.put("a/b", b"hello")
+    assert (root / "a" / "b").read_bytes() == b"hello"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE((root / "a" / "b").stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_directory_that_is_missing_is_told_if_asked_for(store: LocalStore, root: Path) -> None:
+    """Reads find no objects there, as the first write makes it; `check` tells it from an empty one."""
+    with pytest.raises(BucketNotFound):
+        store.check()
+    assert _paths(store) == []
+    store.put("a", b"")
+    store.delete("a")
+    store.check()
+    shutil.rmtree(root)
+    root.write_bytes(b"")
+    with pytest.raises(BucketNotFound):
+        store.check()
+
+
+def test_reading_makes_nothing(store: LocalStore, root: Path) -> None:
+    """Where there is no directory there are no objects, and looking or deleting does not make it."""
+    assert store.begin_head("a")().info is None
+    with pytest.raises(NotFound):
+        store.get("a")
+    with pytest.raises(NotFound):
+        store.copy("a", "b")
+    assert _paths(store) == [] and list(store.list_staged()) == []
+    store.delete("a")
+    assert store.delete_many(["a"]) == {}
+    with pytest.raises(PreconditionFailed):
+        store.delete("a", condition=IfMatch("x"))
+    store.abort(Staged(path="a", upload_id="0" * 32, size=0, nonce="n"))
+    assert not root.exists()
+    root.mkdir()
+    (root / "a").write_bytes(b"x")
+    assert store.get("a").data == b"x" and _paths(store) == ["a"]
+    assert os.listdir(root) == ["a"]
+
+
+def test_a_root_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
+    """A URL that names a file, or leads through one, is a configuration error."""
+    (tmp_path / "file").write_bytes(b"")
+    for url in (tmp_path / "file", tmp_path / "file" / "below", "memory://x"):
+        with pytest.raises(ConfigurationError):
+            LocalStore(url)
+    store = LocalStore(tmp_path / "later")
+    (tmp_path / "later").write_bytes(b"")
+    with pytest.raises(CommitError):
+        store.put("a", b"")
+    with pytest.raises(CommitError):
+        store.get("a")
+
+
+def test_spellings_of_one_directory_are_one_store(root: Path, tmp_path: Path) -> None:
+    """A link to the root, and dots in its path, lead to the same objects under the same keys."""
+    root.mkdir()
+    (tmp_path / "link").symlink_to(root)
+    one, two = LocalStore(root), LocalStore(f"file://{tmp_path}/link/../link")
+    etag = one.put("a", b"").etag
+    assert two.head("a").etag == etag and two.key("a") == one.key("a") == str(root / "a")
+
+
+def test_a_store_below_another_uses_the_lock_of_that(store: LocalStore, root: Path) -> None:
+    """Whichever of the two directories an object is written through, both see one etag and one lock."""
+    store.put("part/a", b"1")
+    part = LocalStore(root / "part" / "deep", durable=False)
+    etag = part.put("b", b"1").etag
+    assert store.head("part/deep/b").etag == etag
+    store.put("part/deep/b", b"2", condition=IfMatch(etag))
+    with pytest.raises(PreconditionFailed):
+        part.put("b", b"3", condition=IfMatch(etag))
+    staged = part.stage("c", b"")
+    assert [info.path for info in store.list_staged()] == ["part/deep/c"]
+    assert [info.path for info in part.list_staged()] == ["c"]
+    part.publish(staged)
+    assert part.key("c") == store.key("part/deep/c")
+    assert _paths(part) == ["b", "c"] and _paths(store) == ["part/a", "part/deep/b", "part/deep/c"]
+    assert [info.path for info in part.list_page(start_after="b").objects] == ["c"]
+    part.delete_many(["b", "c"])
+    assert (root / "part" / "deep").is_dir(), "the directory that was opened is not removed"
+    assert not (root / "part" / "deep" / ".commitlog").exists()
+
+
+def test_a_root_that_was_removed_is_made_anew(store: LocalStore, root: Path) -> None:
+    """A store that is open goes on working after somebody removed its whole directory."""
+    store.put("a", b"1")
+    shutil.rmtree(root)
+    assert _paths(store) == []
+    store.put("a", b"2", condition=IfAbsent())
+    assert store.get("a").data == b"2"
+    assert LocalStore(root).head("a").etag == store.head("a").etag
+
+
+def test_a_private_directory_that_is_a_link_is_refused(
+    store: LocalStore, root: Path, tmp_path: Path
+) -> None:
+    """Nobody can lead the store's own files elsewhere."""
+    root.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (root / ".commitlog").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError):
+        store.put("a", b"")
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def test_its_own_directory_is_hidden_and_reserved(store: LocalStore, root: Path) -> None:
+    """Nothing in .commitlog can be listed, read or written, at any depth."""
+    store.put("a/b", b"")
+    for path in (".commitlog/index.sqlite", ".commitlog", "a/.commitlog/x"):
+        for call in (store.head, store.get, store.delete, store.key, lambda p: store.put(p, b"")):
+            with pytest.raises(InvalidPath, match="reserved"):
+                call(path)
+    (root / "a" / ".commitlog").mkdir()
+    (root / "a" / ".commitlog" / "x").write_bytes(b"")
+    assert _paths(store) == ["a/b"] and _paths(store, ".commitlog/") == []
+    assert store.list_page(delimiter="/").prefixes == ("a/",)
+
+
+def test_a_directory_cannot_be_an_object_as_well(store: LocalStore) -> None:
+    """``a`` beside ``a/b`` is refused, and says why; nothing changes and nothing is left."""
+    store.put("a/b", b"1")
+    for path in ("a", "a/b/c", "a/b/c/d"):
+        staged = store.stage(path, b"2")
+        calls: tuple[Callable[[], object], ...] = (
+            lambda path=path: store.put(path, b"2"),
+            lambda path=path: store.put(path, b"2", condition=IfAbsent()),
+            lambda path=path: store.copy("a/b", path),
+            lambda staged=staged: store.publish(staged),
+        )
+        for call in calls:
+            with pytest.raises(InvalidPath, match="cannot hold both"):
+                call()
+        store.abort(staged)
+        assert store.begin_head(path)().info is None
+        store.delete(path)
+    assert [(info.path, info.size) for info in store.list()] == [("a/b", 1)]
+
+
+def test_a_name_that_no_file_can_have_is_refused(store: LocalStore) -> None:
+    """A segment has at most 255 bytes of UTF-8."""
+    store.put("é" * 127, b"")
+    with pytest.raises(InvalidPath, match="255"):
+        store.put("é" * 128, b"")
+    with pytest.raises(InvalidPath, match="255"):
+        store.get("a/" + "x" * 256)
+
+
+def test_links_are_never_followed(store: LocalStore, root: Path, tmp_path: Path) -> None:
+    """No call reads or writes through a link below the root, wherever in the path it is."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    store.put("dir/a", b"1")
+    (root / "file").symlink_to(outside / "secret")
+    (root / "dangling").symlink_to(outside / "new")
+    (root / "away").symlink_to(outside)
+    (root / "dir" / "away").symlink_to(outside)
+    (root / "loop").symlink_to("loop")
+    for path in ("file", "dangling", "away", "away/secret", "away/new/x", "dir/away/secret", "loop/x"):
+        staged = store.stage(path, b"2")
+        calls: tuple[Callable[[], object], ...] = (
+            lambda path=path: store.head(path),
+            lambda path=path: store.get(path),
+            lambda path=path: store.put(path, b"2"),
+            lambda path=path: store.put(path, b"2", condition=IfAbsent()),
+            lambda path=path: store.copy("dir/a", path),
+            lambda path=path: store.copy(path, "copied"),
+            lambda path=path: store.delete(path),
+            lambda staged=staged: store.publish(staged),
+        )
+        for call in calls:
+            with pytest.raises(InvalidPath, match="link"):
+                call()
+        assert isinstance(store.delete_many([path])[path], InvalidPath)
+        store.abort(staged)
+    assert _paths(store) == ["dir/a"] and _paths(store, "away/") == []
+    assert store.list_page(delimiter="/").prefixes == ("dir/",)
+    assert os.listdir(outside) == ["secret"]
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_what_is_no_plain_file_is_not_listed(store: LocalStore, root: Path) -> None:
+    """Pipes, empty directories, and names that no path can have are no objects."""
+    store.put("a", b"")
+    os.mkfifo(root / "fifo")
+    (root / "empty" / "er").mkdir(parents=True)
+    (root / "new\nline").write_bytes(b"")
+    (Path(os.fsdecode(bytes(root) + b"/\xff"))).write_bytes(b"")
+    assert _paths(store) == ["a"]
+    assert store.list_page(delimiter="/").prefixes == ()
+    assert store.begin_head("fifo")().info is None
+    with pytest.raises(InvalidPath):
+        store.put("fifo", b"")
+
+
+def test_an_upload_id_cannot_be_a_path(store: LocalStore, root: Path) -> None:
+    """A record with a hostile upload id publishes and removes nothing."""
+    store.put("a", b"1")
+    staged = store.stage("b", b"2")
+    for upload_id in ("../../a", "/etc/passwd", "", staged.upload_id + "/.", "0" * 32):
+        hostile = Staged(path="b", upload_id=upload_id, size=0, nonce="n")
+        with pytest.raises(NotFound):
+            store.publish(hostile)
+        store.abort(hostile)
+    other = Staged(path="elsewhere", upload_id=staged.upload_id, size=1, nonce=staged.nonce)
+    with pytest.raises(NotFound):
+        store.publish(other)
+    store.publish(staged)
+    assert _paths(store) == ["a", "b"]
+
+
+# -- foreign programs ------------------------------------------------------------------------------
+
+
+def test_a_foreign_file_is_an_object_with_a_weak_etag(store: LocalStore, root: Path) -> None:
+    """What another program wrote can be read, listed, updated under a condition, copied and deleted."""
+    store.put("ours", b"")
+    (root / "theirs").write_bytes(b"1")
+    etag = store.head("theirs").etag
+    assert etag.startswith("weak-")
+    assert [info.etag for info in store.list("theirs")] == [etag]
+    with pytest.raises(AlreadyExists):
+        store.put("theirs", b"2", condition=IfAbsent())
+    with pytest.raises(PreconditionFailed):
+        store.put("theirs", b"2", condition=IfMatch("weak-0"))
+    store.copy("theirs", "copy")
+    assert store.get("copy").data == b"1"
+    store.put("theirs", b"2", condition=IfMatch(etag))
+    assert not store.head("theirs").etag.startswith("weak-")
+    (root / "theirs too").write_bytes(b"1")
+    store.delete("theirs too", condition=IfMatch(store.head("theirs too").etag))
+    assert _paths(store) == ["copy", "ours", "theirs"]
+
+
+@pytest.mark.parametrize("how", ["replaced", "rewritten", "touched"])
+def test_a_foreign_change_changes_the_etag(store: LocalStore, root: Path, how: str) -> None:
+    """After another program replaced or rewrote an object, the old etag does not match any more."""
+    etag = store.put("a", b"ours", metadata={"kind": "ours"}).etag
+    if how == "replaced":
+        (root / "new").write_bytes(b"them")
+        os.replace(root / "new", root / "a")
+    elif how == "rewritten":
+        (root / "a").write_bytes(b"theirs")
+    else:
+        os.utime(root / "a", ns=(1, 1))
+    found = store.head("a")
+    assert found.etag != etag and not found.metadata
+    with pytest.raises(PreconditionFailed):
+        store.put("a", b"lost", condition=IfMatch(etag))
+    with pytest.raises(PreconditionFailed):
+        store.delete("a", condition=IfMatch(etag))
+    store.put("a", b"won", condition=IfMatch(found.etag))
+
+
+def test_a_file_that_inherits_an_inode_number_inherits_nothing_else(
+    store: LocalStore, root: Path
+) -> None:
+    """A row whose file is gone says nothing of a foreign file that gets the same inode number."""
+    etag = store.put("a", b"1", metadata={"kind": "ours"}).etag
+    with sqlite3.connect(root / ".commitlog" / "index.sqlite") as index:
+        (root / "b").write_bytes(b"1")
+        index.execute("UPDATE objects SET inode = ?", ((root / "b").stat().st_ino,))
+    index.close()
+    for path in ("a", "b"):
+        info = store.head(path)
+        assert info.etag.startswith("weak-") and info.etag != etag and not info.metadata
+
+
+# -- directories come and go -----------------------------------------------------------------------
+
+
+def test_a_delete_removes_the_directories_that_it_leaves_empty(store: LocalStore, root: Path) -> None:
+    """Empty directories go with their last object, up to the root; others stay."""
+    store.put("a/b/c/d", b"")
+    store.put("a/x", b"")
+    store.delete("a/b/c/d")
+    assert os.listdir(root / "a") == ["x"]
+    store.delete_many(["a/x"])
+    assert os.listdir(root) == [".commitlog"]
+
+
+def test_creates_and_deletes_in_one_directory_do_not_hurt_each_other(root: Path) -> None:
+    """A directory that vanishes under a create is made again."""
+    outer, inner = LocalStore(root, durable=False), LocalStore(root / "d", durable=False)
+    outer.put("first", b"")
+    inner.put("first", b"")
+
+    def churn(number: int) -> None:
+        one, path = ((outer, "d/deep/er"), (inner, "deep/er"))[number % 2]
+        for _ in range(60):
+            one.put(f"{path}/{number}", b"x", condition=IfAbsent())
+            one.delete(f"{path}/{number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, range(4)))
+    assert _paths(outer) == ["d/first", "first"]
+    assert os.listdir(root / "d") == ["first"]
+
+
+# -- many processes --------------------------------------------------------------------------------
+
+_RACE = """
+import sys
+from commitlog.errors import CommitError
+from commitlog.stores.api import IfAbsent, IfMatch
+from commitlog.stores.local.store import LocalStore
+root, me, keys, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+store = LocalStore(root, durable=False)
+print("ready", flush=True)
+sys.stdin.readline()
+for key in range(keys):
+    try:
+        store.put(f"race/{key}", me.encode(), condition=IfAbsent())
+        print(key)
+    except FileExistsError:
+        pass
+done = 0
+while done < rounds:
+    seen = store.get("counter")
+    try:
+        store.put("counter", b"%d" % (int(seen.data) + 1), condition=IfMatch(seen.etag))
+        done += 1
+    except CommitError as error:
+        assert type(error).__name__ == "PreconditionFailed", error
+"""
+
+
+def test_racing_processes_exclude_each_other(store: LocalStore, root: Path) -> None:
+    """Four processes race to create 100 objects, one winner each, and count together without a loss."""
+    store.put("counter", b"0")
+    keys, rounds = 100, 25
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _RACE, str(root), str(me), str(keys), str(rounds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for me in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("\n")
+        racer.stdin.flush()
+    won: dict[str, list[str]] = {}
+    for me, racer in enumerate(racers):
+        output, _ = racer.communicate(timeout=60)
+        assert racer.returncode == 0
+        for key in output.split():
+            won.setdefault(key, []).append(str(me))
+    assert len(won) == keys
+    for key, winners in won.items():
+        assert [store.get(f"race/{key}").data.decode()] == winners
+    assert store.get("counter").data == b"%d" % (4 * rounds)
+
+
+_FORK = """
+import os, sys, threading
+from commitlog.stores.local.store import LocalStore
+store = LocalStore(sys.argv[1], durable=False)
+store.put("parent", b"1")
+list(store.list())
+children = []
+for number in range(3):
+    pid = os.fork()
+    if not pid:
+        store.put(f"child-{number}", store.get("parent").data)
+        os._exit(0)
+    children.append(pid)
+store.put("parent", b"2")
+assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
+store.put("parent", b"3")
+assert [info.path for info in store.list()] == ["child-0", "child-1", "child-2", "parent"]
+store.close()
+"""
+
+
+def test_a_store_goes_on_working_in_a_forked_child(root: Path) -> None:
+    """Parent and children share no connection, and each can write."""
+    subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", _FORK, str(root)], check=True, timeout=60
+    )
+    with sqlite3.connect(root / ".commitlog" / "index.sqlite") as index:
+        assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    index.close()
+
+
+_FORK_AND_CLOSE = """
+import os, subprocess, sys
+from commitlog.stores.local.store import LocalStore
+store = LocalStore(sys.argv[1], durable=False)
+store.put("a", b"1")
+ready, parent = os.pipe()
+child, closed = os.pipe()
+pid = os.fork()
+if not pid:
+    store.put("b", b"1")
+    os.write(parent, b"x")
+    os.read(child, 1)
+    etag = store.put("c", b"1", metadata={"kind": "child"}).etag
+    look = "from commitlog.stores.local.store import LocalStore; import sys;"
+    look += "seen = LocalStore(sys.argv[1]).head('c'); print(seen.etag, seen.metadata['kind'])"
+    seen = subprocess.check_output([sys.executable, "-c", look, sys.argv[1]], text=True)
+    os._exit(seen.split() != [etag, "child"])
+os.read(ready, 1)
+store.close()
+os.write(closed, b"x")
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_is_not_taken_for_its_parent(root: Path) -> None:
+    """When the parent closes the store, the child's index is still in use: its log must not go."""
+    subprocess.run([sys.executable, "-c", _FORK_AND_CLOSE, str(root)], check=True, timeout=60)
+
+
+def test_a_fork_beside_threads_leaves_both_sides_working(root: Path) -> None:
+    """Forking waits for the threads that are at work, and neither they nor the child wait for ever."""
+    store = LocalStore(root, durable=False)
+    done = threading.Event()
+    wrote = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            store.put(f"thread-{threading.get_ident()}", b"x")
+            store.head("a")
+            wrote.set()
+
+    store.put("a", b"1")
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        for number in range(5):
+            pid = os.fork()
+            if not pid:
+                try:
+                    store.put(f"child-{number}", b"1")
+                finally:
+                    os._exit(store.head(f"child-{number}").size != 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    wrote.clear()
+    assert wrote.wait(30)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert [info.path for info in store.list("child-")] == [f"child-{number}" for number in range(5)]
+    store.close()
+
+
+def test_a_read_that_is_overtaken_by_a_replacement_looks_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is replaced between its opening and the look at its row is read anew."""
+    store.put("a", b"old", metadata={"kind": "old"})
+    real, results = os.fstat, []
+
+    def overtaken(fd: int) -> os.stat_result:
+        found = real(fd)
+        monkeypatch.setattr(os, "fstat", real)
+        results.append(store.put("a", b"newer", metadata={"kind": "new"}))
+        return found
+
+    monkeypatch.setattr(os, "fstat", overtaken)
+    found = store.get("a")
+    assert (found.data, found.etag, dict(found.metadata)) == (b"newer", results[0].etag, {"kind": "new"})
+
+
+def test_a_listing_that_is_overtaken_by_a_replacement_looks_again(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is replaced between the look at its file and that at its row is looked at again."""
+    store.put("a", b"old")
+    (root / "foreign").write_bytes(b"1")
+    real, results = Index.read, []
+
+    def overtaken(self: Index, work: Callable[[Any], Any]) -> Any:
+        if not results:
+            results.append(store.put("a", b"newer"))
+        return real(self, work)
+
+    monkeypatch.setattr(Index, "read", overtaken)
+    listed = {info.path: (info.size, info.etag) for info in store.list()}
+    assert listed == {"a": (5, results[0].etag), "foreign": (1, store.head("foreign").etag)}
+
+
+@pytest.mark.parametrize("delimiter", ["", "/"])
+def test_a_listing_reads_each_directory_once(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
+) -> None:
+    """However many pages it has; and the index once for each page, whoever wrote the files."""
+    store.put("d/ours", b"")
+    for number in range(2000):
+        (root / "d" / f"{number:04}").touch()
+    asked: list[str] = []
+    scandir, read = os.scandir, Index.read
+
+    def counted(fd: int) -> Any:
+        asked.append("scandir")
+        return scandir(fd)
+
+    def counted_read(self: Index, work: Callable[[Any], Any]) -> Any:
+        asked.append("read")
+        return read(self, work)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    monkeypatch.setattr(Index, "read", counted_read)
+    pages = list(store.list_pages("d/", delimiter=delimiter))
+    assert sum(len(page.objects) for page in pages) == 2001
+    assert len(pages) > 2
+    assert asked.count("scandir") == 1
+    assert asked.count("read") == len(pages)
+
+
+# -- crashes ---------------------------------------------------------------------------------------
+
+
+def test_a_process_killed_at_any_point_leaves_all_or_nothing(tmp_path: Path) -> None:
+    """SIGKILL at each file operation of each mutation: the object is whole, and nothing leaks."""
+    memory = Path("/dev/shm")  # a process can be killed as well where fsync costs nothing
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
+        done = subprocess.run(
+            [sys.executable, str(TESTS / "support/local_crashes.py"), directory],
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    points = dict(line.split() for line in done.stdout.splitlines())
+    assert len(points) == 8 and all(int(count) >= 6 for count in points.values()), points
+
+
+_WRITER = """
+import sys
+from commitlog.stores.local.store import LocalStore
+store = LocalStore(sys.argv[1], durable=False)
+for number in range(100_000):
+    digit = b"%d" % (number % 10)
+    store.put(f"dir-{number % 3}/object", digit * 400_000, metadata={"digit": digit.decode()})
+    staged = store.stage(f"dir-{number % 3}/staged", digit * 100_000, metadata={"digit": digit.decode()})
+    store.publish(staged)
+    store.delete(f"dir-{(number + 1) % 3}/staged")
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_killed_at_random_leaves_no_partial_object(root: Path) -> None:
+    """While a writer writes, and after it was killed, readers see whole objects; no lock is left."""
+    for _ in range(4):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(root)], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None
+        for _ in range(5):
+            assert writer.stdout.readline()
+        reader = LocalStore(root)
+        for _ in range(20):
+            _assert_whole(reader)
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        _assert_whole(reader)
+        reader.put("dir-0/object", b"0" * 400_000, metadata={"digit": "0"})
+        for upload in reader.list_staged():
+            reader.abort(upload)
+        assert _private(root) == []
+        reader.close()
+
+
+def _assert_whole(store: LocalStore) -> None:
+    for info in store.list():
+        try:
+            found = store.get(info.path)
+        except NotFound:
+            continue
+        digit = found.metadata["digit"].encode()
+        assert found.data == digit * len(found.data) and len(found.data) in (400_000, 100_000)
+
+
+def test_bodies_of_the_dead_are_swept_and_those_of_the_living_kept(
+    store: LocalStore, root: Path
+) -> None:
+    """A body that no living process holds is removed by the next store that writes; others stay."""
+    store.put("a", b"")
+    orphan = root / ".commitlog" / "writing" / ("0" * 32)
+    orphan.write_bytes(b"half")
+
+    class Body:
+        def read(self, size: int) -> bytes:
+            LocalStore(root, durable=False).put("b", b"")
+            assert not orphan.exists()
+            assert len(_private(root)) == 1
+            return b""
+
+    store.put("c", Body())  # type: ignore[arg-type]
+    assert _paths(store) == ["a", "b", "c"]
+    assert _private(root) == []
+
+
+def test_staged_bodies_without_a_record_are_swept(store: LocalStore, root: Path) -> None:
+    """After power loss a body or a record may be left alone; listing the uploads removes both."""
+    kept, lost = store.stage("kept", b"1"), store.stage("lost", b"2")
+    (root / ".commitlog" / "staged" / lost.upload_id).unlink()
+    (root / ".commitlog" / "staged" / ("0" * 32)).write_bytes(b"")
+    assert [info.path for info in store.list_staged()] == ["kept"]
+    assert os.listdir(root / ".commitlog" / "staged") == [kept.upload_id]
+    with pytest.raises(NotFound):
+        store.publish(lost)
+
+
+def test_a_publish_that_was_cut_off_can_be_repeated(store: LocalStore, root: Path) -> None:
+    """After a crash between naming the body and forgetting the upload, publishing again completes it."""
+    staged = store.stage("a", b"x")
+    os.link(root / ".commitlog" / "staged" / staged.upload_id, root / "a")
+    with pytest.raises(AlreadyExists):
+        store.publish(staged, condition=IfAbsent())
+    etag = store.publish(staged).etag
+    assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
+    assert _private(root) == [] and not list(store.list_staged())
+
+
+def test_sweeping_a_second_name_of_an_object_leaves_the_object_alone(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hidden name that outlived its publishing is swept; the object keeps etag and metadata."""
+    staged = store.stage("a", b"x")
+    with monkeypatch.context() as patch:
+        _failing(patch, "unlink", errno.EIO)
+        etag = store.publish(staged, condition=IfAbsent()).etag
+    assert len(_private(root)) == 1
+    assert list(store.list_staged()) == []
+    assert _private(root) == []
+    assert (store.head("a").etag, store.head("a").nonce) == (etag, staged.nonce)
+
+
+def test_a_writer_whose_upload_was_aborted_is_told(store: LocalStore, root: Path) -> None:
+    """Finishing an upload that somebody else aborted is `NotFound`, and brings nothing back."""
+    with store.begin_stage("a") as writer:
+        writer.write(b"x")
+        for upload in store.list_staged():
+            store.abort(upload)
+        with pytest.raises(NotFound):
+            writer.finish()
+    assert _private(root) == [] and not list(store.list_staged())
+
+
+def test_a_failing_body_leaves_nothing(store: LocalStore, root: Path) -> None:
+    """An error of the caller's own file comes out as it is, and no trace is left."""
+
+    class Body:
+        def read(self, size: int) -> bytes:
+            raise OSError(errno.EIO, "the caller's own")
+
+    with pytest.raises(OSError, match="the caller's own") as caught:
+        store.put("a", Body())  # type: ignore[arg-type]
+    assert not isinstance(caught.value, CommitError)
+    assert _paths(store) == [] and _private(root) == []
+
+
+# -- what reaches the disk, and in which order -----------------------------------------------------
+
+
+class _Trace:
+    """Records the calls that decide what survives power loss, with the real paths of what they touch."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        for name in ("fsync", "link", "replace", "unlink", "mkdir"):
+            monkeypatch.setattr(os, name, self._traced(name, getattr(os, name)))
+
+    def _traced(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            result = real(*args, **options)
+            if name == "fsync":
+                self.calls.append((name, os.readlink(f"/proc/self/fd/{args[0]}")))
+            else:
+                directory = options.get("dst_dir_fd", options.get("dir_fd"))
+                target = str(args[-1])
+                parent = "" if directory is None else os.readlink(f"/proc/self/fd/{directory}") + "/"
+                self.calls.append((name, parent + target))
+            return result
+
+        return call
+
+    def first(self, name: str, path: str) -> int:
+        """Return when the call was made first."""
+        return self.calls.index((name, path))
+
+
+def _last(calls: list[tuple[str, str]], call: tuple[str, str]) -> int:
+    return max(number for number, found in enumerate(calls) if found == call)
+
+
+@pytest.mark.parametrize("condition", [None, IfAbsent()])
+def test_a_put_syncs_the_body_before_its_name_and_the_name_before_it_returns(
+    root: Path, monkeypatch: pytest.MonkeyPatch, condition: IfAbsent | None
+) -> None:
+    """Body first, then the directories made for it, then the name: power loss leaves all or nothing."""
+    store = LocalStore(root)
+    store.put("first", b"")
+    trace = _Trace(monkeypatch)
+    store.put("a/b/c", b"x", condition=condition)
+    (body,) = [path for name, path in trace.calls if name == "fsync" and "/writing/" in path]
+    named = trace.first("replace" if condition is None else "link", f"{root}/a/b/c")
+    assert trace.first("fsync", body) < named
+    for made, parent in ((f"{root}/a", f"{root}"), (f"{root}/a/b", f"{root}/a")):
+        assert trace.first("mkdir", made) < trace.first("fsync", parent) < named
+    assert named < _last(trace.calls, ("fsync", f"{root}/a/b"))
+
+
+def test_an_upload_is_durable_when_it_is_finished_and_when_it_is_published(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may log an upload as soon as it is staged: body, row and hidden name are on disk by then."""
+    store = LocalStore(root)
+    store.put("a/first", b"")
+    trace = _Trace(monkeypatch)
+    staged = store.stage("a/b", b"x")
+    private = f"{root}/.commitlog/staged"
+    assert trace.first("fsync", f"{private}/{staged.upload_id}") < trace.first("fsync", private)
+    trace.calls.clear()
+    store.publish(staged)
+    assert trace.first("replace", f"{root}/a/b") < trace.first("fsync", f"{root}/a")
+    trace.calls.clear()
+    store.delete("a/b")
+    assert trace.first("unlink", f"{root}/a/b") < trace.first("fsync", f"{root}/a")
+    trace.calls.clear()
+    store.delete("a/first")
+    assert trace.first("unlink", f"{root}/a/first") < trace.first("fsync", f"{root}")
+
+
+def test_rows_are_on_disk_before_their_file_is_seen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a body gets its name its row is committed, so no object ever lacks its metadata."""
+    store = LocalStore(root)
+    store.put("first", b"")
+    rows: list[int] = []
+    real = os.replace
+
+    def look_and_replace(source: str, target: str, **options: Any) -> None:
+        with sqlite3.connect(f"file:{root}/.commitlog/index.sqlite?mode=ro", uri=True) as index:
+            rows.extend(row for (row,) in index.execute("SELECT inode FROM objects"))
+        index.close()
+        assert os.stat(source).st_ino in rows
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "replace", look_and_replace)
+    store.put("a", b"x", metadata={"kind": "x"})
+    assert rows
+
+
+def test_a_store_that_need_not_be_durable_never_waits(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With durable=False nothing is synced."""
+    trace = _Trace(monkeypatch)
+    store.put("a/b", b"")
+    store.publish(store.stage("c/d", b""))
+    store.delete("a/b")
+    assert "fsync" not in {name for name, _ in trace.calls}
+
+
+# -- those who may only read -----------------------------------------------------------------------
+
+
+def test_who_may_only_read_is_told_the_etags_or_why_not() -> None:
+    """Etags are never made up: they are those that the writer got, or their index cannot be read."""
+    program = """
+        import os, sys
+        from commitlog.errors import AccessDenied
+        from commitlog.stores.local.store import LocalStore
+        if os.geteuid() == 0:
+            os.setuid(65534)  # Permissions are nothing to root.
+        store = LocalStore(sys.argv[1])
+        for look in (lambda: store.get("a"), lambda: store.head("a"), lambda: list(store.list())[0]):
+            try:
+                print(look().etag)
+            except AccessDenied as error:
+                print(error)
+        """
+
+    def seen() -> list[str]:
+        command = [sys.executable, "-c", textwrap.dedent(program), directory]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    # Where everybody may go: TMPDIR may be in a directory of root's own.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        own = Path(directory, ".commitlog")
+        mask = os.umask(0o022)  # else nobody may read it on some machines
+        try:
+            store = LocalStore(directory, durable=False)
+            etag = store.put("a", b"1").etag
+        finally:
+            os.umask(mask)
+        assert seen() == [etag] * 3, "while a writer has the index open"
+        store.close()
+        try:
+            for path in (own, *own.iterdir()):
+                path.chmod(path.stat().st_mode & ~0o222)
+            assert seen() == [etag] * 3, "when nobody has"
+            (own / "index.sqlite-wal").touch()
+            (own / "index.sqlite-wal").chmod(0)
+            refused = seen()
+        finally:
+            own.chmod(0o755)
+    assert len(refused) == 3
+    assert all("it has the etags of the files" in line for line in refused), refused
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def _failing(
+    monkeypatch: pytest.MonkeyPatch, name: str, number: int, when: Callable[..., bool] = lambda *_: True
+) -> None:
+    real = getattr(os, name)
+
+    def fail(*args: Any, **options: Any) -> Any:
+        if when(*args):
+            raise OSError(number, os.strerror(number))
+        return real(*args, **options)
+
+    monkeypatch.setattr(os, name, fail)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "error"),
+    [
+        ("write", errno.ENOSPC, Unavailable),
+        ("fsync", errno.EIO, Unavailable),
+        ("replace", errno.EACCES, AccessDenied),
+        ("replace", errno.EROFS, AccessDenied),
+        ("replace", errno.EXDEV, InvalidPath),
+        ("replace", errno.ENOSPC, Unavailable),
+        ("mkdir", errno.EDQUOT, Unavailable),
+        ("mkdir", errno.ENAMETOOLONG, InvalidPath),
+    ],
+)
+def test_what_fails_before_the_name_is_given_did_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int, error: type[CommitError]
+) -> None:
+    """A full disk, a missing permission and the like are typed errors, and nothing is left behind."""
+    store = LocalStore(root)
+    etag = store.put("old/a", b"1").etag
+    with monkeypatch.context() as patch:
+        _failing(patch, name, number)
+        with pytest.raises(error):
+            store.put("old/a" if name != "mkdir" else "new/a", b"2")
+    assert store.head("old/a").etag == etag
+    assert _paths(store) == ["old/a"] and _private(root) == []
+
+
+def test_a_sync_that_fails_after_the_name_was_given_leaves_the_outcome_open(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The object is there, but may not survive power loss; the error says neither yes nor no."""
+    store = LocalStore(root)
+    store.put("d/a", b"1")
+    store.put("d/b", b"1")
+    with monkeypatch.context() as patch:
+        _failing(
+            patch, "fsync", errno.EIO, lambda fd: os.readlink(f"/proc/self/fd/{fd}") == str(root / "d")
+        )
+        with pytest.raises(OutcomeUnknown):
+            store.put("d/a", b"2")
+        assert store.get("d/a").data == b"2"
+        assert isinstance(store.delete_many(["d/a"])["d/a"], OutcomeUnknown)
+
+
+def test_a_copy_works_where_the_kernel_cannot_copy(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without copy_file_range(2) bytes go through memory; another failure of it is reported."""
+    data = os.urandom(700_000)
+    store.put("a", data)
+    with monkeypatch.context() as patch:
+        _failing(patch, "copy_file_range", errno.EOPNOTSUPP)
+        store.copy("a", "b")
+        assert store.get("b").data == data
+    with monkeypatch.context() as patch:
+        _failing(patch, "copy_file_range", errno.ENOSPC)
+        with pytest.raises(Unavailable):
+            store.copy("a", "c")
+    assert _paths(store) == ["a", "b"]
+
+
+def test_a_damaged_or_newer_index_is_told(store: LocalStore, root: Path) -> None:
+    """An index that is no SQLite file, or of a later format, is an error that says so."""
+    store.put("a", b"")
+    store.close()
+    file = root / ".commitlog" / "index.sqlite"
+    with sqlite3.connect(file) as index:
+        index.execute("PRAGMA user_version = 2")
+    index.close()
+    for call in (lambda: LocalStore(root).put("a", b""), lambda: LocalStore(root).head("a")):
+        with pytest.raises(FormatTooNew):
+            call()
+    for name in os.listdir(file.parent):
+        if name.startswith("index.sqlite-"):
+            os.unlink(file.parent / name)
+    file.write_bytes(b"no database, but long enough to be looked at" * 100)
+    with pytest.raises(CorruptRecord):
+        LocalStore(root).put("a", b"")
+
+
+def test_fences_go_by_the_clock_of_the_store(root: Path) -> None:
+    """A mutation past its fence is refused, on the clock that the store was given."""
+    clock = ManualClock(epoch=1000.5)
+    store = LocalStore(root, clock=clock, durable=False)
+    assert store.begin_head("a")().store_time == 1000
+    store.put("a", b"1", expiry=RequestExpiry(1000, 1))
+    clock.advance(1.0)
+    with pytest.raises(RequestExpired):
+        store.put("a", b"2", expiry=RequestExpiry(1000, 1))
+    with pytest.raises(RequestExpired):
+        LocalStore(root / "none", clock=clock).delete("a", expiry=RequestExpiry(1000, 1))
+    assert store.get("a").data == b"1" and _private(root) == []
+
+
+def test_who_is_late_to_make_the_index_may_lose_its_scratch_file(tmp_path: Path) -> None:
+    """The first sweep of who was faster takes away what a slower process is still writing."""
+    Index.create(str(tmp_path / "index"), str(tmp_path / "scratch"), durable=True)
+    Index.create(str(tmp_path / "index"), str(tmp_path / "gone" / "scratch"), durable=True)
+    with pytest.raises(CommitError):
+        Index.create(str(tmp_path / "other"), str(tmp_path / "gone" / "scratch"), durable=True)
+
+
+# -- order on the disk -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["put", "publish", "delete", "delete_many"])
+def test_the_index_forgets_nothing_before_the_names_are_on_the_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A power loss between the two would leave the old object without etag, or an upload lost."""
+    store = LocalStore(root)
+    store.put("a", b"1", metadata={"k": "v"})
+    staged = store.stage("a", b"2")
+    seen: list[tuple[int, int]] = []
+    sync = Tree.sync
+
+    def counts() -> tuple[int, int]:
+        with closing(sqlite3.connect(root / ".commitlog" / "index.sqlite")) as index:
+            rows = [index.execute(f"SELECT count(*) FROM {name}") for name in ("objects", "staged")]
+            (objects,), (uploads,) = (found.fetchone() for found in rows)
+        return objects, uploads
+
+    def observed(tree: Tree, parts: Sequence[str]) -> None:
+        seen.append(counts())
+        sync(tree, parts)
+
+    monkeypatch.setattr(Tree, "sync", observed)
+    changes: dict[str, Callable[[], object]] = {
+        "put": lambda: store.put("a", b"3"),
+        "publish": lambda: store.publish(staged),
+        "delete": lambda: store.delete("a"),
+        "delete_many": lambda: store.delete_many(["a"]),
+    }
+    changes[change]()
+    assert seen == [(3 if change == "put" else 2, 1)]
+    assert counts() == {"put": (2, 1), "publish": (1, 0)}.get(change, (1, 1))
+
+
+def test_a_new_file_that_has_the_inode_of_a_gone_one_keeps_its_row(root: Path) -> None:
+    """What is left of a gone file is dropped later, and its inode number may be in use again by then."""
+    LocalStore(root).put("a", b"1")
+    index = Index(str(root / ".commitlog" / "index.sqlite"), durable=False)
+    found = (root / "a").stat()
+    with index.recording() as transaction:
+        token = transaction.token(found.st_ino)
+        assert token is not None
+        transaction.forget(found.st_ino, "of the gone file")
+        assert transaction.token(found.st_ino) == token
+        transaction.forget(found.st_ino, token)
+        assert transaction.token(found.st_ino) is None
+    index.close()

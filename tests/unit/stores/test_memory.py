@@ -1,0 +1,114 @@
+"""The memory store: the contract, names shared within the process, and the store's own clock."""
+
+from __future__ import annotations
+
+import gc
+from itertools import count
+
+import pytest
+
+from commitlog.errors import ConfigurationError, NotFound, RequestExpired, Unavailable
+from commitlog.stores.api import RequestExpiry
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing import ManualClock, check_object_store
+
+
+@pytest.mark.parametrize("url", ["memory://", "memory://checked", "memory://checked/pre fix/é"])
+def test_keeps_the_contract(url: str) -> None:
+    """The memory store keeps the whole contract, whatever prefix it was opened on."""
+    check_object_store(MemoryStore(url), keys=20)
+
+
+def test_stores_of_one_name_share_their_objects() -> None:
+    """Two stores of one name are one store, and prefixes of it agree on keys."""
+    whole, part = MemoryStore("memory://shared"), MemoryStore("memory://shared/a/b")
+    part.put("c", b"x")
+    staged = part.stage("d", b"y")
+    assert whole.get("a/b/c").data == b"x"
+    assert whole.key("a/b/c") == part.key("c") == "a/b/c"
+    assert [info.path for info in whole.list_staged()] == ["a/b/d"]
+    with pytest.raises(NotFound):
+        whole.publish(staged)
+    part.publish(staged)
+    assert [info.path for info in whole.list()] == ["a/b/c", "a/b/d"]
+    assert [info.path for info in part.list()] == ["c", "d"]
+
+
+def test_an_abort_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that ended an upload is what the caller hears of, whichever store it is on."""
+
+    def abort() -> None:
+        raise Unavailable("no answer")
+
+    def use(error: Exception | None) -> None:
+        with MemoryStore().begin_stage("a") as writer:
+            monkeypatch.setattr(writer, "abort", abort)
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError):
+        use(ZeroDivisionError())
+    with pytest.raises(Unavailable):
+        use(None)
+
+
+def test_a_prefix_does_not_show_its_neighbours() -> None:
+    """A store opened on a prefix sees nothing of a sibling whose name begins with it."""
+    MemoryStore("memory://neighbours").put("ab/c", b"")
+    store = MemoryStore("memory://neighbours/a")
+    store.put("x", b"")
+    assert [info.path for info in store.list()] == ["x"]
+    assert not list(MemoryStore("memory://another-name").list())
+
+
+def test_a_store_without_a_name_is_shared_with_nobody() -> None:
+    """Each store opened on memory:// alone is empty."""
+    store = MemoryStore()
+    store.put("a", b"")
+    assert not list(MemoryStore().list())
+
+
+def test_a_name_is_forgotten_with_its_last_store() -> None:
+    """Objects live as long as some store of their name does, and no longer."""
+    store = MemoryStore("memory://forgotten")
+    store.put("a", b"")
+    second = MemoryStore("memory://forgotten")
+    del store
+    gc.collect()
+    assert second.head("a").size == 0
+    del second
+    gc.collect()
+    assert not list(MemoryStore("memory://forgotten").list())
+
+
+def test_goes_by_the_clock_it_is_given() -> None:
+    """Objects and uploads are dated, and fences enforced, by the store's own clock."""
+    clock = ManualClock(epoch=1000.25)
+    store = MemoryStore(clock=clock)
+    assert store.begin_head("a")().store_time == 1000
+    store.put("a", b"", expiry=RequestExpiry(1000, 2))
+    assert store.head("a").last_modified == 1000.25
+    store.begin_stage("b")
+    assert [info.initiated for info in store.list_staged()] == [1000.25]
+    clock.advance(1.75)
+    store.put("a", b"1", expiry=RequestExpiry(1000, 2))
+    clock.advance(0.01)
+    with pytest.raises(RequestExpired):
+        store.put("a", b"2", expiry=RequestExpiry(1000, 2))
+    assert store.get("a").data == b"1"
+
+
+def test_takes_its_random_words_from_outside() -> None:
+    """With given words a run is reproducible: etags, upload ids and nonces are made of them."""
+    numbers = count()
+    store = MemoryStore(new_id=lambda: f"w{next(numbers)}")
+    assert store.put("a", b"").etag == '"w0"'
+    staged = store.stage("b", b"")
+    assert (staged.nonce, staged.upload_id) == ("w1", "w2")
+    assert store.publish(staged).etag == '"w3"'
+
+
+def test_another_scheme_is_refused() -> None:
+    """A URL of another store is a configuration error."""
+    with pytest.raises(ConfigurationError):
+        MemoryStore("file:///tmp")

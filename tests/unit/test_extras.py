@@ -1,0 +1,24 @@
+"""Packages of the library without the extras that they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("package", "missing", "extra"),
+    [
+        ("commitlog.filesystem", "fsspec", "fsspec"),
+        ("commitlog.testing.sim", "greenlet", "simulator"),
+    ],
+)
+def test_a_missing_extra_is_named(package: str, missing: str, extra: str) -> None:
+    """The import of a package raises an error that says what to install."""
+    code = f"import sys; sys.modules[{missing!r}] = None; import {package}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    expected = f"ImportError: {package} needs {missing}: pip install 'commitlog-store[{extra}]'"
+    assert done.stderr.splitlines()[-1] == expected

@@ -1,0 +1,68 @@
+"""The oldest declared version of each dependency: constraints name it, the library works with it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import subprocess
+
+import pytest
+
+from support.project import ROOT
+
+FLOORS = ROOT / "tests/floors.txt"
+PYTHON = ROOT / ".venv/floors/bin/python"
+
+#: Extras of users. What only tests, benchmarks and docs need has no place among the floors.
+EXTRAS = ("avro", "fsspec", "simulator", "spark")
+
+#: Tests without servers and without Spark that reach each of the dependencies.
+TESTS = (
+    "tests/unit/test_connect.py",
+    "tests/unit/aws",
+    "tests/unit/cli",
+    "tests/unit/commit",
+    "tests/unit/tables",
+    "tests/integration/cli/test_exit_status.py",
+    "tests/integration/cli/test_objects.py",
+    "tests/integration/cli/test_usage.py",
+)
+
+
+def test_the_constraints_are_the_declared_floors() -> None:
+    """Each dependency of users has the version in the file from which on it is declared to work."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    declared = config["options"]["install_requires"].split()
+    for extra in EXTRAS:
+        declared += config["options.extras_require"][extra].split()
+    floors = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<[\d.]+)?", line) for line in declared]
+    assert None not in floors
+    lines = [line for line in FLOORS.read_text().splitlines() if not line.startswith("#")]
+    assert sorted(f"{floor[1]}=={floor[2]}" for floor in floors if floor) == lines
+
+
+@pytest.mark.all
+@pytest.mark.timeout(900)
+def test_the_floors_work() -> None:
+    """Tests of the library and of the command line pass with the oldest declared versions."""
+    if not PYTHON.exists():
+        reason = f"there is no {PYTHON}, which ./run test --all sets up"
+        assert not os.environ.get("CI"), reason
+        pytest.skip(reason)
+    done = subprocess.run(
+        [
+            *(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-m", "not servers and not spark and not campaign and not all", *TESTS),
+            # Replaces a function that only newer versions of botocore have.
+            "--ignore=tests/unit/aws/test_signing.py",
+        ],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=850,
+    )
+    assert done.returncode == 0, done.stdout

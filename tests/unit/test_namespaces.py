@@ -1,0 +1,238 @@
+"""Namespaces by name: where their names, content and log are, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.errors import AlreadyExists, ConfigurationError, NotFound
+from commitlog.namespace import Namespace
+from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespaces import (
+    METADATA,
+    create_namespace,
+    list_namespaces,
+    open_namespace,
+    parse_url,
+    restore_namespace,
+)
+from commitlog.stores.api import ObjectData, ObjectStore
+from commitlog.stores.local.store import LocalStore
+from commitlog.stores.s3.store import S3Store
+from commitlog.tables.sqlite import SqliteTable
+from commitlog.testing.servers import Ministack
+from commitlog.urls import parse_store_url
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> str:
+    """A table of names."""
+    return f"sqlite://{tmp_path / 'names.db'}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A directory for content."""
+    return str(tmp_path / "content")
+
+
+def test_a_namespace_is_made_and_opened_by_its_name(names: str, store: str) -> None:
+    """Whoever knows the table of names and the name finds its content, and its log, too."""
+    with create_namespace("lake", store=store, metadata=names) as lake:
+        lake.write("a/b", b"rows")
+    with open_namespace("lake", metadata=names) as again:
+        assert again.read("a/b") == b"rows"
+        again.rename("a", "c")
+    logged = sorted(Path(store).glob("_commitlog/namespaces/lake/log/decided/*"))
+    assert len(logged) == 3
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("local", [True, False])
+def test_the_log_of_a_server_is_read_by_several_threads(
+    local: bool, names: str, store: str, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of this machine answers faster than threads take turns."""
+    place = parse_store_url(store)
+    if not local:
+        place = parse_store_url(f"s3://{ministack.new_bucket()}").with_options(ministack.options)
+    readers = set()
+    kind: type[ObjectStore] = LocalStore if local else S3Store
+    get = kind.get
+
+    def recorded(self: ObjectStore, path: str, **options: Any) -> ObjectData:
+        readers.add(threading.current_thread())
+        return get(self, path, **options)
+
+    with create_namespace("lake", store=place, metadata=names, commit="native") as lake:
+        for number in range(5):
+            lake.write(f"f{number}", b"")
+        monkeypatch.setattr(kind, "get", recorded)
+        lake.maintenance.fsck()
+    assert readers
+    assert (readers == {threading.current_thread()}) == local
+
+
+def test_a_namespace_that_is_there_is_opened_as_it_was_made(names: str, store: str) -> None:
+    """To create it again opens it, with or without the log that it was made with."""
+    for log in (False, True):
+        with create_namespace("lake", store=store, metadata=names, log=log) as lake:
+            lake.write(f"log={log}", b"")
+            assert lake.describe().log is None
+    assert [each.name for each in Path(store, "_commitlog/namespaces/lake").iterdir()] == ["mark"]
+
+
+def test_a_namespace_has_its_content_in_one_place(names: str, tmp_path: Path) -> None:
+    """Who creates one that is there, with content elsewhere, is told so, and writes nothing there."""
+    here, there, link = (str(tmp_path / name) for name in ("here", "there", "link"))
+    create_namespace("lake", store=here, metadata=names).close()
+    with pytest.raises(ConfigurationError, match=r"is in file://.*/here, not in file://.*/there"):
+        create_namespace("lake", store=there, metadata=names)
+    assert not Path(there).exists()
+    Path(here).mkdir(exist_ok=True)
+    Path(link).symlink_to(here)
+    create_namespace("lake", store=link, metadata=names).close()
+
+
+def test_of_two_who_create_one_with_content_elsewhere_the_second_is_told(
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes second is told where the content is, also if it was not there when they looked."""
+    create = Namespace.create
+
+    def second(lake: Namespace) -> bool:
+        monkeypatch.setattr(Namespace, "create", create)
+        create_namespace("lake", store=str(tmp_path / "first"), metadata=names).close()
+        return lake.create()
+
+    monkeypatch.setattr(Namespace, "create", second)
+    with pytest.raises(ConfigurationError, match=r"is in file://.*/first, not in file://.*/second"):
+        create_namespace("lake", store=str(tmp_path / "second"), metadata=names)
+    with open_namespace("lake", metadata=names) as lake:
+        assert lake.store.url.endswith("/first")
+
+
+def test_a_namespace_whose_table_is_lost_is_restored_and_not_made_anew(
+    names: str, store: str, tmp_path: Path
+) -> None:
+    """Whoever opens it is sent to its log, and who would make it, too; then it is there again."""
+    with create_namespace("lake", store=store, metadata=names) as lake:
+        lake.write("f", b"rows")
+    for file in tmp_path.glob("names.db*"):
+        file.unlink()
+    with pytest.raises(AlreadyExists, match="restore it"):
+        create_namespace("lake", store=store, metadata=names)
+    with pytest.raises(NotFound, match="if its table was lost, restore it from its log"):
+        open_namespace("lake", metadata=names)
+    with restore_namespace("lake", store=store, metadata=names) as restorer:
+        restorer.restore()
+    with create_namespace("lake", store=store, metadata=names) as lake:
+        assert lake.read("f") == b"rows"
+
+
+def test_what_cannot_be_opened_leaves_nothing_open(
+    names: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wrong with a namespace, or with the arguments, the table is closed again."""
+    create_namespace("lake", store=store, metadata=names).close()
+    opened: list[SqliteTable] = []
+    closed: list[SqliteTable] = []
+    opening, closing = SqliteTable.__init__, SqliteTable.close
+
+    def opens(table: SqliteTable, *args: Any, **options: Any) -> None:
+        opening(table, *args, **options)
+        opened.append(table)
+
+    def closes(table: SqliteTable) -> None:
+        closing(table)
+        closed.append(table)
+
+    monkeypatch.setattr(SqliteTable, "__init__", opens)
+    monkeypatch.setattr(SqliteTable, "close", closes)
+    with pytest.raises(NotFound):
+        open_namespace("land", metadata=names)
+    with pytest.raises(ConfigurationError):
+        open_namespace("lake", metadata=names, commit="none")
+    with pytest.raises(ConfigurationError):
+        create_namespace("land", store=store, metadata=names, commit="none")
+    assert closed == opened
+    assert len(opened) == 3
+
+
+def test_the_table_of_names_may_come_from_the_environment(
+    names: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not given is looked for there; if it is nowhere, that is said."""
+    monkeypatch.delenv(METADATA, raising=False)
+    with pytest.raises(ConfigurationError, match=r"no table of names is given: .*sqlite:///ABSOLUTE"):
+        open_namespace("lake")
+    monkeypatch.setenv(METADATA, names)
+    create_namespace("lake", store=store).close()
+    open_namespace("lake").close()
+    create_namespace("land", store=store).close()
+    assert list(list_namespaces()) == ["lake", "land"]
+
+
+def test_a_namespace_that_is_not_there(names: str, store: str) -> None:
+    """A table or namespace that does not exist is not found, and is not made by looking."""
+    with pytest.raises(NotFound):
+        open_namespace("lake", metadata=names)
+    create_namespace("lake", store=store, metadata=names).close()
+    with pytest.raises(NotFound, match="there is no namespace 'land'"):
+        open_namespace("land", metadata=names)
+
+
+def test_content_may_be_reached_by_another_url(
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory may be mounted elsewhere; another kind of store, or another bucket, is a mistake."""
+    config = tmp_path / "config"
+    config.write_text("[profile mine]\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    with create_namespace("lake", store=str(tmp_path / "here"), metadata=names, log=False) as lake:
+        lake.write("a", b"1")
+    (tmp_path / "here").rename(tmp_path / "there")
+    with open_namespace("lake", metadata=names, store=str(tmp_path / "there")) as lake:
+        assert lake.read("a") == b"1"
+    with pytest.raises(ConfigurationError, match="is in file://"):
+        open_namespace("lake", metadata=names, store="s3://bucket")
+    remote = "s3://bucket/a?region=eu-west-1&profile=mine"
+    monkeypatch.setattr(
+        StoreIdentity, "put", lambda marks, path: False
+    )  # no request reaches that bucket
+    with create_namespace("remote", store=remote, metadata=names, log=False) as lake:
+        assert lake.store.url == "s3://bucket/a?profile=mine&region=eu-west-1"
+    config.unlink()
+    with open_namespace("remote", metadata=names) as lake:  # by somebody who has other profiles
+        assert lake.store.url == "s3://bucket/a?region=eu-west-1"
+    open_namespace(
+        "remote", metadata=names, store="s3://bucket/a?endpoint_url=http://127.0.0.1:9"
+    ).close()
+    with pytest.raises(ConfigurationError, match="is in s3://bucket/a"):
+        open_namespace("remote", metadata=names, store="s3://bucket/b")
+
+
+@pytest.mark.parametrize("url", ["lake/a", "s3://lake/a", "commitlog:lake", "commitlog:///a", 5])
+def test_urls_that_are_none(url: str) -> None:
+    """What is no URL of a namespace is refused."""
+    with pytest.raises(ConfigurationError):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://key:SECRET@b/a", "commitlog://key:SECRET@lake", "lake?secret=SECRET"]
+)
+def test_what_is_given_for_a_name_is_not_repeated_if_it_looks_like_a_url(url: str) -> None:
+    """It may have a secret in it."""
+    for refused in (parse_url, lambda name: open_namespace(name, metadata="memory://")):
+        with pytest.raises(ConfigurationError) as told:
+            refused(url)
+        assert "SECRET" not in str(told.value)
+
+
+def test_urls_are_taken_as_they_are() -> None:
+    """A path may have any character that a name may have."""
+    assert parse_url("commitlog://lake/a%20b?c#d") == ("lake", "a%20b?c#d")

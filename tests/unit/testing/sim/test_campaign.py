@@ -1,0 +1,254 @@
+"""Campaigns: many seeds, and a report; of a wrong run how to repeat it, and its shortest story."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from commitlog.errors import CommitError
+from commitlog.stores.memory import MemoryStore
+from commitlog.testing.sim import (
+    CampaignFailed,
+    CampaignReport,
+    Choices,
+    Deviating,
+    Fault,
+    Faults,
+    Recording,
+    Replayed,
+    Seeded,
+    SimulatedStore,
+    Simulation,
+    Stuck,
+    campaign,
+    shrink,
+)
+
+RATES = {Fault.LOST_REQUEST: 0.1, Fault.LOST_RESPONSE: 0.1, Fault.PAUSED: 0.1}
+
+
+def world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+    """Three nodes put two objects each; all is well unless B's second is stored, and not known to be."""
+    simulation = Simulation(choices, faults=Faults(rates=RATES, delays=(1.0, 5.0)), latencies=(0.1, 0.5))
+    server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.server_word)
+    done: Counter[str] = Counter()
+
+    def start(name: str) -> None:
+        node = simulation.node(name)
+        store = SimulatedStore(node, server)
+
+        def program() -> None:
+            for number in (1, 2):
+                path = f"{name}{number}"
+                try:
+                    store.put(path, b"")
+                    done[path] += 1
+                except CommitError:
+                    done["error"] += 1
+
+        node.start(program)
+
+    for name in "ABC":
+        start(name)
+
+    def judge() -> Counter[str]:
+        stored = {info.path for info in server.list()}
+        assert "B2" not in stored or done["B2"], "B2 is there, and B does not know"
+        return Counter(stored=len(stored), errors=done["error"])
+
+    return simulation, judge
+
+
+def healthy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+    """The same, and nobody judges."""
+    simulation, _ = world(choices)
+    return simulation, lambda: {"runs": 1}
+
+
+def failing(**options: object) -> CampaignFailed:
+    """Return how a campaign of the world fails."""
+    with pytest.raises(CampaignFailed) as caught:
+        campaign(world, runs=200, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_a_campaign_counts_what_it_did() -> None:
+    """Runs, steps, faults by kind, and what the judges told."""
+    report = campaign(healthy, seed=5, runs=30)
+    assert (report.seed, report.runs, report.told) == (5, 30, Counter(runs=30))
+    assert report.steps > 30 * 6
+    assert set(report.faults) == set(RATES)
+    assert "30 runs from seed 5" in str(report)
+    assert f"{report.faults[Fault.LOST_REQUEST]} request lost" in str(report)
+
+
+def test_a_campaign_is_over_when_its_time_is() -> None:
+    """And tells now and then how far it is."""
+    lines: list[str] = []
+    report = campaign(healthy, seconds=1.0, tell=lines.append, tell_every=0.01)
+    assert report.seconds >= 1.0
+    assert report.runs > 1
+    assert lines
+
+
+def test_a_campaign_has_an_end() -> None:
+    """Runs or seconds have to be said."""
+    with pytest.raises(ValueError, match="how many"):
+        campaign(healthy)
+
+
+def test_a_run_that_is_wrong_ends_the_campaign() -> None:
+    """Its seed is the one that fails alone, and the message has the command for it."""
+    error = failing(seed=100, again="do --seed {seed}")
+    assert error.seed == 100 + error.report.runs - 1
+    assert f"again: do --seed {error.seed}\n" in str(error)
+    assert "B2 is there, and B does not know" in str(error)
+    with pytest.raises(CampaignFailed):
+        campaign(world, seed=error.seed, runs=1)
+
+
+def test_a_run_that_is_wrong_is_shrunk() -> None:
+    """To the one thing that has to go wrong; it is told, and can be had again."""
+    error = failing()
+    assert error.shrunk.orders == {("B put B2", 1): 3}
+    assert error.shrunk.faults == 1
+    assert "Deviating({('B put B2', 1): 3})" in str(error)
+    assert error.shrunk.trace[-1] in str(error)
+    again = shrink(world, Deviating(error.shrunk.orders), most_runs=1)
+    assert again is not None
+    assert again.trace == error.shrunk.trace
+
+
+def test_shrinking_lowers_what_it_cannot_leave_out() -> None:
+    """Of the alternatives that are wrong the first one is kept."""
+
+    def judged(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        picked = choices.pick("a", [1.0] * 9), choices.pick("b", [1.0] * 9)
+
+        def judge() -> None:
+            assert picked[0] < 3
+
+        return Simulation(choices), judge
+
+    shrunk = shrink(judged, Replayed((7, 5)))
+    assert shrunk is not None
+    assert shrunk.orders == {("a", 1): 3}
+
+
+def test_shrinking_takes_no_more_runs_than_it_is_given() -> None:
+    """The simplest so far is returned."""
+    runs = 0
+
+    def counted(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        nonlocal runs
+        runs += 1
+        return world(choices)
+
+    seed = failing().seed
+    assert shrink(counted, Seeded(seed), most_runs=3) is not None
+    assert runs == 3
+
+
+def test_shrinking_takes_no_longer_than_it_is_given() -> None:
+    """Then the run it began with is returned, if nothing simpler was found."""
+    seed = failing().seed
+    shrunk = shrink(world, Seeded(seed), most_seconds=0.0)
+    assert shrunk is not None
+    assert len(shrunk.orders) > 1
+
+
+def test_shrinking_passes_by_what_fails_in_another_way() -> None:
+    """An error of the world is not what is looked for."""
+
+    def touchy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        picked = choices.pick("a", [1.0] * 9), choices.pick("b", [1.0] * 9)
+
+        def judge() -> None:
+            if not picked[1]:
+                raise KeyError("b")
+            assert not picked[0]
+
+        return Simulation(choices), judge
+
+    shrunk = shrink(touchy, Replayed((7, 5)))
+    assert shrunk is not None
+    assert shrunk.orders == {("a", 1): 1, ("b", 1): 1}
+
+
+def test_a_run_that_is_right_is_not_shrunk() -> None:
+    """There is nothing to find."""
+    assert shrink(world, Deviating({})) is None
+
+
+def test_a_run_without_end_is_wrong() -> None:
+    """Progress is judged, too."""
+
+    def endless(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        simulation = Simulation(choices)
+        node = simulation.node("A")
+
+        def run() -> None:
+            while True:
+                node.clock.sleep(1)
+
+        node.start(run)
+        return simulation, lambda: None
+
+    with pytest.raises(CampaignFailed) as caught:
+        campaign(endless, runs=1, steps=50)
+    assert isinstance(caught.value.__cause__, Stuck)
+
+
+def test_an_error_of_the_world_is_raised_as_it_is() -> None:
+    """With a note that says how to have it again."""
+
+    def broken(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        def judge() -> None:
+            raise KeyError("k")
+
+        return Simulation(choices), judge
+
+    with pytest.raises(KeyError) as caught:
+        campaign(broken, seed=3, runs=1, again="seed {seed}")
+    assert caught.value.__notes__ == ["again: seed 3"]
+
+
+def test_a_world_that_depends_on_more_than_its_choices_is_told() -> None:
+    """Its runs could not be had again."""
+    runs = 0
+
+    def moody(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
+        nonlocal runs
+        runs += 1
+
+        def judge(first: bool = runs == 1) -> None:
+            assert not first
+
+        return Simulation(choices), judge
+
+    with pytest.raises(RuntimeError, match="more than its choices"):
+        campaign(moody, runs=1)
+
+
+def test_a_report_adds_up() -> None:
+    """Reports of several runs are those of all of them."""
+    report = CampaignReport(0)
+    with Simulation(Seeded(0)) as simulation:
+        report.add(simulation, {"a": 2}, seconds=1.0)
+        report.add(simulation, {"a": 3}, seconds=2.0)
+    assert (report.runs, report.told, report.seconds) == (2, Counter(a=5), 2.0)
+
+
+def test_deviations_repeat_a_run() -> None:
+    """What was not ordinary is all there is to know of a run."""
+    recording = Recording(Seeded(11))
+    traces = []
+    for choices in (recording, None):
+        simulation, _ = world(choices or Deviating(recording.deviations))
+        with simulation:
+            simulation.run()
+        traces.append(tuple(simulation.trace))
+    assert traces[0] == traces[1]
+    assert recording.deviations
