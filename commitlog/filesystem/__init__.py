@@ -1,9 +1,8 @@
 """An fsspec file system for namespaces: ``commitlog://NAMESPACE/PATH`` for pandas, Dask and others.
 
-`CommitlogFileSystem` implements the protocol ``commitlog`` of fsspec. The modules: `looking` (listings
-and status), `reading` and `making` (content of one or many files), `filesystem` (names), `bulk` (batches
-of files), `files` (one open file), `layers` (text and compression around an open file), `transactions`
-(several files that appear at once), `places` (the namespace of a path).
+`CommitlogFileSystem` implements the protocol ``commitlog`` of fsspec. The modules: `filesystem` (the
+class), `locations` (the namespace of a path, and listings), `file` (open files and transactions), `bulk`
+(calls for many files).
 """
 
 from commitlog.extras import require

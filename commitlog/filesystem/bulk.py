@@ -1,11 +1,14 @@
-"""Batches of files: their concurrency, progress callbacks and errors."""
+"""Calls of the file system for many files: their plans, concurrency, progress and errors."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
+from glob import has_magic
+from itertools import groupby
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -13,229 +16,371 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
-from commitlog._util.concurrency import work, work_in_groups
+from commitlog.absence import is_absent
 from commitlog.errors import ConfigurationError
-from commitlog.namespace import FILES_OF_A_LINK, Mapper
+from commitlog.filesystem.locations import Locations
+from commitlog.namespace import Data, Mapper, OpenFile
+from commitlog.transfer import (
+    ContentWriter,
+    NamespacePath,
+    StoredFile,
+    Transfer,
+    drop_files,
+    link_files,
+)
 
-__all__ = ["Batch", "Plan", "Together", "files_at_a_time", "planned"]
+__all__ = ["Bulk", "Plan", "check_bytes", "concurrency_of", "plan_call", "plan_renames", "read_slice"]
 
+A = TypeVar("A")
+R = TypeVar("R")
 S = TypeVar("S")
-M = TypeVar("M")
 
-#: The name of a new file, and its source.
+#: The path of a new file, and its source.
 Pair: TypeAlias = tuple[Any, S]
 
-#: Makes files of stored content, with a mapper that works in parallel. Returns an outcome for each file,
-#: which may be an exception.
-Together: TypeAlias = Callable[[Sequence[tuple[Pair[S], M]], Mapper], Sequence[object]]
+#: The default number of concurrent files.
+_DEFAULT_CONCURRENCY = 16
 
-#: The default number of concurrent files, and the number that "all" stands for, which is fsspec's own.
-_USUAL, _MOST = 16, 128
+#: The number of concurrent files that "all" stands for, as in fsspec.
+_MAX_CONCURRENCY = 128
 
-#: The number of concurrent large files. The store keeps several parts of each in memory to send them.
-_LARGE = 4
-
-
-class _Broken(Exception):
-    """The cancellation of a file that is in progress."""
+#: The number of nested directories after which one is made separately, because a file can be made
+#: together with at most about thirty missing parent directories.
+_LEVELS = 15
 
 
-class _Told(Callback):
+def concurrency_of(batch_size: int | None) -> int:
+    """Return the number of concurrent files for fsspec's option `batch_size`.
+
+    >>> [concurrency_of(number) for number in (None, 4, -1)]
+    [16, 4, 128]
+    """
+    if batch_size is None:
+        return _DEFAULT_CONCURRENCY
+    if batch_size == -1:
+        return _MAX_CONCURRENCY
+    if batch_size < 1:
+        raise ConfigurationError(f"batch_size is {batch_size}: use a number of files, or -1 for all")
+    return batch_size
+
+
+def check_bytes(path: str, value: object) -> None:
+    """Raise `TypeError` if a value cannot be the content of a file."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{path!r} cannot be written from {type(value).__name__}: encode it as bytes")
+
+
+class Bulk:
+    """The calls of `CommitlogFileSystem` for many files.
+
+    A call makes several files concurrently. Each file appears when it is complete; in a transaction of
+    the file system, all of them appear when the transaction ends. When a file fails, no other is
+    started, files in progress are cancelled where possible, and the error is raised with a note of the
+    state.
+
+    Args:
+        fs: the file system.
+        locations: its paths.
+        concurrency: the number of concurrent files.
+    """
+
+    def __init__(self, fs: AbstractFileSystem, locations: Locations, concurrency: int) -> None:
+        self._fs = fs
+        self._locations = locations
+        self._concurrency = concurrency
+        self._writer = ContentWriter(fs.blocksize)
+
+    def get(self, plan: Plan, callback: Callback) -> None:
+        """Download files and make local directories. Downloaded files stay after an error."""
+        batch = _Batch(
+            {local: remote for remote, local in plan.pairs}, self._concurrency, callback=callback
+        )
+
+        def get(local: Any, remote: str, progress: Callback) -> None:
+            if remote in plan.directories:
+                os.makedirs(local, exist_ok=True)
+            else:
+                self._fs.get_file(remote, local, callback=progress)
+
+        batch.run(get)
+
+    def cat(self, paths: Sequence[str], **options: Any) -> dict[str, bytes | Exception]:
+        """Return the bytes of each file, or the exception; `options` are those of `cat_file`."""
+        found = self._map(partial(self._fs.cat_file, **options), paths, "commitlog-cat")
+        return dict(zip(paths, found, strict=True))
+
+    def cat_ranges(
+        self, slices: Sequence[tuple[str, int | None, int | None]]
+    ) -> list[bytes | Exception]:
+        """Return slices of files, or exceptions. All slices of a file are of the same version."""
+        paths = list(dict.fromkeys(path for path, _, _ in slices))
+        opened = dict(zip(paths, self._map(self._locations.open, paths, "commitlog-cat"), strict=True))
+
+        def read(piece: tuple[str, int | None, int | None]) -> bytes:
+            path, start, end = piece
+            file = opened[path]
+            if isinstance(file, Exception):
+                raise file
+            return read_slice(file, start, end)
+
+        return self._map(read, slices, "commitlog-cat")
+
+    def _map(self, call: Callable[[A], R], arguments: Sequence[A], name: str) -> list[R | Exception]:
+        """Call `call` with each argument concurrently; return each result or exception."""
+
+        def attempt(argument: A) -> R | Exception:
+            try:
+                return call(argument)
+            except Exception as error:
+                return error
+
+        if len(arguments) < 2:
+            return [attempt(argument) for argument in arguments]
+        with ThreadPoolExecutor(min(len(arguments), self._concurrency), name) as executor:
+            return list(executor.map(attempt, arguments))
+
+    def remove(self, paths: Iterable[str], *, recursive: bool) -> None:
+        """Remove files and directories, each in one transaction. Parents come after their contents."""
+        levels = [paths] if recursive else _levels(paths)
+        for level in levels:
+            batch = _Batch(dict.fromkeys(level), self._concurrency)
+            batch.run(lambda path, _, progress: self._locations.delete(path, recursive=recursive))
+
+    def pipe(self, values: Mapping[str, bytes], mode: str) -> None:
+        """Make files from bytes."""
+        exclusive = mode == "create"
+
+        def store(value: bytes, target: NamespacePath, _: Callback) -> Data:
+            return self._writer.write(target, [value], overwrite=not exclusive, check=exclusive)
+
+        self._make(
+            values,
+            one=lambda value, path, _: self._fs.pipe_file(path, value, mode),
+            store=store,
+            overwrite=not exclusive,
+        )
+
+    def put(self, plan: Plan, mode: str, callback: Callback) -> None:
+        """Upload local files and make directories."""
+        sources = {self._fs._strip_protocol(remote): local for local, remote in plan.pairs}
+        exclusive = mode == "create"
+
+        def store(local: str, target: NamespacePath, progress: Callback) -> Data:
+            with open(local, "rb") as source:
+                progress.set_size(os.fstat(source.fileno()).st_size)
+                blocks = iter(partial(source.read, self._fs.blocksize), b"")
+                advance = progress.relative_update
+                return self._writer.write(
+                    target, blocks, advance, overwrite=not exclusive, check=exclusive
+                )
+
+        self._make(
+            sources,
+            directories={path for path, local in sources.items() if os.path.isdir(local)},
+            one=lambda local, path, progress: self._fs.put_file(
+                local, path, callback=progress, mode=mode
+            ),
+            store=store,
+            overwrite=not exclusive,
+            callback=callback,
+        )
+
+    def copy(self, plan: Plan, *, ignore_missing: bool) -> None:
+        """Copy files and make directories. A source that no longer exists can be ignored."""
+        sources = {self._fs._strip_protocol(target): source for source, target in plan.pairs}
+
+        def store(path: str, target: NamespacePath, _: Callback) -> Data | None:
+            path = self._fs._strip_protocol(path)
+            source = self._locations.open_unless_directory(path)
+            if source is None:
+                target.namespace.make_directory(target.path)
+                return None
+            return self._writer.copy(target, source, self._locations.find(path).namespace)
+
+        self._make(
+            sources,
+            directories={path for path, source in sources.items() if source in plan.directories},
+            one=lambda source, path, _: self._fs.cp_file(source, path),
+            store=store,
+            is_ignored=is_absent if ignore_missing else lambda error: False,
+        )
+
+    def _make(
+        self,
+        sources: Mapping[str, S],
+        *,
+        directories: Collection[str] = (),
+        one: Callable[[S, str, Callback], object],
+        store: Callable[[S, NamespacePath, Callback], Data | None],
+        overwrite: bool = True,
+        callback: Callback = DEFAULT_CALLBACK,
+        is_ignored: Callable[[BaseException], bool] = lambda error: False,
+    ) -> None:
+        """Make files and directories.
+
+        Args:
+            sources: the path of each new file or directory, and its source.
+            directories: the paths that become directories. A directory with contents is made together
+                with them; empty directories are made several at a time.
+            one: makes one file or directory, or adds it to the active transaction.
+            store: stores the content of one file; returns None if it made a directory instead.
+            overwrite: as in `Namespace.write`.
+            callback, is_ignored: see `_Batch`.
+        """
+        batch = _Batch(sources, self._concurrency, callback=callback, is_ignored=is_ignored)
+        parents = {path.rpartition("/")[0] for path in sources}
+
+        def make_directory(path: str) -> bool:
+            if path in directories and path not in parents:
+                self._locations.make_directories(path, exist_ok=True)
+            return path in directories
+
+        def make(path: str, source: S, progress: Callback) -> None:
+            if not make_directory(path):
+                one(source, path, progress)
+
+        def store_file(path: str, source: S, progress: Callback) -> StoredFile | None:
+            if make_directory(path):
+                return None
+            target = self._locations.find(path)
+            data = store(source, target, progress)
+            return None if data is None else StoredFile(target, data)
+
+        for path in sorted(parents.intersection(directories)):
+            if path.count("/") % _LEVELS == 0:
+                self._locations.make_directories(path, exist_ok=True)
+        if self._fs._intrans or len(sources) < 2:
+            batch.run(make)
+        else:
+            batch.run_and_link(store_file, overwrite=overwrite)
+
+
+def _levels(paths: Iterable[str]) -> Iterator[Iterable[str]]:
+    """Yield the paths of each depth, the deepest first."""
+
+    def depth(path: str) -> int:
+        return path.count("/")
+
+    for _, level in groupby(sorted(paths, key=depth, reverse=True), key=depth):
+        yield level
+
+
+def read_slice(opened: OpenFile, start: int | None, end: int | None) -> bytes:
+    """Return a slice of an open file. Negative numbers count from the end."""
+    first, last, _ = slice(start, end).indices(opened.status.size)
+    return opened.read(first, last) if first < last else b""
+
+
+class _FileProgress(Callback):
     """The progress of one file, passed on to its callback. It also cancels the file on request.
 
     The callback need not be thread-safe: a lock ensures that one thread calls it at a time.
     """
 
-    def __init__(self, callback: Callback, lock: threading.Lock, stopped: threading.Event) -> None:
+    def __init__(self, callback: Callback, lock: threading.Lock, transfer: Transfer) -> None:
         super().__init__()
         self._callback = callback
         self._lock = lock
-        self._stopped = stopped
+        self._transfer = transfer
 
     def set_size(self, size: int) -> None:
         with self._lock:
             self._callback.set_size(size)
 
     def relative_update(self, inc: int = 1) -> None:
-        if self._stopped.is_set():
-            raise _Broken
+        self._transfer.check()
         with self._lock:
             self._callback.relative_update(inc)
 
 
-class Batch(Generic[S]):
+class _Batch(Generic[S]):
     """The same operation on several files. An instance can be used once.
 
-    When a file fails, no other is started, and files in progress are cancelled where possible.
-
     Args:
-        wanted: the name of each new file, and its source.
-        what: a participle for the note that is added to an error.
-        at_once: the maximum number of concurrent files.
+        sources: the path of each new file, and its source.
+        concurrency: the maximum number of concurrent files.
         callback: an fsspec callback. It is updated for each completed file, and branched for each file.
-        passed_over: returns whether an error of a file is ignored.
+        is_ignored: returns whether an error of a file is ignored.
     """
 
     def __init__(
         self,
-        wanted: Mapping[Any, S],
-        what: str,
+        sources: Mapping[Any, S],
+        concurrency: int,
         *,
-        at_once: int,
         callback: Callback = DEFAULT_CALLBACK,
-        passed_over: Callable[[BaseException], bool] = lambda error: False,
+        is_ignored: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
-        self.large = threading.Semaphore(_LARGE)
-        self._wanted = wanted
-        self._what = what
-        self._at_once = max(1, min(at_once, len(wanted)))
+        self._sources = sources
+        self._transfer = Transfer(max(1, min(concurrency, len(sources))))
         self._callback = callback
-        self._passed_over = passed_over
+        self._is_ignored = is_ignored
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
         self._done = 0
         self._failures: list[Exception] = []
         with self._lock:
-            callback.set_size(len(wanted))
+            callback.set_size(len(sources))
 
-    def run(
-        self,
-        call: Callable[[Any, S, Callback], M],
-        together: Together[S, M] | None = None,
-        drop: Callable[[Sequence[M]], object] = lambda left: None,
-    ) -> None:
-        """Call `call` with each name, its source, and the callback for its progress.
-
-        With `together`, the results of `call` are then passed to it in groups. After an interrupt,
-        `drop` gets the results that were not used.
+    def run(self, call: Callable[[Any, S, Callback], object]) -> None:
+        """Call `call` with each path, its source, and the callback for its progress.
 
         Raises the first error, with a note of the number of other errors and of completed files.
         Completed files stay as they are.
         """
-
-        def one(pair: Pair[S]) -> M:
-            if self._stopped.is_set():
-                raise _Broken
-            with self._branched(pair) as child:
-                return call(*pair, child)
-
-        if together is None and len(self._wanted) == 1:
-            [pair] = self._wanted.items()
+        if len(self._sources) == 1:
+            [pair] = self._sources.items()
             try:
-                one(pair)  # works during interpreter shutdown too, when no thread can start
+                self._call(call, pair)  # works during interpreter shutdown too: no thread can start
             except Exception as error:
-                if not self._passed_over(error):
+                if not self._is_ignored(error):
                     raise
-            self._settled(pair, None)
+            self._settle(pair, None)
             return
-        with (
-            ThreadPoolExecutor(self._at_once, "commitlog-files") as executor,
-            ThreadPoolExecutor(1, "commitlog-link") as joiner,
-            ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers,
-        ):
-            how: dict[str, Any] = {
-                "executor": executor,
-                "ahead": 2 * self._at_once,
-                "stop": self._stopped.set,
-            }
-            if together is None:
-                work(self._pairs(), one, self._settled, **how)
-            else:
-                how |= {"joiner": joiner, "most": FILES_OF_A_LINK, "drop": drop}
+        self._transfer.run(self._sources.items(), partial(self._call, call), self._settle)
+        self._raise_first()
 
-                def join(group: Sequence[tuple[Pair[S], M]]) -> Sequence[Any]:
-                    return together(group, readers.map)
+    def run_and_link(
+        self, store: Callable[[Any, S, Callback], StoredFile | None], *, overwrite: bool
+    ) -> None:
+        """Do the same with a function that stores files. Then make the stored files, in groups."""
 
-                work_in_groups(self._pairs(), one, join, self._settled, **how)
-        if self._failures:
-            raise self._noted(self._failures[0])
+        def link(group: Sequence[tuple[Pair[S], StoredFile | None]], mapper: Mapper) -> Sequence[Any]:
+            return link_files([stored for _, stored in group], mapper, overwrite=overwrite)
 
-    def _pairs(self) -> Iterator[Pair[S]]:
-        for pair in self._wanted.items():
-            if self._stopped.is_set():
-                return
-            yield pair
+        self._transfer.run_in_groups(
+            self._sources.items(), partial(self._call, store), link, self._settle, drop=drop_files
+        )
+        self._raise_first()
 
-    @contextmanager
-    def _branched(self, pair: Pair[S]) -> Iterator[_Told]:
+    def _call(self, call: Callable[[Any, S, Callback], R], pair: Pair[S]) -> R:
         with self._lock:
             child = self._callback.branched(pair[1], pair[0])
         try:
-            yield _Told(child, self._lock, self._stopped)
+            return call(*pair, _FileProgress(child, self._lock, self._transfer))
         finally:
             with self._lock:
                 child.close()
 
-    def _settled(self, pair: Pair[S], outcome: object) -> None:
+    def _settle(self, pair: Pair[S], outcome: object) -> None:
         if not isinstance(outcome, Exception):
             self._done += 1
-        elif not self._passed_over(outcome):
-            self._stopped.set()
-            if not isinstance(outcome, _Broken):
-                self._failures.append(outcome)
+        elif not self._is_ignored(outcome):
+            self._transfer.cancel()
+            self._failures.append(outcome)
             return
         with self._lock:
             self._callback.relative_update(1)
 
-    def _noted(self, error: Exception) -> Exception:
-        if len(self._wanted) > 1:
-            more = len(self._failures) - 1
+    def _raise_first(self) -> None:
+        if not self._failures:
+            return
+        error, *others = self._failures
+        if len(self._sources) > 1:
             error.add_note(
-                f"{self._done} of {len(self._wanted)} paths were {self._what} before, and stay so;"
-                f" {more or 'no'} more failed; the rest was not begun, or broken off"
+                f"{self._done} of {len(self._sources)} paths were completed before the error, and stay;"
+                f" {len(others) or 'no'} others failed; the rest were not started, or were cancelled"
             )
-        return error
-
-
-def files_at_a_time(batch_size: int | None) -> int:
-    """Return the number of concurrent files for fsspec's option `batch_size`.
-
-    >>> [files_at_a_time(number) for number in (None, 4, -1)]
-    [16, 4, 128]
-    """
-    if batch_size is None:
-        return _USUAL
-    if batch_size == -1:
-        return _MOST
-    if batch_size < 1:
-        raise ConfigurationError(f"batch_size is {batch_size}: it is a number of files, or -1 for all")
-    return batch_size
-
-
-class _Planner:
-    """A stand-in for a file system that records the operation on each file.
-
-    Paths that were found by a pattern, or below a directory, are not looked up again one by one.
-    """
-
-    def __init__(self, fs: AbstractFileSystem) -> None:
-        self._fs = fs
-        self.found: dict[str, dict[str, Any]] = {}
-        self.calls: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
-
-    def _note(self, *paths: Any, **_: Any) -> None:
-        self.calls.append(paths)
-
-    cat_file = cp_file = get_file = put_file = _note
-
-    expand_path = AbstractFileSystem.expand_path
-
-    def glob(self, path: str, **kwargs: Any) -> list[str]:
-        return self._seen(self._fs.glob(path, **kwargs, detail=True))
-
-    def find(self, path: str, *, detail: bool, **kwargs: Any) -> list[str]:
-        return self._seen(self._fs.find(path, **kwargs, detail=True))
-
-    def _seen(self, found: dict[str, dict[str, Any]]) -> list[str]:
-        self.found.update(found)
-        return list(found)
-
-    def isdir(self, path: str) -> bool:
-        found = self.found.get(path)
-        return bool(self._fs.isdir(path) if found is None else found["type"] == "directory")
+        raise error
 
 
 @frozen
@@ -253,12 +398,67 @@ class Plan:
     returned: Any
 
 
-def planned(fs: AbstractFileSystem, method: str, *paths: Any, **how: Any) -> Plan:
+def plan_call(fs: AbstractFileSystem, method: str, *paths: Any, **options: Any) -> Plan:
     """Return the operations that fsspec's own `method` would perform.
 
     The many rules for target paths thus remain those of fsspec. A path may be a `pathlib.Path`.
     """
     planner = _Planner(fs)
-    returned = getattr(AbstractFileSystem, method)(planner, *map(stringify_path, paths), **how)
+    returned = getattr(AbstractFileSystem, method)(planner, *map(stringify_path, paths), **options)
     known = {path for path, info in planner.found.items() if info["type"] == "directory"}
     return Plan(planner.calls, known, returned)
+
+
+def plan_renames(fs: AbstractFileSystem, source: Any, target: Any) -> Iterator[tuple[str, str]]:
+    """Yield the renames that a call of `mv` consists of: source and target."""
+    if isinstance(source, list) and isinstance(target, list):
+        yield from zip(fs._strip_protocol(source), fs._strip_protocol(target), strict=True)
+        return
+    old, new = stringify_path(source), fs._strip_protocol(target)
+    if isinstance(old, list) or has_magic(old):
+        for each in fs.expand_path(old):
+            yield each, f"{new}/{each.rpartition('/')[2]}"
+        return
+    stripped = fs._strip_protocol(old)
+    if stripped == new:
+        return
+    into = stringify_path(target).endswith("/") or fs.isdir(new)
+    if into and not old.endswith("/"):
+        new = f"{new}/{stripped.rpartition('/')[2]}"
+    yield stripped, new
+
+
+class _Planner:
+    """A stand-in for a file system that records the operation on each file.
+
+    Paths that were found by a pattern, or below a directory, are not looked up again one by one.
+    """
+
+    def __init__(self, fs: AbstractFileSystem) -> None:
+        self._fs = fs
+        self.found: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def _record(self, *paths: Any, **_: Any) -> None:
+        self.calls.append(paths)
+
+    cat_file = cp_file = get_file = put_file = _record
+
+    expand_path = AbstractFileSystem.expand_path
+
+    def glob(self, path: str, **kwargs: Any) -> list[str]:
+        return self._remember(self._fs.glob(path, **kwargs, detail=True))
+
+    def find(self, path: str, *, detail: bool, **kwargs: Any) -> list[str]:
+        return self._remember(self._fs.find(path, **kwargs, detail=True))
+
+    def _remember(self, found: dict[str, dict[str, Any]]) -> list[str]:
+        self.found.update(found)
+        return list(found)
+
+    def isdir(self, path: str) -> bool:
+        found = self.found.get(path)
+        return bool(self._fs.isdir(path) if found is None else found["type"] == "directory")

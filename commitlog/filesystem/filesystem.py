@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from glob import has_magic
-from itertools import groupby
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
-from fsspec.utils import stringify_path
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import isfilelike, tokenize
 
 from commitlog.absence import is_absent
+from commitlog.clock import SystemClock
 from commitlog.errors import (
+    AlreadyExists,
     ConfigurationError,
+    InvalidPath,
     IsADirectory,
     NotADirectory,
     NotFound,
     NotSupported,
 )
-from commitlog.filesystem.bulk import Batch, files_at_a_time
-from commitlog.filesystem.files import ReadFile, WriteFile
-from commitlog.filesystem.layers import layered
-from commitlog.filesystem.making import Making
-from commitlog.filesystem.places import Mounts, Place, info_of
-from commitlog.filesystem.transactions import NamespaceTransaction
-from commitlog.namespace import make_directories
+from commitlog.filesystem.bulk import (
+    Bulk,
+    check_bytes,
+    concurrency_of,
+    plan_call,
+    plan_renames,
+    read_slice,
+)
+from commitlog.filesystem.file import (
+    NamespaceTransaction,
+    ReadFile,
+    WriteFile,
+    new_local_file,
+    parse_mode,
+    wrap,
+)
+from commitlog.filesystem.locations import Info, Locations, info_of
+from commitlog.transfer import NamespacePath, read_blocks
 from commitlog.urls import parse_table_url
 
 __all__ = ["CommitlogFileSystem"]
@@ -34,14 +52,14 @@ _OF_FSSPEC = frozenset(
 )
 
 
-class CommitlogFileSystem(Making):
+class CommitlogFileSystem(AbstractFileSystem):
     """All namespaces of one metadata table as a file system. Paths are ``NAMESPACE/DIRECTORY/FILE``.
 
     Args:
         metadata: the URL of the table: ``dynamodb://table`` or ``sqlite:///file``. The default is the
             environment variable ``COMMITLOG_METADATA``, which each process reads for itself.
-        store, commit, leases, grace, stable_paths: see `commitlog.namespaces.mount`. They apply to every
-            namespace of the table.
+        store, commit, leases, grace, stable_paths: see `commitlog.namespaces.open_namespace`. They apply
+            to every namespace of the table.
         block_size: the minimum number of bytes that an open file reads, unless `open` overrides it, and
             the number of bytes that are copied at a time.
         batch_size: the number of concurrent files in calls for many files, unless the call overrides it;
@@ -55,7 +73,13 @@ class CommitlogFileSystem(Making):
     - An open file reads the version that was opened.
     - `mv` and ``rm(recursive=True)`` of a directory are one transaction of the table, whatever its size.
       So is ``with fs.transaction``, with all files written in it.
-    - Nothing is cached.
+    - Nothing is cached. A service that cannot be reached, or that refuses the credentials, always raises
+      an error. It never makes a path look missing or a listing incomplete.
+
+    Calls for many files make several concurrently; `batch_size` is their number, and -1 stands for all,
+    up to 128. Each file appears when it is complete; use a transaction to make all of them appear at
+    once. When a file fails, no other is started, files in progress are cancelled where possible, and the
+    error is raised with a note of the state.
 
     See docs/filesystem.md.
 
@@ -74,6 +98,7 @@ class CommitlogFileSystem(Making):
     """
 
     protocol = "commitlog"
+    root_marker = ""
     transaction_type = NamespaceTransaction
 
     def __init__(
@@ -92,11 +117,11 @@ class CommitlogFileSystem(Making):
         super().__init__(**storage_options)
         unknown = sorted(set(storage_options) - _OF_FSSPEC)
         if unknown:
-            raise ConfigurationError(f"option {unknown[0]!r} is not known to file systems of namespaces")
+            raise ConfigurationError(f"unknown option {unknown[0]!r} of the file system")
         self._metadata = metadata
         self._shown = "" if metadata is None else repr(str(parse_table_url(metadata)))
-        self._mounts = Mounts(
-            metadata=metadata,
+        self._locations = Locations(
+            metadata,
             store=store,
             commit=commit,
             leases=leases,
@@ -105,16 +130,225 @@ class CommitlogFileSystem(Making):
         )
         if block_size is not None:
             self.blocksize = block_size
-        self.batch_size = files_at_a_time(batch_size)
+        self.batch_size = concurrency_of(batch_size)
 
     def __repr__(self) -> str:
         return f"CommitlogFileSystem({self._shown})"
 
     def close(self) -> None:
         """Close all connections. Later calls open them again when needed. Idempotent."""
-        self._mounts.close()
+        self._locations.close()
 
-    # content
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        stripped = super()._strip_protocol(path)
+        return stripped if isinstance(stripped, list) else stripped.lstrip("/")
+
+    def _find(self, path: str) -> NamespacePath:
+        return self._locations.find(self._strip_protocol(path))
+
+    def _bulk(self, batch_size: int | None) -> Bulk:
+        return Bulk(self, self._locations, concurrency_of(batch_size or self.batch_size))
+
+    # status and listings
+
+    def info(self, path: str, **kwargs: Any) -> Info:
+        """Return the details of `path`: name, size, type, id, version, etag, created, modified.
+
+        Raises `NotFound`, which is a `FileNotFoundError`.
+        """
+        return self._locations.info(self._strip_protocol(path))
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Return whether a file or directory exists at `path`."""
+        return self._locations.info_or_none(self._strip_protocol(path)) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Return whether `path` is a directory."""
+        info = self._locations.info_or_none(self._strip_protocol(path))
+        return info is not None and info["type"] == "directory"
+
+    def isfile(self, path: str) -> bool:
+        """Return whether `path` is a file."""
+        info = self._locations.info_or_none(self._strip_protocol(path))
+        return info is not None and info["type"] == "file"
+
+    def created(self, path: str) -> datetime:
+        """Return the creation time, by the clock of the creator. The list of namespaces has none."""
+        return self._time(path, "created")
+
+    def modified(self, path: str) -> datetime:
+        """Return the time of the last write. Changes in a directory do not modify the directory."""
+        return self._time(path, "modified")
+
+    def _time(self, path: str, which: str) -> datetime:
+        info = self.info(path)
+        if which not in info:
+            raise InvalidPath("the list of namespaces has no time: name a namespace")
+        time: datetime = info[which]
+        return time
+
+    def checksum(self, path: str) -> int:
+        """Return a number that differs after any change or replacement of the file."""
+        return int(self.ukey(path), 16)
+
+    def ukey(self, path: str) -> str:
+        """Return a string that differs after any change or replacement of the file."""
+        info = self.info(path)
+        return str(tokenize(info["name"] if "id" not in info else (info["id"], info["version"])))
+
+    def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
+        """Raise `NotSupported`: reading a file takes access to the metadata table, and credentials."""
+        raise NotSupported(
+            f"{path!r} has no URL for readers without credentials: give them credentials for the"
+            " namespace, or a copy"
+        )
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """Return the entries of a directory, sorted by the UTF-8 bytes of the name; of a file, itself.
+
+        The root of the file system lists the namespaces. Names that are added, renamed or removed during
+        the call may be included or not. Raises `NotFound`.
+        """
+        infos = self._locations.entries(self._strip_protocol(path))
+        return infos if detail else [info["name"] for info in infos]
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: str | Callable[[OSError], object] = "omit",
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Yield directories with their contents, as in fsspec.
+
+        ``on_error="omit"`` skips directories that no longer exist; all other errors are raised.
+        """
+        handler = _omit_missing if on_error == "omit" else on_error
+        yield from super().walk(path, maxdepth, topdown, handler, **kwargs)
+
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return all files below a path, as in fsspec; for a file, the file itself."""
+        stripped = self._strip_protocol(path)
+        if maxdepth is not None or not stripped:
+            return super().find(stripped, maxdepth, withdirs, detail, **kwargs)
+        infos = self._locations.walk(stripped)
+        found = {info["name"]: info for info in infos if withdirs or info["type"] == "file"}
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def du(
+        self,
+        path: str,
+        total: bool = True,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the total size of the files at and below a path, in bytes, or the size of each file."""
+        found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
+        sizes = {name: info["size"] for name, info in found.items()}
+        return sum(sizes.values()) if total else sizes
+
+    # changes of names
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a directory that must be new. Only one of several clients that make it succeeds.
+
+        Raises `AlreadyExists`, `NotADirectory`, and `NotFound` without `create_parents`.
+        """
+        at = self._find(path)
+        at.namespace.make_directory(at.path, exist_ok=False, parents=create_parents)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a directory and its missing parents, up to about thirty in one transaction.
+
+        Without `exist_ok`, the directory itself must be new; else this raises `AlreadyExists`.
+        """
+        self._locations.make_directories(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory. Raises `NotADirectory` and `DirectoryNotEmpty`."""
+        if self.info(path)["type"] != "directory":
+            raise NotADirectory(f"{path!r} is a file, not a directory")
+        self._locations.delete(self._strip_protocol(path))
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file. Raises `IsADirectory`."""
+        if self.info(path)["type"] == "directory":
+            raise IsADirectory(f"{path!r} is a directory, not a file")
+        self._locations.delete(self._strip_protocol(path))
+
+    _rm = rm_file
+
+    def rm(
+        self,
+        path: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> None:
+        """Remove files and directories, empty or with their contents.
+
+        Args:
+            path: one or more paths, or patterns. Each match is removed in one transaction.
+            recursive: whether to remove directories that are not empty.
+            maxdepth: remove only up to this depth; a directory with deeper contents raises
+                `DirectoryNotEmpty`.
+            batch_size: the number of concurrent removals.
+        """
+        bulk = self._bulk(batch_size)
+        if not recursive or maxdepth is not None:
+            paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+            bulk.remove(paths, recursive=False)
+            return
+        tops: set[str] = set()
+        for each in self.expand_path(path):
+            if not any(each.startswith(f"{top}/") for top in tops):
+                tops.add(each)
+        bulk.remove(tops, recursive=True)
+
+    def mv(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Rename a file, or a directory with its contents, in one transaction.
+
+        The matches of a pattern and the paths of a list are renamed one by one. A file replaces a file.
+
+        Args:
+            path1: the source. With a slash at its end it stands for the contents of the directory: the
+                target must then be missing or an empty directory.
+            path2: the new path. If it is an existing directory or ends with a slash, the source moves
+                into it and keeps its name. Missing parent directories are made first, in a transaction
+                of their own.
+            recursive, maxdepth: ignored; a directory is always moved with its contents.
+
+        Raises `NotFound`, `DirectoryNotEmpty`, `IsADirectory`, `NotADirectory`, `InvalidPath`, and
+        `NotSupported` from one namespace to another.
+        """
+        for old, new in plan_renames(self, path1, path2):
+            source, target = self._find(old), self._find(new)
+            if source.namespace is not target.namespace:
+                raise NotSupported(
+                    f"{old!r} cannot be moved to another namespace in one step: copy it, then remove it"
+                )
+            self._locations.rename(source, target)
+
+    # open files
 
     def open(
         self,
@@ -140,18 +374,14 @@ class CommitlogFileSystem(Making):
         Raises `NotFound`, `IsADirectory`, `NotADirectory`, `AlreadyExists`, `NotSupported` for other
         modes of Python, and `ConfigurationError`, which is a `ValueError`, for an invalid mode.
         """
-        if not _is_mode(mode):
-            raise ConfigurationError(
-                f"{mode!r} is no mode to open a file with: there are 'r', 'w', 'x', and 'b' beside them"
-            )
+        mode, is_text = parse_mode(mode)
         text: dict[str, Any] | None = None
-        if "b" not in mode:
+        if is_text:
             text = {
                 name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs
             }
-        mode = mode.replace("t", "").replace("b", "") + "b"
         file = super().open(path, mode, block_size=block_size, cache_options=cache_options, **kwargs)
-        return layered(file, self._strip_protocol(path), mode, compression, text)
+        return wrap(file, self._strip_protocol(path), mode, compression, text)
 
     def _open(
         self,
@@ -163,174 +393,270 @@ class CommitlogFileSystem(Making):
         cache_type: str = "readahead",
         **kwargs: Any,
     ) -> ReadFile | WriteFile:
-        place = self._place(path)
+        at = self._find(path)
         if mode == "rb":
-            opened = place.namespace.open(place.path)
+            opened = at.namespace.open(at.path)
             return ReadFile(
                 self,
                 path,
                 opened,
-                info_of(place.namespace.name, opened.status),
+                info_of(at.namespace.name, opened.status),
                 block_size=block_size or self.blocksize,
                 cache_type=cache_type,
                 cache_options=cache_options,
             )
         if mode not in ("wb", "xb"):
             raise NotSupported(
-                f"{path!r} cannot be opened with mode {mode!r}: a file is content that was written once."
-                " Write a new file beside it, or write all of it anew"
+                f"{path!r} cannot be opened with mode {mode!r}: a file is written once. Write a new"
+                " file, or replace the whole file"
             )
-        return WriteFile(self, path, mode, place, autocommit=autocommit)
+        return WriteFile(self, path, mode, at, autocommit=autocommit)
 
-    # names
+    # one file
 
-    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a directory that must be new. Only one of several clients that make it succeeds.
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        """Return the bytes of a file, or a slice of them. Negative numbers count from the end.
 
-        Raises `AlreadyExists`, `NotADirectory`, and `NotFound` without `create_parents`.
+        Raises `NotFound`, `IsADirectory`, `ObjectChanged`.
         """
-        place = self._place(path)
-        place.namespace.make_directory(place.path, exist_ok=False, parents=create_parents)
+        return read_slice(self._locations.open(self._strip_protocol(path)), start, end)
 
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a directory and its missing parents, up to about thirty in one transaction.
+    def get_file(
+        self,
+        rpath: str,
+        lpath: Any,
+        callback: Any = DEFAULT_CALLBACK,
+        outfile: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Download a file, or make a local directory if `rpath` is one.
 
-        Without `exist_ok`, the directory itself must be new; else this raises `AlreadyExists`.
+        Args:
+            rpath: the file or directory.
+            lpath: the local path, or an open file.
+            callback: gets the size and the progress in bytes.
+            outfile: an open file to write to, instead of `lpath`.
+
+        Missing parent directories are made. If the download fails, no partial file remains.
         """
-        if exist_ok and not self._strip_protocol(path):
+        if outfile is None and isfilelike(lpath):
+            outfile = lpath
+        opened = self._locations.open_unless_directory(self._strip_protocol(rpath))
+        if opened is None:
+            if outfile is not None:
+                raise IsADirectory(f"{rpath!r} is a directory and cannot be read into a file")
+            os.makedirs(lpath, exist_ok=True)
             return
-        place = self._place(path)
-        make_directories(place.namespace, place.path, exist_ok=exist_ok)
+        callback.set_size(opened.status.size)
+        with new_local_file(lpath) if outfile is None else nullcontext(outfile) as target:
+            for block in read_blocks(opened, self.blocksize):
+                target.write(block)
+                callback.relative_update(len(block))
 
-    def rmdir(self, path: str) -> None:
-        """Remove an empty directory. Raises `NotADirectory` and `DirectoryNotEmpty`."""
-        if self.info(path)["type"] != "directory":
-            raise NotADirectory(f"{path!r} is a file, not a directory")
-        self._delete(path)
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Make a file from bytes. With mode "create" it must be new (else `AlreadyExists`)."""
+        check_bytes(path, value)
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(value)
+            return
+        at = self._find(path)
+        at.namespace.write(at.path, value, overwrite=mode != "create")
 
-    def rm_file(self, path: str) -> None:
-        """Remove a file. Raises `IsADirectory`."""
-        if self.info(path)["type"] == "directory":
-            raise IsADirectory(f"{path!r} is a directory, not a file")
-        self._delete(path)
+    def put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Upload a local file, or make a directory if `lpath` is one."""
+        if os.path.isdir(lpath):
+            self.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as source, self.open(rpath, "xb" if mode == "create" else "wb") as file:
+            callback.set_size(os.fstat(source.fileno()).st_size)
+            while block := source.read(self.blocksize):
+                callback.relative_update(file.write(block))
 
-    _rm = rm_file
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copy a file, inside the store if possible; or make a directory if `path1` is one."""
+        opened = self._locations.open_unless_directory(self._strip_protocol(path1))
+        if opened is None:
+            self.makedirs(path2, exist_ok=True)
+            return
+        with self.open(path2, "wb") as file:
+            file.copy(opened, self._find(path1).namespace)
 
-    def rm(
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Make an empty file. Without `truncate`, set only the modification time of an existing file."""
+        if truncate:
+            self.pipe_file(path, b"")
+            return
+        at = self._find(path)
+        try:
+            at.namespace.set_attributes(at.path, modified=int(SystemClock().epoch() * 1000))
+        except NotFound as error:
+            if not is_absent(error):
+                raise
+            with contextlib.suppress(AlreadyExists):  # another client has just made it
+                self.pipe_file(path, b"", mode="create")
+
+    # many files
+
+    def cat(
         self,
         path: Any,
         recursive: bool = False,
+        on_error: str = "raise",
+        *,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the bytes of a file; for a list, pattern or directory, a dictionary by path.
+
+        Args:
+            path, recursive: see fsspec.
+            on_error: "raise" raises the first error; "return" returns errors in place of bytes; "omit"
+                leaves these files out.
+            batch_size: the number of files that are read concurrently.
+            kwargs: ``start`` and ``end``, as in `cat_file`.
+        """
+        plan = plan_call(self, "cat", path, recursive=recursive, **kwargs)
+        if plan.returned is None:
+            return self.cat_file(path, **kwargs)
+        paths = [each for (each,) in plan.pairs if not (recursive and each in plan.directories)]
+        found = self._bulk(batch_size).cat(paths, **kwargs)
+        if on_error == "return":
+            return found
+        errors = [each for each in found.values() if isinstance(each, Exception)]
+        if errors and on_error == "raise":
+            raise errors[0]
+        return {each: outcome for each, outcome in found.items() if not isinstance(outcome, Exception)}
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        *,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Return slices of files, read concurrently. All slices of a file are of the same version.
+
+        Args:
+            paths: the path of the file of each slice.
+            starts, ends: as in `cat_file`; one number for all slices, or a list with one for each.
+            max_gap: ignored, because each slice is read with its own request.
+            on_error: "return" returns errors in place of slices; otherwise the first error is raised.
+            batch_size: the number of slices that are read concurrently.
+        """
+        if not isinstance(paths, list):
+            raise TypeError("paths must be a list")
+        starts, ends = (
+            each if isinstance(each, list) else [each] * len(paths) for each in (starts, ends)
+        )
+        if not len(paths) == len(starts) == len(ends):
+            raise ValueError("paths, starts and ends differ in number")
+        stripped = [self._strip_protocol(path) for path in paths]
+        found = self._bulk(batch_size).cat_ranges(list(zip(stripped, starts, ends, strict=True)))
+        errors = [each for each in found if isinstance(each, Exception)]
+        if errors and on_error != "return":
+            raise errors[0]
+        return found
+
+    def get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
         maxdepth: int | None = None,
         *,
         batch_size: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        """Remove files and directories, empty or with their contents.
+        """Download files, with fsspec's rules for target paths. Downloaded files stay after an error.
 
         Args:
-            path: one or more paths, or patterns. Each match is removed in one transaction.
-            recursive: whether to remove directories that are not empty.
-            maxdepth: remove only up to this depth; a directory with deeper contents raises
-                `DirectoryNotEmpty`.
-            batch_size: the number of concurrent removals; -1: all, up to 128.
+            rpath, lpath, recursive, maxdepth: see fsspec.
+            callback: updated for each downloaded file, and branched to count its bytes. Only one thread
+                calls it at a time.
+            batch_size: the number of concurrent files.
         """
-        if not recursive or maxdepth is not None:
-            paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
-            for _, level in groupby(sorted(paths, key=_depth, reverse=True), key=_depth):
-                self._remove(level, batch_size=batch_size)
-            return
-        gone: set[str] = set()
-        for each in self.expand_path(path):
-            if not any(each.startswith(f"{above}/") for above in gone):
-                gone.add(each)
-        self._remove(gone, batch_size=batch_size, recursive=True)
+        plan = plan_call(self, "get", rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        self._bulk(batch_size).get(plan, callback)
 
-    def _remove(self, paths: Iterable[str], *, batch_size: int | None, recursive: bool = False) -> None:
-        batch = Batch(dict.fromkeys(paths), "removed", at_once=self._at_a_time(batch_size))
-        batch.run(lambda path, _, told: self._delete(path, recursive=recursive))
+    def pipe(
+        self,
+        path: Any,
+        value: bytes | None = None,
+        *,
+        batch_size: int | None = None,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Make a file from bytes, or several files if `path` is a dictionary of paths and bytes."""
+        values: dict[Any, Any] = path if isinstance(path, dict) else {path: value}
+        for name, each in values.items():
+            check_bytes(name, each)
+        stripped = {self._strip_protocol(name): each for name, each in values.items()}
+        self._bulk(batch_size).pipe(stripped, mode)
 
-    def _delete(self, path: str, *, recursive: bool = False) -> None:
-        place = self._place(path)
-        place.namespace.delete(place.path, recursive=recursive)
+    def put(
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        *,
+        batch_size: int | None = None,
+        mode: str = "overwrite",
+        **kwargs: Any,
+    ) -> None:
+        """Upload local files, with fsspec's rules for target paths.
 
-    def mv(
+        Args:
+            lpath, rpath, recursive, maxdepth: see fsspec.
+            callback: updated for each new file, and branched to count its bytes. Only one thread calls
+                it at a time.
+            batch_size: the number of concurrent files.
+            mode: "create": all files must be new.
+        """
+        plan = plan_call(self, "put", lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        self._bulk(batch_size).put(plan, mode, callback)
+
+    def copy(
         self,
         path1: Any,
         path2: Any,
         recursive: bool = False,
         maxdepth: int | None = None,
+        on_error: str | None = None,
+        *,
+        batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Rename a file, or a directory with its contents, in one transaction.
-
-        The matches of a pattern and the paths of a list are renamed one by one. A file replaces a file.
+        """Copy files, with fsspec's rules for target paths.
 
         Args:
-            path1: the source. With a slash at its end it stands for the contents of the directory: the
-                target must then be missing or an empty directory.
-            path2: the new path. If it is an existing directory or ends with a slash, the source moves
-                into it and keeps its name. Missing parent directories are made first, in a transaction
-                of their own.
-            recursive, maxdepth: ignored; a directory is always moved with its contents.
-
-        Raises `NotFound`, `DirectoryNotEmpty`, `IsADirectory`, `NotADirectory`, `InvalidPath`, and
-        `NotSupported` from one namespace to another.
+            path1, path2, recursive, maxdepth: see fsspec.
+            on_error: "ignore" skips files that no longer exist, and is the default with `recursive`;
+                "raise" raises their errors.
+            batch_size: the number of concurrent files.
         """
-        for source, target in self._renames(path1, path2):
-            here, there = self._place(source), self._place(target)
-            if here.namespace is not there.namespace:
-                raise NotSupported(
-                    f"{source!r} cannot be moved to another namespace at once: copy it, then remove it"
-                )
-            _rename(here, there)
-
-    def _renames(self, path1: Any, path2: Any) -> Iterator[tuple[str, str]]:
-        """Yield the renames to perform."""
-        if isinstance(path1, list) and isinstance(path2, list):
-            yield from zip(self._strip_protocol(path1), self._strip_protocol(path2), strict=True)
-            return
-        source, target = stringify_path(path1), self._strip_protocol(path2)
-        if isinstance(source, list) or has_magic(source):
-            for each in self.expand_path(source):
-                yield each, f"{target}/{each.rpartition('/')[2]}"
-            return
-        stripped = self._strip_protocol(source)
-        if stripped == target:
-            return
-        into = stringify_path(path2).endswith("/") or self.isdir(target)
-        if into and not source.endswith("/"):
-            target = f"{target}/{stripped.rpartition('/')[2]}"
-        yield stripped, target
+        plan = plan_call(self, "copy", path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        ignore_missing = on_error == "ignore" or (on_error is None and recursive)
+        self._bulk(batch_size).copy(plan, ignore_missing=ignore_missing)
 
 
-def _rename(source: Place, target: Place) -> None:
-    """Rename a file or directory. Make missing parent directories of the target first."""
-    lake = source.namespace
-    try:
-        lake.rename(source.path, target.path, overwrite=True)
-    except NotFound as error:
-        above = target.path.rpartition("/")[0]
-        if not is_absent(error) or not above:
-            raise
-        lake.stat(source.path)  # a missing source must leave no new directories
-        make_directories(lake, above)
-        lake.rename(source.path, target.path, overwrite=True)
-
-
-def _depth(path: str) -> int:
-    return path.count("/")
-
-
-def _is_mode(mode: str) -> bool:
-    """Return whether `mode` is a valid mode of Python.
-
-    >>> [mode for mode in ("r", "bw", "a+", "rbt", "rw", "zz", "") if _is_mode(mode)]
-    ['r', 'bw', 'a+']
-    """
-    letters = sorted(mode)
-    distinct = set(letters)
-    return (
-        len(letters) == len(distinct)
-        and len(distinct & set("rwax")) == 1
-        and distinct <= set("rwaxbt+")
-        and not distinct >= {"b", "t"}
-    )
+def _omit_missing(error: OSError) -> None:
+    if not is_absent(error):
+        raise error

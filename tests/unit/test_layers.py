@@ -31,6 +31,7 @@ FLOORS = (
     {"ingest"},
     {"namespace"},
     {"namespaces"},
+    {"transfer"},
     {"spark", "filesystem"},
     {"testing"},
     {"demo"},

@@ -1,0 +1,163 @@
+"""Paths of the file system in their namespaces: lookups and listings, in the form of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from commitlog.absence import is_absent
+from commitlog.errors import ConfigurationError, InvalidPath, IsADirectory, NotFound
+from commitlog.namespace import Namespace, OpenFile, Status, make_directories
+from commitlog.namespace.model.keys import Keys
+from commitlog.namespaces import list_namespaces, open_namespace
+from commitlog.paths import join
+from commitlog.transfer import NamespacePath
+
+__all__ = ["Info", "Locations", "info_of"]
+
+#: The details of a path in the form of fsspec.
+Info: TypeAlias = dict[str, Any]
+
+
+class Locations:
+    """The paths ``NAMESPACE/PATH`` of one metadata table. Nothing is cached. Thread-safe.
+
+    Each namespace is opened at its first use. The path "" stands for the list of namespaces.
+
+    Args:
+        metadata: the URL of the table; None for the one of the environment.
+        options: other options of `commitlog.namespaces.open_namespace`, for each namespace.
+    """
+
+    def __init__(self, metadata: str | None, **options: Any) -> None:
+        self._metadata = metadata
+        self._options = options
+        self._opened: dict[str, Namespace] = {}
+
+    def find(self, path: str) -> NamespacePath:
+        """Return the namespace and the path in it. The path need not exist.
+
+        Raises `InvalidPath` if the first part is not a valid namespace name, and the errors of
+        `open_namespace`.
+        """
+        name, _, rest = path.partition("/")
+        found = self._opened.get(name)
+        if found is None:
+            try:
+                Keys(name)
+            except ConfigurationError as error:
+                raise InvalidPath(f"path {path!r} does not begin with a namespace: {error}") from None
+            # No lock, because a fork could leave it locked. Of two results, one is used.
+            opened = open_namespace(name, metadata=self._metadata, **self._options)
+            found = self._opened.setdefault(name, opened)
+            if found is not opened:
+                opened.close()
+        return NamespacePath(namespace=found, path=rest)
+
+    def close(self) -> None:
+        """Close the namespaces. The next use opens them again."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def info(self, path: str) -> Info:
+        """Return the details of a file or directory. Raises `NotFound`."""
+        if not path:
+            return _directory_info("")
+        at = self.find(path)
+        return info_of(at.namespace.name, at.namespace.stat(at.path))
+
+    def info_or_none(self, path: str) -> Info | None:
+        """Return the details of a file or directory, or None if it does not exist."""
+        try:
+            return self.info(path)
+        except InvalidPath:
+            return None
+        except NotFound as error:
+            if not is_absent(error):
+                raise
+            return None
+
+    def entries(self, path: str) -> list[Info]:
+        """Return the details of the entries of a directory, or of a file itself. Raises `NotFound`."""
+        if not path:
+            return [_directory_info(name) for name in list_namespaces(self._metadata)]
+        at = self.find(path)
+        return [info_of(at.namespace.name, status) for status in at.namespace.list(at.path)]
+
+    def walk(self, path: str) -> Iterator[Info]:
+        """Yield the details of a path in a namespace, if it exists, and of all paths below it."""
+        info = self.info_or_none(path)
+        if info is None:
+            return
+        yield info
+        if info["type"] == "directory":
+            at = self.find(path)
+            for status in at.namespace.walk(at.path):
+                yield info_of(at.namespace.name, status)
+
+    def open(self, path: str) -> OpenFile:
+        """Open a file for reading. Raises `NotFound` and `IsADirectory`."""
+        at = self.find(path)
+        return at.namespace.open(at.path)
+
+    def open_unless_directory(self, path: str) -> OpenFile | None:
+        """Open a file for reading; return None for a directory. Raises `NotFound`."""
+        if not path:
+            return None
+        try:
+            return self.open(path)
+        except IsADirectory:
+            return None
+
+    def make_directories(self, path: str, *, exist_ok: bool) -> None:
+        """Make a directory and its missing parents. Raises `AlreadyExists`."""
+        if exist_ok and not path:
+            return
+        at = self.find(path)
+        make_directories(at.namespace, at.path, exist_ok=exist_ok)
+
+    def delete(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file, an empty directory, or a directory with its contents."""
+        at = self.find(path)
+        at.namespace.delete(at.path, recursive=recursive)
+
+    def rename(self, source: NamespacePath, target: NamespacePath) -> None:
+        """Rename a file or directory within a namespace. A file replaces a file.
+
+        Missing parent directories of the target are made first, in a transaction of their own.
+        """
+        namespace = source.namespace
+        try:
+            namespace.rename(source.path, target.path, overwrite=True)
+        except NotFound as error:
+            parent = target.path.rpartition("/")[0]
+            if not is_absent(error) or not parent:
+                raise
+            namespace.stat(source.path)  # a missing source must leave no new directories
+            make_directories(namespace, parent)
+            namespace.rename(source.path, target.path, overwrite=True)
+
+
+def info_of(namespace: str, status: Status) -> Info:
+    """Return the details of a file or directory in the form of fsspec."""
+    return {
+        "name": join(namespace, status.path) if status.path else namespace,
+        "size": status.size,
+        "type": "directory" if status.is_directory else "file",
+        "id": status.id,
+        "version": status.version,
+        "etag": status.etag,
+        "created": _time(status.created),
+        "modified": _time(status.modified),
+        "mtime": status.modified / 1000,  # the name that pyarrow reads
+    }
+
+
+def _directory_info(name: str) -> Info:
+    """Return the details of a directory that need no request."""
+    return {"name": name, "size": 0, "type": "directory"}
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

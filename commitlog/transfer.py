@@ -1,0 +1,367 @@
+"""Transfers of many files: bounded parallel work, the content of new files, and their creation.
+
+The command line and the fsspec file system are built on it. `Transfer` processes files in parallel and
+can be cancelled. `ContentWriter` stores the content of new files. `link_files` makes files of stored
+content, several in one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain, islice
+from typing import TypeAlias, TypeVar
+
+from attrs import frozen
+
+from commitlog._util.concurrency import work, work_in_groups
+from commitlog.absence import is_absent
+from commitlog.errors import CommitError, NotADirectory, NotFound
+from commitlog.namespace import (
+    FILES_OF_A_LINK,
+    Data,
+    FileWriter,
+    Mapper,
+    Namespace,
+    OpenFile,
+    Status,
+    link_each,
+)
+from commitlog.paths import join
+
+__all__ = [
+    "BLOCK_SIZE",
+    "Advance",
+    "Cancelled",
+    "ContentWriter",
+    "NamespacePath",
+    "StoredFile",
+    "Transfer",
+    "drop_files",
+    "is_copied_by_store",
+    "link_files",
+    "read_blocks",
+]
+
+Item = TypeVar("Item")
+Part = TypeVar("Part")
+R = TypeVar("R")
+
+#: The default number of bytes that are read or copied at a time.
+BLOCK_SIZE = 8 * 1024 * 1024
+
+#: The number of large files that are sent concurrently.
+_LARGE_FILES = 4
+
+#: The largest object, in bytes, that a store copies in one request ("CopyObject" of S3).
+_MAX_COPY_BYTES = 5 * 1024**3
+
+#: Called with the number of completed bytes. It may raise an exception to cancel the rest of the file.
+Advance: TypeAlias = Callable[[int], object]
+
+
+def _ignore(step: int) -> None:
+    pass
+
+
+@frozen(kw_only=True)
+class NamespacePath:
+    """A path in a namespace, of an existing or a new file or directory.
+
+    Attributes:
+        namespace: the namespace.
+        path: the path in the namespace; "" for its root.
+        directory_only: whether the path can only be that of a directory, because its URL ended in "/".
+    """
+
+    namespace: Namespace
+    path: str
+    directory_only: bool = False
+
+    @property
+    def url(self) -> str:
+        """The URL of the path."""
+        return f"commitlog://{self.namespace.name}/{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last name in the path; "" for the root."""
+        return self.path.rpartition("/")[2]
+
+    def below(self, name: str) -> NamespacePath:
+        """Return the path of a name, or of a relative path, in this directory."""
+        return NamespacePath(namespace=self.namespace, path=join(self.path, name))
+
+    def status(self) -> Status | None:
+        """Return the status of the file or directory, or None if it does not exist.
+
+        Raises `NotADirectory` for a file if `directory_only` is set.
+        """
+        try:
+            status = self.namespace.stat(self.path)
+        except NotFound as error:
+            if not is_absent(error):
+                raise
+            return None
+        if self.directory_only and not status.is_directory:
+            raise NotADirectory(f"{self.url} is a file")
+        return status
+
+
+class Cancelled(Exception):
+    """The cancellation of a file that is in progress."""
+
+
+class Transfer:
+    """Parallel work on files. An instance can be used once. Thread-safe.
+
+    Files are taken from an iterable when there is room for them, so a listing of any length is not held
+    in memory. After a cancellation no other file is started, and those in progress end at their next
+    call of `check`.
+
+    Args:
+        concurrency: the maximum number of files in progress.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Start no other file, and cancel those in progress. Idempotent."""
+        self._cancelled.set()
+
+    def check(self) -> None:
+        """Raise `Cancelled` after a cancellation. Files in progress call it between two steps."""
+        if self._cancelled.is_set():
+            raise Cancelled
+
+    def run(
+        self,
+        items: Iterable[Item],
+        call: Callable[[Item], R],
+        settled: Callable[[Item, R | Exception], object],
+    ) -> None:
+        """Call `call` with each item in threads, and `settled` with each outcome in this thread.
+
+        `settled` is not called for cancelled files. Raises the errors of `items` and `settled`, after
+        the files in progress have ended.
+        """
+        with ThreadPoolExecutor(self._concurrency, "commitlog-files") as executor:
+            work(
+                self._until_cancelled(items),
+                self._checked(call),
+                _unless_cancelled(settled),
+                executor=executor,
+                ahead=2 * self._concurrency,
+                stop=self.cancel,
+            )
+
+    def run_in_groups(
+        self,
+        items: Iterable[Item],
+        call: Callable[[Item], Part],
+        join: Callable[[Sequence[tuple[Item, Part]], Mapper], Sequence[R | Exception]],
+        settled: Callable[[Item, R | Exception], object],
+        *,
+        drop: Callable[[Sequence[Part]], object],
+    ) -> None:
+        """Do the same, with a second step `join` for the results of several items at a time.
+
+        Args:
+            items, settled: as in `run`.
+            call: returns the result of the first step for an item.
+            join: takes items with their results, and a mapper that works in parallel. It returns the
+                outcome of each item, which may be an exception. It runs in one thread at a time.
+            drop: takes the results that `join` did not get because of an error or interrupt.
+        """
+        with (
+            ThreadPoolExecutor(self._concurrency, "commitlog-files") as executor,
+            ThreadPoolExecutor(1, "commitlog-link") as joiner,
+            ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers,
+        ):
+            work_in_groups(
+                self._until_cancelled(items),
+                self._checked(call),
+                lambda group: join(group, readers.map),
+                _unless_cancelled(settled),
+                executor=executor,
+                joiner=joiner,
+                ahead=2 * self._concurrency,
+                most=FILES_OF_A_LINK,
+                stop=self.cancel,
+                drop=drop,
+            )
+
+    def _until_cancelled(self, items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
+            if self._cancelled.is_set():
+                return
+            yield item
+
+    def _checked(self, call: Callable[[Item], R]) -> Callable[[Item], R]:
+        def checked(item: Item) -> R:
+            self.check()
+            return call(item)
+
+        return checked
+
+
+def _unless_cancelled(
+    settled: Callable[[Item, R | Exception], object],
+) -> Callable[[Item, R | Exception], object]:
+    def settle(item: Item, outcome: R | Exception) -> None:
+        if not isinstance(outcome, Cancelled):
+            settled(item, outcome)
+
+    return settle
+
+
+def is_copied_by_store(source: OpenFile) -> bool:
+    """Return whether the store can copy the content of a file within a namespace."""
+    return source.status.size <= _MAX_COPY_BYTES
+
+
+def read_blocks(
+    source: OpenFile, block_size: int = BLOCK_SIZE, *, start: int = 0, end: int | None = None
+) -> Iterator[bytes]:
+    """Yield the bytes ``[start, end)`` of a file in blocks of `block_size` bytes.
+
+    All bytes are of one version, even if the file changes meanwhile.
+    """
+    end = source.status.size if end is None else end
+    for first in range(start, end, block_size):
+        yield source.read(first, min(first + block_size, end))
+
+
+class ContentWriter:
+    """A writer of the content of new files. Thread-safe.
+
+    It sends at most four large files concurrently, because the store holds several parts of each of them
+    in memory.
+
+    Args:
+        block_size: the number of bytes that are copied at a time. A file of at least this size is large.
+    """
+
+    def __init__(self, block_size: int = BLOCK_SIZE) -> None:
+        self._block_size = block_size
+        self._slots = threading.Semaphore(_LARGE_FILES)
+
+    def write(
+        self,
+        target: NamespacePath,
+        blocks: Iterable[bytes],
+        advance: Advance = _ignore,
+        *,
+        overwrite: bool = True,
+        parents: bool = True,
+        check: bool = False,
+    ) -> Data:
+        """Store the content of a new file.
+
+        Args:
+            target: the path of the file.
+            blocks: its content.
+            advance: called with the number of bytes after each step.
+            overwrite, parents: as in `Namespace.write`.
+            check: whether to check, before reading a block, that the file can be made. If there are
+                several blocks, this is always checked before they are stored.
+
+        Raises the errors of `Namespace.begin_write`, `blocks` and `advance`. No content is left then.
+        """
+        left = iter(blocks)
+        head = [] if check else [next(left, b"")]
+        is_large = not check and len(head[0]) >= self._block_size
+        if not check and not is_large:
+            head.extend(islice(left, 1))
+            if len(head) == 1:
+                advance(len(head[0]))  # first: if this call cancels the file, nothing has been stored
+                return target.namespace.store_content(head[0])
+        with ExitStack() as stack:
+            if is_large:
+                stack.enter_context(self._slots)
+            writer = stack.enter_context(_begin(target, overwrite=overwrite, parents=parents))
+            written = 0
+            for block in chain(head, left):
+                if not is_large and written + len(block) >= self._block_size:
+                    is_large = True
+                    stack.enter_context(self._slots)
+                written += writer.write(block)
+                advance(len(block))
+            return writer.finish()
+
+    def copy(
+        self,
+        target: NamespacePath,
+        source: OpenFile,
+        origin: Namespace,
+        advance: Advance = _ignore,
+        *,
+        overwrite: bool = True,
+        parents: bool = True,
+        check: bool = False,
+    ) -> Data:
+        """Store a copy of the content of a file. Within a namespace the store copies it, up to 5 GiB.
+
+        Args:
+            target, advance, overwrite, parents, check: as in `write`.
+            source: the file to copy.
+            origin: its namespace.
+        """
+        if origin is target.namespace and is_copied_by_store(source):
+            with _begin(target, overwrite=overwrite, parents=parents) as writer:
+                advance(writer.copy(source))
+                return writer.finish()
+        blocks = read_blocks(source, self._block_size)
+        return self.write(target, blocks, advance, overwrite=overwrite, parents=parents, check=check)
+
+
+def _begin(target: NamespacePath, *, overwrite: bool, parents: bool) -> FileWriter:
+    return target.namespace.begin_write(target.path, overwrite=overwrite, parents=parents)
+
+
+@frozen
+class StoredFile:
+    """The stored content of a file that does not exist yet.
+
+    Attributes:
+        target: the path of the file.
+        data: the content, an object that no other file refers to.
+    """
+
+    target: NamespacePath
+    data: Data
+
+
+def link_files(
+    files: Sequence[StoredFile | None], mapper: Mapper, *, overwrite: bool = True, parents: bool = True
+) -> list[Status | CommitError | None]:
+    """Make files of stored content; return the status or the error of each, and None for None.
+
+    The files of a namespace are made in few transactions; see `commitlog.namespace.link_each`.
+    """
+    made = {
+        namespace: link_each(namespace, found, overwrite=overwrite, parents=parents, mapper=mapper)
+        for namespace, found in _by_namespace(files).items()
+    }
+    return [None if file is None else made[file.target.namespace][file.target.path] for file in files]
+
+
+def drop_files(files: Sequence[StoredFile | None]) -> None:
+    """Remove stored content that no file will use. Errors are ignored: invisible objects remain."""
+    for namespace, found in _by_namespace(files).items():
+        with contextlib.suppress(CommitError, OSError):
+            namespace.store.delete_many([data.path for data in found.values()])
+
+
+def _by_namespace(files: Iterable[StoredFile | None]) -> dict[Namespace, dict[str, Data]]:
+    found: dict[Namespace, dict[str, Data]] = defaultdict(dict)
+    for file in files:
+        if file is not None:
+            found[file.target.namespace][file.target.path] = file.data
+    return found
