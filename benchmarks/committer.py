@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How fast jobs are written and committed, beside Spark's own writer.
 
-    python benchmarks/committer.py [--quick] [--only spark|store|scale] [--json FILE]
+    ./run bench committer [--quick] [--only spark|store|scale] [--json FILE]
 
 All ways to write run in one Spark application, in rounds whose order is shuffled, so that what else the
 machine does strikes all of them alike; what each wrote is counted. A ratio is the median, over the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How long it takes to create an object only if it is absent: our way, others, and the limit.
 
-    python benchmarks/conditional_put.py [--quick] [--json FILE]
+    ./run bench conditional_put [--quick] [--json FILE]
 
 All contenders run on the same servers in one run, in rounds whose order is shuffled, so that what else
 the machine does strikes all of them alike. A ratio is the median, over the rounds, of the ratio of two
@@ -30,7 +30,7 @@ from contenders import BODY, SOURCE, Calls, Place, bare, boto3_rows, obstore_row
 from measure import versions
 
 from commitlog.testing.proxy import Proxy
-from commitlog.testing.servers import Ministack, Seaweedfs
+from support.servers import Ministack, Seaweedfs
 
 #: Seconds that the proxy adds; a COPY is a PUT.
 LATENCY = {"HEAD": 0.010, "PUT": 0.010, "DynamoDB": 0.005}

@@ -24,7 +24,7 @@ import commitlog
 from commitlog.aws import AwsOptions, AwsSession, Caller
 from commitlog.clock import SystemClock
 from commitlog.commit.probe_report import Kind, ProbeResult
-from commitlog.testing.servers import Server
+from support.servers import Server
 
 __all__ = ["BODY", "SOURCE", "Place", "bare", "boto3_rows", "obstore_rows", "ours"]
 

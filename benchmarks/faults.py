@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What becomes of rows when jobs fail: by Spark's own committer, and by ours.
 
-    python benchmarks/faults.py [--quick] [--json FILE]
+    ./run bench faults [--quick] [--json FILE]
 
 Real jobs of a real Spark, real SIGKILL of a driver. Where a job is when something happens to it is not
 left to chance: its tasks wait at gates. Rows are counted as a reader finds them that lists the

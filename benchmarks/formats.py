@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How fast rows are written in each format, beside Spark's own writers, and what sorting them takes.
 
-    python benchmarks/formats.py [--rows N] [--rounds N]
+    ./run bench formats [--rows N] [--rounds N]
 
 Prints, for each format, the median over the rounds of the ratio within a round: rows per second and rows
 per CPU second of `commitlog.spark.write` over those of Spark's own writer with FileOutputCommitter, and

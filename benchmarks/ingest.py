@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How fast files are read as a stream, and what a batch costs as history grows, beside Spark's source.
 
-    python benchmarks/ingest.py [--quick] [--only listing|history|speed] [--json FILE]
+    ./run bench ingest [--quick] [--only listing|history|speed] [--json FILE]
 
 All ways to read run in one Spark application, in rounds whose order is shuffled, so that what else the
 machine does strikes all of them alike; the rows of each run are counted. A ratio of speeds is the

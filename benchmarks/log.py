@@ -37,7 +37,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Proxy
-from commitlog.testing.servers import Seaweedfs
+from support.servers import Seaweedfs
 
 LOG = "log"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What operations on a namespace cost, and what they cost beside other ways to do the same.
 
-    python benchmarks/namespace.py [--quick] [--only rename|rates|requests|publish] [--json FILE]
+    ./run bench namespace [--quick] [--only rename|rates|requests|publish] [--json FILE]
 
 All contenders run on the same servers, on loopback. docs/benchmarks.md tells how to read the figures.
 """
@@ -29,7 +29,7 @@ from namespace_renames import RenameSizes, measure_renames, measure_s3fs
 from namespace_requests import measure_requests
 from namespace_sites import DYNAMODB, created, dynamodb_site, sqlite_site
 
-from commitlog.testing.servers import Ministack, Seaweedfs
+from support.servers import Ministack, Seaweedfs
 
 #: What is aimed at; printed beside what was measured, never asserted.
 AIMS = {

@@ -21,7 +21,7 @@ import commitlog
 from commitlog.namespace import Data
 from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.testing.proxy import Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 __all__ = ["LATENCY", "PublishSizes", "measure_publishing"]
 

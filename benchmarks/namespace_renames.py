@@ -19,7 +19,7 @@ from measure import ratio
 from namespace_sites import Site, fill
 
 from commitlog.namespace import Namespace
-from commitlog.testing.servers import Ministack, Seaweedfs
+from support.servers import Ministack, Seaweedfs
 
 __all__ = ["RenameSizes", "measure_renames", "measure_s3fs"]
 

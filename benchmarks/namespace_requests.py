@@ -11,7 +11,7 @@ from store_commits import kind_of
 
 from commitlog.namespace import Namespace
 from commitlog.testing.proxy import Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 __all__ = ["measure_requests"]
 

@@ -16,7 +16,7 @@ from attrs import frozen
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
 from commitlog.namespaces import create_namespace, open_namespace
 from commitlog.tables.open import open_table
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 __all__ = ["DYNAMODB", "SQLITE", "Site", "created", "dynamodb_site", "fill", "made_up", "sqlite_site"]
 

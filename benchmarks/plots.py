@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Draw what benchmarks/committer.py measured, as the pictures in docs/.
 
-    python benchmarks/plots.py FILE [--into DIRECTORY]
+    ./run bench plots FILE [--into DIRECTORY]
 
 FILE is what ``--json`` wrote. A picture whose figures are not in it is not drawn.
 """

@@ -22,7 +22,7 @@ import commitlog
 from commitlog.commit.probe import RACERS, probe
 from commitlog.outputs import Job, Output, StagedFile, Visibility
 from commitlog.testing.proxy import Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 __all__ = ["LATENCY", "Sizes", "kind_of", "measure_commits"]
 

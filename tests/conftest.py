@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
-from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs
+from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs
 from support.spark_session import spark, spark_logs  # noqa: F401 - fixtures
 
 # How long an example takes to be made up tells about the machine.

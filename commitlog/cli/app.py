@@ -45,7 +45,6 @@ _COMMANDS = MappingProxyType(
             (_STORES, "uploads", "uploads:uploads", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
             (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),
-            (_JOBS, "demo", "demo:demo", "Run a Spark job with a crash, and check its output."),
             (_FILES, "namespace", "namespace:namespace", "Create, check and maintain namespaces."),
             (_FILES, "fs", "fs:fs", "Work with files and directories of namespaces."),
         )

@@ -25,7 +25,6 @@ from commitlog.testing import stress
 from commitlog.testing.history import Outcome
 from commitlog.testing.proxy import Proxy
 from commitlog.testing.proxy_faults import Hazard
-from commitlog.testing.servers import Ministack
 from commitlog.testing.stress import Report, Stress, main, run_stress
 from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
 from commitlog.testing.stress_fleet import Fleet
@@ -33,6 +32,7 @@ from commitlog.testing.stress_signals import signals, troubles
 from commitlog.testing.stress_worker import Hours, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 from support.project import environment
+from support.servers import Ministack
 
 TIMEOUT = 3.0
 

@@ -21,8 +21,8 @@ from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.outputs import Mode, Output
 from commitlog.stores.open import open_store
-from commitlog.testing.servers import Juicefs, Ministack, Seaweedfs
 from support.project import ROOT
+from support.servers import Juicefs, Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
 

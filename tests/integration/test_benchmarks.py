@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.project import ROOT
+from support.project import ROOT, environment
 
 pytest.importorskip("pyspark")
 
@@ -118,7 +118,7 @@ def test_growth_with_history_is_told_by_way_of_listing(tmp_path: Path) -> None:
     """Of the rules, without Spark: where keys grow, a batch lists a page or two; else, all there is."""
     file = tmp_path / "figures.json"
     command = [sys.executable, f"{BENCHMARKS}/ingest.py", "--quick", "--only", "listing", "--json", file]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env=environment())
     report = json.loads(file.read_text())
     pages = {(row["way"], row["history"]): row["pages"] for row in report["listing"]}
     small, large = (history for way, history in pages if way == "ordered")
@@ -224,6 +224,6 @@ def namespace_report(tmp_path: Path, part: str) -> dict[str, Any]:
     """Run one part of the benchmark of namespaces, in small; return what it reports."""
     file = tmp_path / "figures.json"
     command = [sys.executable, f"{BENCHMARKS}/namespace.py", "--quick", "--only", part, "--json", file]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env=environment())
     report: dict[str, Any] = json.loads(file.read_text())
     return report

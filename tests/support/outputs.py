@@ -31,7 +31,7 @@ from commitlog.stores import (
 )
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Juicefs, Ministack
+from support.servers import Juicefs, Ministack
 
 #: Called with a mutation's name, its path, and what performs it; returns what that returned.
 Hook = Callable[[str, str, Callable[[], Any]], Any]

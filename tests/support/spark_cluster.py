@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
-from support.project import TESTS
+from support.project import IMPORT_PATH
 from support.spark_status import wait_for_executors, wait_for_tasks
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Cluster:
             self._driver = self._start(
                 "driver",
                 [sys.executable, "-c", "from support.spark_cluster import drive; drive()"],
-                PYTHONPATH=str(TESTS),
+                PYTHONPATH=IMPORT_PATH,
                 CLUSTER=json.dumps([self._master, {**_CONF, "spark.jars": self._jars}]),
             )
             assert self.answer() == "ready"
@@ -297,8 +297,8 @@ def drive() -> None:
     tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own, configured.)
     Or the line is null: then the answer comes when all is quiet.
     """
-    from commitlog.demo.quiet import quiet_session
     from commitlog.spark import attach
+    from demo.quiet import quiet_session
 
     master, conf = json.loads(os.environ["CLUSTER"])
     answers = os.fdopen(os.dup(1), "w")

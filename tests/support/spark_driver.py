@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import psutil
 
-from commitlog.demo.quiet import quiet_session
 from commitlog.spark import attach, committer_jar
 from commitlog.spark.session_conf import active
+from demo.quiet import quiet_session
 from support.project import environment
 from support.spark_jobs import PROTOCOL, Job, running
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 #: A directory whose name has to be quoted wherever that can be forgotten.
 _NAME = "Ein gang ü%20+=1"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyspark.cloudpickle
 from attrs import asdict, frozen
 
-from commitlog.demo.quiet import quiet_session
 from commitlog.namespace import Namespace
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.namespaces.options import NamespaceOptions
 from commitlog.spark.session_conf import active
+from demo.quiet import quiet_session
 from support.spark_driver import tell, told
 from support.spark_gates import hold
 

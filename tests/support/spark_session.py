@@ -37,8 +37,8 @@ def spark_logs(tmp_path_factory: pytest.TempPathFactory) -> SparkLogs:
 @pytest.fixture(scope="session")
 def spark(spark_logs: SparkLogs) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail three times."""
-    from commitlog.demo.quiet import quiet_session
     from commitlog.spark import committer_jar
+    from demo.quiet import quiet_session
 
     conf = {
         "spark.eventLog.enabled": "true",

@@ -30,7 +30,7 @@ from support.spark_status import started
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 #: Where a driver may die: while it writes the first output, follows it, or writes the second one.
 WRITER, TAIL, SINK = "writer", "tail", "sink"

@@ -29,7 +29,7 @@ from support.spark_jobs import PARTS, PROTOCOL, Job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 #: The ways to write that keep the guarantees: the data source, to a directory with leases in SQLite and
 #: to S3 with leases in DynamoDB; and Spark's own writer with the configured committer.

@@ -34,7 +34,6 @@ FLOORS = (
     {"transfer"},
     {"spark", "filesystem"},
     {"testing"},
-    {"demo"},
     {"cli"},
     {"__main__"},
 )
@@ -52,13 +51,13 @@ ALLOWED = {"commit.settings": {"os"}}
 
 #: Heavy or optional packages, and the only rooms that may import them.
 KEPT_TO = {
-    "boto3": {"testing"},
-    "botocore": {"aws", "testing"},
+    "boto3": set(),
+    "botocore": {"aws"},
     "urllib3": {"aws"},
     "sqlite3": {"stores", "tables", "_sqlite"},
-    "pyspark": {"spark", "demo", "testing"},
-    "pyarrow": {"spark", "demo", "testing"},
-    "click": {"cli", "demo"},
+    "pyspark": {"spark"},
+    "pyarrow": {"spark"},
+    "click": {"cli"},
     "greenlet": {"testing"},
     "fsspec": {"filesystem"},
 }

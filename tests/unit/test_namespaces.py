@@ -23,8 +23,8 @@ from commitlog.stores.api import ObjectData, ObjectStore
 from commitlog.stores.local.store import LocalStore
 from commitlog.stores.s3.store import S3Store
 from commitlog.tables.sqlite import SqliteTable
-from commitlog.testing.servers import Ministack
 from commitlog.urls import parse_store_url
+from support.servers import Ministack
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from commitlog.cli.fs import atomic
 from commitlog.cli.progress import PATIENCE, Headway
 from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.namespace import Namespace, OpenFile
-from commitlog.testing.servers import Ministack
 from support.cli_namespace import URL, Desk
+from support.servers import Ministack
 
 FILES = 40
 

@@ -34,8 +34,8 @@ from commitlog.ingest.source_metadata import SETTINGS
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
-from commitlog.testing.servers import Ministack
 from support.ingest import Checkpoint, Engine
+from support.servers import Ministack
 
 
 @define

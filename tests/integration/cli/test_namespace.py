@@ -25,8 +25,8 @@ from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.tables.sqlite import SqliteTable
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Ministack
 from support.cli_namespace import URL, Desk
+from support.servers import Ministack
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from commitlog.stores.api import Staged, StagedInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Ministack
 from support.outputs import Death, HookedStore, Once, open_output, stage_some
+from support.servers import Ministack
 
 
 def run(*words: str) -> Result:

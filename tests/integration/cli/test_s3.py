@@ -14,7 +14,7 @@ import commitlog
 from commitlog.cli import main
 from commitlog.outputs import Output
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

@@ -303,12 +303,12 @@ def test_plans_of_commands_on_files_change_nothing(desk: Desk, here: Path) -> No
 
 # -- JSON --------------------------------------------------------------------------------------------
 
-#: Commands that print no records: groups, bytes, a story, and one whose status is the answer.
+#: Commands that print no records: groups, bytes, and one whose status is the answer.
 _WITHOUT_JSON = {
     *("commitlog", "commitlog table", "commitlog fs", "commitlog ingest", "commitlog namespace"),
     *("commitlog uploads", "commitlog output", "commitlog lease"),
     *("commitlog cat", "commitlog fs cat", "commitlog fs head", "commitlog fs tail"),
-    *("commitlog fs getmerge", "commitlog fs test", "commitlog demo"),
+    *("commitlog fs getmerge", "commitlog fs test"),
 }
 
 

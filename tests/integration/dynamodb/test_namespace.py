@@ -29,9 +29,9 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
 from commitlog.urls import parse_table_url
 from support.namespace import QUICK, Auditor, objects_in
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

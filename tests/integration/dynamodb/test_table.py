@@ -31,8 +31,8 @@ from commitlog.tables.api import TRANSACT_WITHIN, UnreadableItem
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
 from commitlog.urls import parse_table_url
+from support.servers import Ministack
 
 SCHEMA = TableSchema(hash_key="path", range_key="etag", ttl_attribute="ttl")
 KEY = Key("a", "*")

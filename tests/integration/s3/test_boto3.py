@@ -16,7 +16,7 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Key
 from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

@@ -19,7 +19,7 @@ from commitlog.errors import NotSupported, PreconditionFailed, RequestExpired
 from commitlog.stores.api import ObjectStore, RequestExpiry
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

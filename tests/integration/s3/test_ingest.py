@@ -16,8 +16,8 @@ from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
-from commitlog.testing.servers import Ministack
 from support.ingest import Checkpoint, Engine
+from support.servers import Ministack
 
 SETTINGS = IngestSettings(source="s", prefix="in/", max_files=7, max_bytes=40, slice_bytes=8)
 

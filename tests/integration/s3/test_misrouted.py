@@ -16,8 +16,8 @@ from commitlog.outputs import Output
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
 from support.commit import proven
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

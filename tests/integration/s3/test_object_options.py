@@ -24,9 +24,9 @@ from commitlog.stores.s3.store import S3Store
 from commitlog.stores.s3_options import ObjectOptions
 from commitlog.tables.open import open_table
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
 from commitlog.testing.store_checks import check_object_store
 from commitlog.urls import parse_table_url
+from support.servers import Ministack
 
 pytestmark = pytest.mark.servers
 

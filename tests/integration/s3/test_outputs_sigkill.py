@@ -24,10 +24,10 @@ from commitlog.errors import JobAlreadyCommitted
 from commitlog.outputs import Output
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
-from commitlog.testing.servers import Ministack
 from support.outputs import Hook, HookedStore, audit, check_no_stranger, perform, visible
 from support.project import environment
 from support.selection import with_all_but
+from support.servers import Ministack
 
 FILES = 3
 ROWS_PER_FILE = 5

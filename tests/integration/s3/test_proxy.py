@@ -22,7 +22,7 @@ import pytest
 
 from commitlog.errors import Unavailable
 from commitlog.testing.proxy import Fault, Hazard, Proxy, Strike
-from commitlog.testing.servers import Ministack
+from support.servers import Ministack
 
 #: Seconds that are longer than what the test does meanwhile, also on a slow machine.
 _LATE = 3.0

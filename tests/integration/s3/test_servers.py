@@ -1,4 +1,4 @@
-"""Tests of `commitlog.testing.servers`: that servers come up, and go away whatever happens."""
+"""Tests of `support.servers`: that servers come up, and go away whatever happens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from commitlog.errors import ConfigurationError, Unavailable
-from commitlog.testing import servers
-from commitlog.testing.servers import Dynalite, Juicefs, Ministack, Seaweedfs, Server
+from support import servers
+from support.project import environment
+from support.servers import Dynalite, Juicefs, Ministack, Seaweedfs, Server
 
 pytestmark = pytest.mark.servers
 
@@ -111,7 +112,7 @@ def test_leaving_ends_what_the_program_started_too() -> None:
 def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
     """SIGKILL of the process that started a server ends the server too."""
     script = (
-        "from commitlog.testing.servers import Ministack\n"
+        "from support.servers import Ministack\n"
         "import sys\n"
         "with Ministack() as server:\n"
         "    print(server.pid, flush=True)\n"
@@ -121,7 +122,7 @@ def test_a_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", script],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env=environment(TMPDIR=str(tmp_path)),
     ) as runner:
         assert runner.stdout is not None
         ended = os.pidfd_open(int(runner.stdout.readline()))

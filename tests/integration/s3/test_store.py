@@ -35,8 +35,8 @@ from commitlog.stores.s3.records import object_info
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Juicefs, Ministack, Seaweedfs
 from commitlog.testing.store_checks import check_object_store
+from support.servers import Juicefs, Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
 

@@ -26,7 +26,7 @@ from support.spark_status import wait_for_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = pytest.mark.spark
 

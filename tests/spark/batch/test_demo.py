@@ -1,10 +1,9 @@
-"""``commitlog demo``: its input, and one whole run on a few rows."""
+"""The demo: its input, and one whole run on a few rows."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,17 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from commitlog.cli import main
 from commitlog.connect import connect
-from commitlog.demo.inputs import Count, directory
-from commitlog.demo.story import Story
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
+from demo.__main__ import demo as command
+from demo.inputs import Count, directory
+from demo.story import Story
+from support.project import environment
 
 
 def demo(*arguments: str) -> tuple[int, str]:
     """Run the command in this process; return its exit status and what it printed."""
-    result = CliRunner().invoke(main, ["demo", *arguments])
+    result = CliRunner().invoke(command, arguments)
     return result.exit_code, result.output
 
 
@@ -82,10 +82,10 @@ def test_a_check_that_fails_fails_the_command(tmp_path: Path, monkeypatch: pytes
     assert status == 1
 
 
-def test_what_would_have_no_effect_is_refused(tmp_path: Path) -> None:
-    """The drivers could not be told of a verdict."""
-    status, output = demo("--input", str(tmp_path), "--probe-report", "verdict.json")
-    assert status == 2 and "--table" in output
+def test_a_probe_report_is_refused(tmp_path: Path) -> None:
+    """The drivers would not use it: a table keeps one for them."""
+    status, output = demo("--input", str(tmp_path), "--probe-report", "report.json")
+    assert status == 2 and "--probe-report" in output
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_the_whole_story(tmp_path: Path) -> None:
     (source / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     output = tmp_path / "out"
     ended = subprocess.run(
-        [sys.executable, "-m", "commitlog", "demo", "--input", str(source), "--output", str(output)],
+        [sys.executable, "-m", "demo", "--input", str(source), "--output", str(output)],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env=environment(TMPDIR=str(tmp_path)),
     )
     said = ended.stdout
     assert ended.returncode == 0, said + ended.stderr

@@ -33,7 +33,7 @@ from support.spark_status import wait_for_all_but_one
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
     from support.spark_session import SparkLogs
 
 pytestmark = pytest.mark.spark

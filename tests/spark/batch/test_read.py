@@ -29,7 +29,7 @@ from support.spark_status import wait_for_events
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from support.selection import with_all
 from support.spark_cluster import Cluster, Gate
 
 if TYPE_CHECKING:
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = [
     pytest.mark.spark,

@@ -21,7 +21,7 @@ from support.spark_targets import Place, configured, new_place  # noqa: F401 - f
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = [
     pytest.mark.spark,

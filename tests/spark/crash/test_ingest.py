@@ -27,7 +27,7 @@ from support.spark_ingest_traps import BatchTrap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = [
     pytest.mark.spark,

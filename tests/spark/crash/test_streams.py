@@ -20,7 +20,7 @@ from support.spark_streams import SINK, TAIL, WRITER, Chain, Doom, new_chain
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(900)]
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import evolve, frozen
 
-from commitlog.demo.inputs import flights
+from demo.inputs import flights
 from support.selection import with_all
 from support.spark_ingest import Landing, new_landing
 

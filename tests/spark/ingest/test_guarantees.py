@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 # Some queries end only after four attempts at a task.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

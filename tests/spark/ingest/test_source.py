@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
     from support.spark_session import SparkLogs
 
 pytestmark = pytest.mark.spark

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from commitlog.testing.servers import Ministack
+    from support.servers import Ministack
 
 pytestmark = pytest.mark.spark
 

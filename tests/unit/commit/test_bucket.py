@@ -27,8 +27,8 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key, Table, TableCondition
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Ministack
 from support.commit import Script, ScriptedStore, lost_after, lost_before, proven, raising
+from support.servers import Ministack
 
 INSIDE = "s3://lake?endpoint_url=http://minio:9000"
 OUTSIDE = "s3://lake?endpoint_url=http://localhost:9000"

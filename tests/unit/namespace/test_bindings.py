@@ -32,8 +32,8 @@ from commitlog.stores.open import open_store
 from commitlog.tables.api import Delete, Table, Write
 from commitlog.tables.open import open_table
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Ministack
 from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome
+from support.servers import Ministack
 
 LAKE = "lake"
 

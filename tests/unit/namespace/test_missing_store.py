@@ -29,8 +29,8 @@ from commitlog.stores.local.store import LocalStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
-from commitlog.testing.servers import Ministack
 from support.namespace import QUICK, Auditor, ServiceTable
+from support.servers import Ministack
 
 LAKE = "lake"
 MARKS = f"_commitlog/namespaces/{LAKE}/mark/"

@@ -25,9 +25,9 @@ from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock, check_object_store, check_table
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.servers import Ministack
 from commitlog.urls import parse_table_url
 from support.namespace import QUICK, ServiceTable, Wire, outcome, stored
+from support.servers import Ministack
 
 LAKE = "lake"
 

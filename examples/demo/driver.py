@@ -1,4 +1,4 @@
-"""A Spark driver as a separate process: ``python -m commitlog.demo.driver``, with its task on stdin.
+"""A Spark driver as a separate process: ``python -m demo.driver``, with its task on stdin.
 
 It exits with 0 if the job is committed. Otherwise it exits with 1 and prints the error.
 """
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, frozen
 
-from commitlog.demo.crash import Death, MortalSource
-from commitlog.demo.inputs import Input
-from commitlog.demo.quiet import quiet_session
 from commitlog.spark import CommitlogDataSource
+from demo.crash import Death, MortalSource
+from demo.inputs import Input
+from demo.quiet import quiet_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class Task:
         url: URL of the output.
         options: options of the data source; credentials come from the environment.
         job_id: id of the job.
-        death: arguments of `commitlog.demo.crash.Death`, or None for no crash.
+        death: arguments of `demo.crash.Death`, or None for no crash.
     """
 
     input: Input
@@ -73,7 +73,7 @@ def run(task: Task, scratch: Path) -> subprocess.CompletedProcess[str]:
     """
     with (scratch / "driver.log").open("ab") as log:
         return subprocess.run(
-            [sys.executable, "-m", "commitlog.demo.driver"],
+            [sys.executable, "-m", "demo.driver"],
             input=task.to_json(),
             stdout=subprocess.PIPE,
             stderr=log,

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import evolve
 
-from commitlog.demo.driver import Task, commit, run
-from commitlog.demo.inputs import Count, Input
-from commitlog.demo.quiet import quiet_session
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
 from commitlog.spark.datasource import open_output
 from commitlog.spark.options import ReadOptions
+from demo.driver import Task, commit, run
+from demo.inputs import Count, Input
+from demo.quiet import quiet_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
