@@ -72,6 +72,7 @@ def _counted(server: Ministack | Seaweedfs | Juicefs, sent: list[Sent]) -> dict[
     return counts
 
 
+@pytest.mark.all
 def test_the_cost_of_a_probe_is_what_the_page_says(
     ministack: Ministack, seaweedfs: Seaweedfs, juicefs: Juicefs, sent: list[Sent]
 ) -> None:

@@ -197,6 +197,7 @@ def test_rates_are_of_all_clients_together(tmp_path: Path) -> None:
     assert found == set(product((1, 2), (2,), ("write", "link", "stat", "list")))
 
 
+@pytest.mark.all
 @pytest.mark.servers
 def test_reading_a_log_is_measured_side_by_side(tmp_path: Path) -> None:
     """With one thread and with sixteen, each way of reading; the ratio is of the two times."""

@@ -39,6 +39,7 @@ from sim.outputs.world import (
     write_again,
 )
 from support.project import environment
+from support.selection import with_all_but
 from worlds import LIMITS, run_seeds
 
 #: What a request can meet whose sender lives on.
@@ -347,8 +348,15 @@ LARGE = [
     ),
 ]
 
+#: Those with many states, of which others have the rules: only with ``--all``.
+LONG = (
+    "a driver and a recovery, a crash",
+    "a driver and a recovery that cannot publish",
+    "a driver by lease, any fault",
+)
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+
+@pytest.mark.parametrize("case", with_all_but(lambda case: case.name not in LONG, SMALL), ids=str)
 def test_states_of_small_worlds(case: Case) -> None:
     """Jobs are whole or not there, once, and all who are told something of them are told the truth."""
     case.check()

@@ -497,6 +497,7 @@ def test_one_line_configures_a_session(tmp_path: Path) -> None:
     assert [record.version for record in output_at(tmp_path / "out").log()] == [1]
 
 
+@pytest.mark.all
 def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
     """A session that runs already cannot be configured, which is said at once."""
     done = drive(tmp_path / "out", "plain")
@@ -504,6 +505,7 @@ def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.all
 def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
     """Its files, adopted and about to be committed, are dropped, and a rerun writes each row once."""
     path = tmp_path / "out"

@@ -67,6 +67,7 @@ def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.all
 def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
     """A session of a plain script uses all cores of the machine, and has the settings that help."""
     assert _submitted(tmp_path, sys.executable) == {
@@ -207,6 +208,7 @@ def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
+@pytest.mark.all
 def test_a_session_knows_the_format_wherever_it_is_started(tmp_path: Path) -> None:
     """Also where Spark does not see the module, as of an editable install; and it says nothing of it."""
     ended = subprocess.run(

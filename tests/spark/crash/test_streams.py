@@ -59,6 +59,14 @@ ON_S3 = [
 ]
 CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_S3]
 
+#: The cases that every run has: those beside a commit record.
+ALWAYS = (
+    ("local", "before the commit record"),
+    ("local", "a version is committed and not published"),
+    ("local", "before the commit of what was read"),
+    ("s3", "after the commit of what was read"),
+)
+
 
 @pytest.fixture(scope="module")
 def chains(
@@ -91,9 +99,7 @@ def chains(
     return {case: doom.chain for case, doom in dooms.items()}
 
 
-@pytest.mark.parametrize(
-    ("way", "when"), with_all_but(lambda way, when: way == "local" or when == ON_S3[-1], CASES)
-)
+@pytest.mark.parametrize(("way", "when"), with_all_but(lambda *case: case in ALWAYS, CASES))
 def test_a_killed_driver_neither_loses_nor_doubles_a_row(
     spark: SparkSession, chains: dict[tuple[str, str], Chain], way: str, when: str
 ) -> None:

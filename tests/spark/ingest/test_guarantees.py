@@ -198,7 +198,7 @@ def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -
 LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
-@pytest.mark.parametrize("changed", ["again", "ignore", "fail"])
+@pytest.mark.parametrize("changed", [with_all("again"), with_all("ignore"), "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
     """Before it is read, while it is, or after: of each version all is delivered, or nothing.
 
@@ -235,7 +235,7 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
     ]
 
 
-@pytest.mark.parametrize("missing", ["fail", "skip"])
+@pytest.mark.parametrize("missing", ["fail", with_all("skip")])
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
 ) -> None:
