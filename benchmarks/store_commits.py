@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +22,7 @@ from attrs import evolve, frozen
 import commitlog
 from commitlog.commit.probe import RACERS, probe
 from commitlog.outputs import Job, Output, StagedFile, Visibility
+from commitlog.stores.open import open_store
 from commitlog.testing.proxy import Proxy
 from support.servers import Ministack
 
@@ -65,11 +67,11 @@ class _Site:
         self._bucket = server.new_bucket()
         options: dict[str, Any] = server.options
         with (
-            commitlog.connect(f"s3://{self._bucket}", **options) as store,
+            closing(open_store(f"s3://{self._bucket}", **options)) as store,
             ThreadPoolExecutor(RACERS) as pool,
         ):
             # Once for all, as a table of leases would keep it: it is not what is measured here.
-            self._probe_report = probe(store.store, executor=pool)
+            self._probe_report = probe(store, executor=pool)
 
     def clear(self) -> None:
         """Go on in a new bucket: the more there is in one, the slower this server lists it."""

@@ -22,7 +22,6 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceMetadata, 
 from commitlog.namespace.metadata import not_there
 from commitlog.namespace.model.keys import MARKERS, Keys
 from commitlog.oplog import OperationLog
-from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
 from commitlog.tables.open import open_table
@@ -294,13 +293,13 @@ class _How:
 
     def log(self, store: ConditionalStore, path: str) -> OperationLog:
         """Return the operation log at `path`."""
-        threads = None if _answers_at_once(store.store) else _reading_threads
+        threads = None if _answers_at_once(store) else _reading_threads
         return OperationLog(store, path, clock=self.clock, threads=threads)
 
 
-def _answers_at_once(store: ObjectStore) -> bool:
+def _answers_at_once(store: ConditionalStore) -> bool:
     # A store on this machine answers before another thread could send a request.
-    return store.capabilities.enforced
+    return parse_store_url(store.url).scheme != "s3"
 
 
 def _reading_threads() -> ThreadPoolExecutor:

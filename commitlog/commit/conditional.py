@@ -33,11 +33,14 @@ from commitlog.stores.api import (
     ObjectData,
     ObjectInfo,
     ObjectStore,
+    Observation,
     Operation,
     Page,
     PutResult,
     RequestExpiry,
     Staged,
+    StagedInfo,
+    StageWriter,
     chunks,
     split_body,
 )
@@ -87,9 +90,9 @@ class ConditionalStore:
     `NotSupported`, `AccessDenied`, `BucketNotFound`, `TableNotFound`, `InvalidPath`, `Unavailable`,
     `Conflict` and `LeaseTimeout`.
 
-    All writers of one path must enforce conditions in the same way. No way excludes plain `put`, `copy`
-    and `delete`. Clients of the crate ``object_store`` in its ``dynamo:`` mode always take leases; to
-    share paths with them, use ``lease``.
+    All writers of one path must enforce conditions in the same way. No way excludes the plain writes:
+    `put`, `copy`, `delete`, `delete_many` and `publish`, which are the store's own. Clients of the crate
+    ``object_store`` in its ``dynamo:`` mode always take leases; to share paths with them, use ``lease``.
 
     >>> from commitlog.stores.memory import MemoryStore
     >>> store = ConditionalStore(MemoryStore())
@@ -125,7 +128,7 @@ class ConditionalStore:
             raise ConfigurationError("mode 'native' uses no table; leave it out, or choose 'auto'")
         clock = SystemClock() if clock is None else clock
         backoff = Backoff() if backoff is None else backoff
-        #: The store itself, without conditions beyond its own.
+        #: The store itself, for a `probe`. The methods of this class do all else.
         self.store = store
         self._table = table
         self._finish = finish
@@ -311,7 +314,15 @@ class ConditionalStore:
         """
         return self._publish(staged, IfAbsent())
 
-    # -- plain -------------------------------------------------------------------------------------
+    # -- the store's own ---------------------------------------------------------------------------
+
+    def key(self, path: str) -> str:
+        """Return the full key of `path` in its bucket; see `ObjectStore.key`. Sends no request."""
+        return self.store.key(path)
+
+    def begin_head(self, path: str) -> InFlight[Observation]:
+        """Send a HEAD and return at once; see `ObjectStore.begin_head`."""
+        return self.store.begin_head(path)
 
     def head(self, path: str) -> ObjectInfo:
         """Return the description of the object; see `ObjectStore.head`."""
@@ -363,6 +374,43 @@ class ConditionalStore:
     def delete(self, path: str) -> None:
         """Remove the object, if there is one; see `ObjectStore.delete`."""
         self.store.delete(path)
+
+    def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
+        """Remove objects; return the error of each that may remain; see `ObjectStore.delete_many`."""
+        return self.store.delete_many(paths)
+
+    def begin_stage(
+        self,
+        path: str,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> StageWriter:
+        """Begin an invisible upload for `publish_if_absent`; see `ObjectStore.begin_stage`."""
+        return self.store.begin_stage(path, metadata=metadata, content_type=content_type)
+
+    def stage(
+        self,
+        path: str,
+        body: Body,
+        *,
+        metadata: Mapping[str, str] = _EMPTY,
+        content_type: str | None = None,
+    ) -> Staged:
+        """Upload all of `body`, still invisible; see `ObjectStore.stage`."""
+        return self.store.stage(path, body, metadata=metadata, content_type=content_type)
+
+    def publish(self, staged: Staged) -> PutResult:
+        """Make a staged upload visible, whatever is at its path; see `ObjectStore.publish`."""
+        return self.store.publish(staged)
+
+    def abort(self, staged: Staged | StagedInfo) -> None:
+        """Drop a staged upload, if it is still there; see `ObjectStore.abort`."""
+        self.store.abort(staged)
+
+    def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
+        """Yield the uploads that are neither published nor aborted; see `ObjectStore.list_staged`."""
+        return self.store.list_staged(prefix)
 
     # -- life --------------------------------------------------------------------------------------
 

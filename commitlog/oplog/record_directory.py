@@ -79,15 +79,15 @@ class RecordDirectory:
 
     def remove_all(self, names: Iterable[str]) -> None:
         """Remove entries. Raises the first error, after all were tried."""
-        for error in self._store.store.delete_many(self.path(name) for name in names).values():
+        for error in self._store.delete_many(self.path(name) for name in names).values():
             raise error
 
     def exists(self, name: str) -> bool:
         """Return whether the entry exists, without reading it."""
-        return self._store.store.begin_head(self.path(name))().info is not None
+        return self._store.begin_head(self.path(name))().info is not None
 
     def now(self, clock: Clock) -> float:
         """Return the time of the store's clock, which dates entries; else that of `clock`."""
-        told = self._store.store.begin_head(self.path("now"))().store_time
+        told = self._store.begin_head(self.path("now"))().store_time
         # The store's time is rounded down, and no entry may seem to lie in the future.
         return clock.epoch() if told is None else told + 1

@@ -51,7 +51,7 @@ from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
-from commitlog.stores.api import Body, ObjectStore, Staged, StageWriter, chunks
+from commitlog.stores.api import Body, Staged, StageWriter, chunks
 
 __all__ = ["Output"]
 
@@ -99,7 +99,7 @@ class Output:
         # Attempts of different outputs differ in these digits. So nested outputs, whose uploads appear
         # in one
         # listing, do not touch each other's uploads.
-        self._tag = hashlib.sha256(store.store.key(directory).encode()).hexdigest()[:8]
+        self._tag = hashlib.sha256(store.key(directory).encode()).hexdigest()[:8]
         backoff = Backoff() if backoff is None else backoff
         self._log = CommitLog(store, directory, clock=self._clock, backoff=backoff)
         self._pending = RecordDirectory(store, join(directory, "pending"), frozenset({"pending"}))
@@ -114,7 +114,7 @@ class Output:
         )
 
     def __repr__(self) -> str:
-        return f"Output({self.store.store.url!r}, {self.path!r})"
+        return f"Output({self.store.url!r}, {self.path!r})"
 
     def locate(self, file: DataFile) -> str:
         """Return the path of a committed file relative to the store's root."""
@@ -221,8 +221,8 @@ class Output:
 
         Raises `InvalidPath` for any other name.
         """
-        writer = self.store.store.begin_stage(self._place(job, name))
-        return writer if job.visibility == "listed" else _AtOnce(writer, self.store.store)
+        writer = self.store.begin_stage(self._place(job, name))
+        return writer if job.visibility == "listed" else _AtOnce(writer, self.store)
 
     def stage(
         self,
@@ -654,7 +654,7 @@ def _other_files(job: Job | PendingJob) -> ConfigurationError:
 class _AtOnce(StageWriter):
     """A file that is published as soon as it is finished, at a path that no listing shows."""
 
-    def __init__(self, inner: StageWriter, store: ObjectStore) -> None:
+    def __init__(self, inner: StageWriter, store: ConditionalStore) -> None:
         self._inner = inner
         self._store = store
 

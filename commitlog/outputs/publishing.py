@@ -257,7 +257,7 @@ class Publisher:
 
         def once() -> None:
             nonlocal left
-            errors = self._store.store.delete_many(left)
+            errors = self._store.delete_many(left)
             left = list(errors)
             for error in errors.values():
                 raise error
@@ -311,7 +311,7 @@ class Publisher:
 
     def uploads(self, attempt: str | None = None) -> Iterator[StagedInfo]:
         """Yield the unpublished uploads below the output, or those of one attempt alone."""
-        for upload in self._store.store.list_staged(join(self._root, "")):
+        for upload in self._store.list_staged(join(self._root, "")):
             if attempt is None or attempt_of(upload.path) == attempt:
                 yield upload
 
@@ -431,7 +431,7 @@ class Publisher:
     def _publish(self, staged: Staged) -> None:
         def once() -> None:
             try:
-                self._store.store.publish(staged)
+                self._store.publish(staged)
             except NotFound as error:
                 if isinstance(error, BucketNotFound):
                     raise  # which HEAD cannot tell from a file that is gone
@@ -441,7 +441,7 @@ class Publisher:
         self._persist(once)
 
     def _drop(self, upload: Staged | StagedInfo) -> None:
-        self._persist(partial(self._store.store.abort, upload))
+        self._persist(partial(self._store.abort, upload))
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do what may be done twice until its outcome is known."""

@@ -143,7 +143,7 @@ class RecordedStore:
 
     def stage(self, path: str, word: str) -> Staged:
         """Upload an object that is invisible until `publish_if_absent`. The call is not recorded."""
-        return self.store.store.stage(path, word.encode(), metadata={WORD: word})
+        return self.store.stage(path, word.encode(), metadata={WORD: word})
 
     def publish_if_absent(self, staged: Staged, *, word: str) -> PutResult:
         """See `ConditionalStore.publish_if_absent`; an `Action.CREATE`. Publish an upload once."""

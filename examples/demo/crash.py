@@ -1,8 +1,8 @@
-"""Crash of a Spark driver at a chosen request of its commit.
+"""Crash of a Spark driver at a chosen call of its commit.
 
-A wrapper around the driver's store counts the requests; the library itself has no hook for it. SIGKILL
-goes to the driver's process group, which includes its JVM, and to the group of the committing Python
-worker.
+A wrapper around a method of the driver's store counts its calls; the library itself has no hook for it.
+SIGKILL goes to the driver's process group, which includes its JVM, and to the group of the committing
+Python worker.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 import signal
 import threading
 from concurrent.futures import Executor
-from typing import Any, cast
+from typing import Any
 
 from attrs import frozen
 
+from commitlog.commit import ConditionalStore
 from commitlog.outputs import Output
 from commitlog.spark.datasource import CommitlogDataSource, open_output
 from commitlog.spark.options import ReadOptions
-from commitlog.stores import ObjectStore
 
 __all__ = ["Death", "MortalSource"]
 
@@ -29,12 +29,12 @@ _DRIVER = "COMMITLOG_DEMO_DRIVER"
 
 @frozen
 class Death:
-    """The request to the store before which the driver dies.
+    """The call of the store before which the driver dies.
 
     Attributes:
-        method: method of `ObjectStore`, such as ``publish`` or ``put``.
+        method: method of `ConditionalStore` for one object, such as ``publish`` or ``put_if_absent``.
         path: text that the object's path must contain.
-        nth: number of the matching request, from 1.
+        nth: number of the matching call, from 1.
     """
 
     method: str
@@ -55,30 +55,22 @@ class Death:
         method, nth, path = os.environ[_DEATH].split(":", 2)
         return cls(method, path, int(nth))
 
-
-class _MortalStore:
-    """An `ObjectStore` that passes requests to another one, until it kills the driver."""
-
-    def __init__(self, store: ObjectStore, death: Death) -> None:
-        self._store = store
-        self._death = death
-        self._calls = 0
-        self._lock = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._store, name)
-        if name != self._death.method:
-            return attribute
+    def attach(self, store: ConditionalStore) -> None:
+        """Replace the method of `store` by one that kills the driver."""
+        call = getattr(store, self.method)
+        lock = threading.Lock()
+        calls = 0
 
         def mortal(target: Any, *args: Any, **options: Any) -> Any:
-            if self._death.path in (target if isinstance(target, str) else target.path):
-                with self._lock:
-                    self._calls += 1
-                    if self._calls == self._death.nth:
+            nonlocal calls
+            if self.path in (target if isinstance(target, str) else target.path):
+                with lock:
+                    calls += 1
+                    if calls == self.nth:
                         _die()
-            return attribute(target, *args, **options)
+            return call(target, *args, **options)
 
-        return mortal
+        setattr(store, self.method, mortal)
 
 
 class MortalSource(CommitlogDataSource):
@@ -93,7 +85,7 @@ class MortalSource(CommitlogDataSource):
     def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
         """Open the output with the crashing store, one request at a time to make it deterministic."""
         output = open_output(options)
-        output.store.store = cast(ObjectStore, _MortalStore(output.store.store, Death.armed()))
+        Death.armed().attach(output.store)
         return output
 
 

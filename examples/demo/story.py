@@ -178,7 +178,7 @@ class Story:
         with self._output() as opened:
             named = {opened.locate(file) for file in opened.snapshot().files}
             self._check("files that no commit names", sorted(set(self._listed(opened)) - named), [])
-            self._check("uploads left behind", len(list(opened.store.store.list_staged())), 0)
+            self._check("uploads left behind", len(list(opened.store.list_staged())), 0)
 
     # reading the output
 

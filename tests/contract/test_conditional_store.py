@@ -124,7 +124,7 @@ def test_a_file_is_stored_from_its_position(store: ConditionalStore, size: int) 
     file.seek(4)
     store.put_if_absent("a", file)
     assert store.get("a").data == body[:size]
-    assert not list(store.store.list_staged())
+    assert not list(store.list_staged())
 
 
 def test_large_bytes_are_conditional_as_well(store: ConditionalStore) -> None:
@@ -136,16 +136,16 @@ def test_large_bytes_are_conditional_as_well(store: ConditionalStore) -> None:
     with pytest.raises(PreconditionFailed):
         store.put_if_match("a", bytes(9 * MIB), etag=etag)
     assert store.head("a").size == 9 * MIB + 1
-    assert not list(store.store.list_staged())
+    assert not list(store.list_staged())
 
 
 def test_a_staged_upload_can_be_published_again(store: ConditionalStore) -> None:
     """Once it is there, another publisher of the same upload succeeds too."""
-    staged = store.store.stage("a", b"one")
+    staged = store.stage("a", b"one")
     first = store.publish_if_absent(staged)
     assert store.publish_if_absent(staged).etag == first.etag
     with pytest.raises(AlreadyExists):
-        store.publish_if_absent(store.store.stage("a", b"two"))
+        store.publish_if_absent(store.stage("a", b"two"))
 
 
 def test_plain_calls_go_through(store: ConditionalStore) -> None:
@@ -160,6 +160,28 @@ def test_plain_calls_go_through(store: ConditionalStore) -> None:
     with pytest.raises(NotFound):
         store.head("b")
     assert store.url == store.store.url
+    assert store.key("a/1") == store.store.key("a/1")
+    assert store.begin_head("b")().info is None
+    assert store.delete_many(["a/1", "missing"]) == {}
+    assert [info.path for info in store.list()] == ["a/2"]
+
+
+def test_uploads_are_published_over_an_object_or_aborted(store: ConditionalStore) -> None:
+    """They stay invisible until then; a listing of uploads shows them."""
+    store.put("a", b"one")
+    with store.begin_stage("a", metadata={"by": "two"}) as writer:
+        writer.write(b"two")
+        staged = writer.finish()
+    dropped = store.stage("b", b"three")
+    assert {info.path for info in store.list_staged()} == {"a", "b"}
+    assert store.get("a").data == b"one"
+    store.publish(staged)
+    for info in store.list_staged("b"):
+        store.abort(info)
+    store.abort(dropped)
+    assert (store.get("a").data, store.head("a").metadata["by"]) == (b"two", "two")
+    assert [info.path for info in store.list()] == ["a"]
+    assert not list(store.list_staged())
 
 
 def test_a_bad_path_is_refused_before_anything_is_sent(store: ConditionalStore) -> None:

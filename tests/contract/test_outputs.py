@@ -47,10 +47,10 @@ def test_a_committed_job_is_visible_whole_and_its_record_tells_of_it(output: Out
     """Nothing shows before commit; after it, the files, the record, `_SUCCESS` and a snapshot agree."""
     job = output.begin("daily", schema='{"fields":[]}')
     files = stage_some(output, job, count=3)
-    assert visible(output.store.store) == {}
+    assert visible(output.store) == {}
     record = output.commit(job, files)
     assert (record.version, record.job_id, record.rows, len(record.files)) == (1, "daily", 3, 3)
-    assert audit(output.store.store) == [record]
+    assert audit(output.store) == [record]
     snapshot = output.snapshot()
     assert (snapshot.version, snapshot.files, snapshot.jobs) == (1, record.files, ("daily",))
     assert (snapshot.schema, snapshot.rows) == ('{"fields":[]}', 3)
@@ -69,7 +69,7 @@ def test_a_job_id_is_committed_once_whoever_tries(place: Place, output: Output) 
     assert output.abort(second, late) is None
     with place() as store, pytest.raises(JobAlreadyCommitted):
         Output(store, "out").begin("daily")
-    assert audit(output.store.store) == [record]
+    assert audit(output.store) == [record]
 
 
 def test_commit_may_be_repeated(place: Place, output: Output) -> None:
@@ -80,7 +80,7 @@ def test_commit_may_be_repeated(place: Place, output: Output) -> None:
     with place() as store:
         again = Output(store, "out").commit(*pickle.loads(pickle.dumps((job, files))))
     assert again == record
-    assert audit(output.store.store) == [record]
+    assert audit(output.store) == [record]
 
 
 def test_commit_drops_what_lost_its_race(output: Output) -> None:
@@ -90,7 +90,7 @@ def test_commit_drops_what_lost_its_race(output: Output) -> None:
     with output.begin_stage(job, job.file_name(0)) as unfinished:
         unfinished.write(b"half")
         output.commit(job, stage_some(output, job))
-        assert list(output.store.store.list_staged("out/")) == []
+        assert list(output.store.list_staged("out/")) == []
 
 
 def test_abort_undoes_a_job_and_spares_a_committed_one(output: Output) -> None:
@@ -101,13 +101,13 @@ def test_abort_undoes_a_job_and_spares_a_committed_one(output: Output) -> None:
         unfinished.write(b"half")
         files = stage_some(output, dropped)
         assert output.abort(dropped, files[:1]) is None
-        assert list(output.store.store.list_staged("out/")) == []
+        assert list(output.store.list_staged("out/")) == []
         assert output.abort(dropped, files) is None
     assert output.abort(kept) == record
     with pytest.raises(JobAborted):
         output.commit(dropped, files)
     assert output.abort(dropped) is None
-    assert audit(output.store.store) == [record]
+    assert audit(output.store) == [record]
 
 
 def test_recovery_drops_what_nobody_will_commit(place: Place, output: Output) -> None:
@@ -123,7 +123,7 @@ def test_recovery_drops_what_nobody_will_commit(place: Place, output: Output) ->
     with pytest.raises(JobAborted):
         output.commit(dead, ())
     output.abort(dead)
-    assert audit(output.store.store) == []
+    assert audit(output.store) == []
 
 
 def test_concurrent_jobs_are_all_committed(place: Place) -> None:
@@ -140,7 +140,7 @@ def test_concurrent_jobs_are_all_committed(place: Place) -> None:
 
         versions = list(pool.map(commit, range(4)))
         assert sorted(versions) == [1, 2, 3, 4]
-        assert len(audit(store.store)) == 4
+        assert len(audit(store)) == 4
 
 
 def test_racing_drivers_of_one_job_have_one_winner(place: Place) -> None:
@@ -161,7 +161,7 @@ def test_racing_drivers_of_one_job_have_one_winner(place: Place) -> None:
             return True
 
         assert sorted(pool.map(commit, range(3))) == [False, False, True]
-        assert len(audit(store.store)) == 1
+        assert len(audit(store)) == 1
 
 
 # What does not depend on the kind of store is shown in memory alone.
@@ -185,7 +185,7 @@ def test_mode_error_refuses_an_output_with_data(plain: Output) -> None:
     with pytest.raises(AlreadyExists):
         plain.commit(early, files)
     plain.abort(early, files)
-    assert audit(plain.store.store) == [record]
+    assert audit(plain.store) == [record]
 
 
 def test_mode_error_takes_no_offence_at_aborted_jobs(plain: Output) -> None:
@@ -247,7 +247,7 @@ def test_a_second_commit_of_an_attempt_must_name_the_same_files(plain: Output) -
     assert len(plain.commit(job, files).files) == 2
     with pytest.raises(ConfigurationError):
         plain.commit(job, files[:1])
-    audit(plain.store.store)
+    audit(plain.store)
 
 
 def test_snapshots_of_older_versions(plain: Output) -> None:
@@ -303,11 +303,11 @@ def test_outputs_inside_one_another_leave_each_other_alone() -> None:
     outer, inner = Output(store, "out"), Output(store, "out/inner")
     job = inner.begin("inner")
     files = stage_some(inner, job)
-    foreign = store.store.stage("out/somebody-else.bin", b"x")
+    foreign = store.stage("out/somebody-else.bin", b"x")
     assert outer.recover(older_than=0) == RecoveryReport()
     assert inner.recover(older_than=3600).live == (job.attempt,)
     inner.commit(job, files)
-    assert [info.upload_id for info in store.store.list_staged()] == [foreign.upload_id]
+    assert [info.upload_id for info in store.list_staged()] == [foreign.upload_id]
 
 
 def test_an_output_may_be_the_root_of_its_store() -> None:
@@ -318,7 +318,7 @@ def test_an_output_may_be_the_root_of_its_store() -> None:
     stage_some(output, lost)
     output.commit(job, stage_some(output, job))
     assert output.recover(older_than=0).uploads == 2
-    audit(store.store, "")
+    audit(store, "")
 
 
 def test_an_output_can_be_opened_at_another_depth() -> None:
@@ -338,7 +338,7 @@ def test_another_writers_success_file_is_replaced(plain: Output, left: bytes) ->
     plain.store.put("out/_SUCCESS", left)
     job = plain.begin("daily")
     record = plain.commit(job, stage_some(plain, job))
-    assert audit(plain.store.store) == [record]
+    assert audit(plain.store) == [record]
 
 
 def test_a_lost_success_file_is_made_again(plain: Output) -> None:
@@ -348,7 +348,7 @@ def test_a_lost_success_file_is_made_again(plain: Output) -> None:
     plain.store.delete("out/_SUCCESS")
     with pytest.raises(JobAlreadyCommitted):
         plain.begin("daily")
-    audit(plain.store.store)
+    audit(plain.store)
 
 
 @pytest.mark.parametrize("job_id", ["", " ", "x" * 513, "\ud800"])

@@ -106,11 +106,11 @@ def test_a_corrupt_lease_stops_its_writer_alone(damage: dict[str, Any]) -> None:
     table = open_table("memory://", LEASE_SCHEMA)
     table.create()
     store = ConditionalStore(MemoryStore(), table=table, mode="lease", clock=ManualClock())
-    key = store.store.key("a")
+    key = store.key("a")
     table.put({**LEASE, "path": key, **damage})
     with pytest.raises(CorruptRecord, match=rf"'{key}', etag '\*' is corrupt.*Delete the item"):
         store.put_if_absent("a", b"1")
-    assert store.store.begin_head("a")().info is None
+    assert store.begin_head("a")().info is None
     store.put_if_absent("b", b"1")
     table.delete(Key(key, "*"))
     store.put_if_absent("a", b"1")
@@ -127,7 +127,7 @@ def test_a_lease_of_absurd_length_is_waited_for_no_longer_than_asked() -> None:
         clock=ManualClock(),
         settings=LeaseSettings(max_wait=5.0),
     )
-    table.put({**LEASE, "path": store.store.key("a"), "timeout": 2**62})
+    table.put({**LEASE, "path": store.key("a"), "timeout": 2**62})
     with pytest.raises(LeaseTimeout):
         store.put_if_absent("a", b"1")
 

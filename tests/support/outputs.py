@@ -166,6 +166,12 @@ def open_output(store: ObjectStore, clock: Clock | None = None, path: str = "out
     )
 
 
+def _output(store: ObjectStore | ConditionalStore, path: str) -> Output:
+    if isinstance(store, ConditionalStore):
+        return Output(store, path)
+    return open_output(store, path=path)
+
+
 def stage_some(output: Output, job: Job, count: int = 2) -> list[StagedFile]:
     """Stage `count` files of `job`, each telling the job, its attempt and its own number."""
     return [
@@ -201,7 +207,7 @@ def add_job(
     return output.commit(job, files)
 
 
-def visible(store: ObjectStore, path: str = "out") -> dict[str, bytes]:
+def visible(store: ObjectStore | ConditionalStore, path: str = "out") -> dict[str, bytes]:
     """Return what a plain listing of the output shows, as readers that skip hidden names see it."""
     top = join(path, "")
     return {
@@ -211,9 +217,9 @@ def visible(store: ObjectStore, path: str = "out") -> dict[str, bytes]:
     }
 
 
-def check_no_stranger(store: ObjectStore, path: str = "out") -> None:
+def check_no_stranger(store: ObjectStore | ConditionalStore, path: str = "out") -> None:
     """Check what holds at any moment: only files of committed jobs show, each job committed once."""
-    records = list(open_output(store, path=path).records())
+    records = list(_output(store, path).records())
     commits = [record for record in records if isinstance(record, CommitRecord)]
     assert [record.version for record in records] == list(range(1, len(records) + 1))
     jobs = [record.job_id for record in commits]
@@ -224,10 +230,10 @@ def check_no_stranger(store: ObjectStore, path: str = "out") -> None:
     assert visible(store, path).keys() <= named, "a file is visible that no commit names"
 
 
-def audit(store: ObjectStore, path: str = "out") -> list[CommitRecord]:
+def audit(store: ObjectStore | ConditionalStore, path: str = "out") -> list[CommitRecord]:
     """Check that the output is whole and that nothing is left over; return its commits."""
     check_no_stranger(store, path)
-    output = open_output(store, path=path)
+    output = _output(store, path)
     commits = list(output.log())
     expected = {file.path: file for record in commits for file in record.files}
     shown = visible(store, path)

@@ -218,7 +218,7 @@ class Landing:
         with output.store:
             snapshot = output.snapshot(roll_forward=False)
             assert self.place.visible().keys() == {file.path for file in snapshot.files}
-            assert list(output.store.store.list_staged()) == []
+            assert list(output.store.list_staged()) == []
             assert [info.path for info in output.store.list("_commitlog/pending/")] == []
 
 

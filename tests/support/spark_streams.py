@@ -115,7 +115,7 @@ class Chain:
             self.recover(name)
             output = self.output(name)
             with output.store:
-                assert list(output.store.store.list_staged()) == []
+                assert list(output.store.list_staged()) == []
                 snapshot = output.snapshot(roll_forward=False)
                 assert snapshot.rows == len(numbers)
                 left = {info.path for info in output.store.list()}

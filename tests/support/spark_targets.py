@@ -136,7 +136,7 @@ class Place:
             assert self.visible().keys() == {file.path for file in snapshot.files}
             left = re.compile(r"_commitlog/(pending|data|alive|manifests)/|^\.commitlog/staged")
             assert [path for path in self.listed() if left.search(path)] == []
-            assert list(output.store.store.list_staged()) == []
+            assert list(output.store.list_staged()) == []
 
 
 @pytest.fixture(name="place")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge
 from commitlog.spark.writer import PUBLISHERS
 from commitlog.stores.api import Staged
 from commitlog.stores.local.store import LocalStore
+from commitlog.urls import parse_store_url
 
 __all__ = ["Committer"]
 
@@ -121,7 +122,7 @@ class Committer:
                 # The tasks run in any case: their files are dropped.
                 job, duplicate = begin(None), True
             listed = job.visibility == "listed"
-            if listed and not isinstance(output.store.store, LocalStore):
+            if listed and parse_store_url(output.store.url).scheme != "file":
                 raise NotSupported(
                     f"{options.url}: the committer publishes files in local directories only. Write"
                     " with format('commitlog'), or set spark.commitlog.visibility=logged"
@@ -257,14 +258,14 @@ def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
 def _staged(output: Output, running: _Running, files: Iterable[Mapping[str, Any]]) -> list[StagedFile]:
     """Return the files of a job, ready for the commit."""
     placed = _in_place(output, running, files)
-    store = output.store.store
-    if running.job.visibility == "logged" or not isinstance(store, LocalStore):
+    if running.job.visibility == "logged":
         return placed
     top = join(output.path, join(running.staging, ""))
     targets = {
         file.staged.path: join(output.path, file.staged.path.removeprefix(top)) for file in placed
     }
-    uploads = store.adopt(targets)
+    with closing(LocalStore(output.store.url)) as store:
+        uploads = store.adopt(targets)
     return [evolve(file, staged=staged) for file, staged in zip(placed, uploads, strict=True)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -278,14 +279,14 @@ def test_recover_rules_out_the_dead(out: str) -> None:
 def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, command: str) -> None:
     """The status is 1 as long as a committed job lacks files, whatever else was done."""
     url = f"{tmp_path}/lake"
-    with commitlog.connect(url) as store:
-        output = open_output(store.store)
+    with closing(LocalStore(url)) as store:
+        output = open_output(store)
         job = output.begin("daily")
         files = stage_some(output, job)
         with pytest.raises(Death):  # after the pending entry and the record
-            open_output(HookedStore(store.store, Once(3, "before"))).commit(job, files)
-        lost, kept = store.store.list_staged()
-        store.store.abort(lost)
+            open_output(HookedStore(store, Once(3, "before"))).commit(job, files)
+        lost, kept = store.list_staged()
+        store.abort(lost)
     result = run("output", command, f"{url}/out")
     assert result.exit_code == 1
     assert "run job daily again under another id" in result.stdout

@@ -76,8 +76,8 @@ def drive(store: ConditionalStore, job_id: str) -> None:
 
 def audit_rows(store: ConditionalStore, jobs: list[str]) -> None:
     """Check that every row of `jobs` is there exactly once, and nothing else is there at all."""
-    assert [record.job_id for record in audit(store.store)] == jobs
-    found = [line for data in visible(store.store).values() for line in data.decode().splitlines()[1:]]
+    assert [record.job_id for record in audit(store)] == jobs
+    found = [line for data in visible(store).values() for line in data.decode().splitlines()[1:]]
     assert sorted(found) == sorted(row for job in jobs for row in rows(job))
 
 
@@ -118,7 +118,7 @@ def check_kill(place: dict[str, Any], step: str, when: str) -> None:
     with open_place(place) as store:
         drive(store, "first")
         kill_at(place, step, when)
-        check_no_stranger(store.store)
+        check_no_stranger(store)
         Output(store, "out").recover(older_than=0)
         audit_rows(store, ["first", "killed"] if committed else ["first"])
         try:

@@ -436,7 +436,7 @@ def write_again(name: str) -> Program:
 
     def program(client: Client) -> None:
         with client.trouble("write"):
-            client.output.store.store.put(TOP + name, b"rows that came later")
+            client.output.store.put(TOP + name, b"rows that came later")
             client.tell("write")
 
     return program

@@ -59,7 +59,7 @@ def hidden(path: Path) -> list[str]:
     """Return the files and uploads that a listing of the output does not show."""
     output = output_at(path)
     with output.store:
-        staged = [upload.path for upload in output.store.store.list_staged()]
+        staged = [upload.path for upload in output.store.list_staged()]
     return staged + [str(file) for file in path.rglob("_commitlog/data/**/*") if file.is_file()]
 
 

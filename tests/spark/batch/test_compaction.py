@@ -125,13 +125,13 @@ def test_partitions_are_merged_each_by_itself(output: Output, visibility: Visibi
     for number in range(3):
         add(output, rows(*keys, first=number * 10), visibility=visibility, partitionBy="k")
     before = sorted(map(str, content(output)))
-    directories = {path.rpartition("/")[0] for path in visible(output.store.store)}
+    directories = {path.rpartition("/")[0] for path in visible(output.store)}
     record = merge(output)
     assert record is not None
     assert len(record.files) == len(output.snapshot().files) == len(keys)
     assert sorted(map(str, content(output))) == before
     assert {file.partition["k"] for file in record.files} == set(keys)
-    shown = visible(output.store.store)
+    shown = visible(output.store)
     assert {path.rpartition("/")[0] for path in shown} == directories
     assert len(shown) == (len(keys) if visibility == "listed" else 0)
     assert merge(output) is None
@@ -180,7 +180,7 @@ def test_a_file_with_other_rows_than_its_record_tells_is_not_merged(output: Outp
         merge(output)
     assert one.path in str(error.value)
     assert output.snapshot().version == 2
-    assert list(output.store.store.list_staged()) == []
+    assert list(output.store.list_staged()) == []
 
 
 def test_an_output_that_tells_no_columns_is_refused(output: Output) -> None:
@@ -239,7 +239,7 @@ def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
     assert record is not None and len(record.files) == 1
     assert [row["k"] for row in content(output)] == ["c", "d"]
     assert calls == [0, 1]
-    assert list(output.store.store.list_staged()) == []
+    assert list(output.store.list_staged()) == []
 
 
 def test_it_gives_up_after_the_third_time(output: Output) -> None:
@@ -251,7 +251,7 @@ def test_it_gives_up_after_the_third_time(output: Output) -> None:
         merged(output, stage)
     assert calls == [0, 1, 2]
     assert [row["k"] for row in content(output)] == ["c", "d"]
-    assert list(output.store.store.list_staged()) == []
+    assert list(output.store.list_staged()) == []
 
 
 def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) -> None:
@@ -285,7 +285,7 @@ def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseExcept
         merged(output, stage)
     assert calls == [0]
     assert len(output.snapshot().files) == 2
-    assert list(output.store.store.list_staged()) == []
+    assert list(output.store.list_staged()) == []
 
 
 def test_a_commit_of_unknown_outcome_is_found_out(
@@ -303,7 +303,7 @@ def test_a_commit_of_unknown_outcome_is_found_out(
     monkeypatch.setattr(output._log, "commit", lost)
     record = merge(output)
     assert record is not None and record.version == 3
-    assert len(visible(output.store.store)) == 1
+    assert len(visible(output.store)) == 1
 
 
 # -- by Spark ------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_rows_are_written_once_and_read(told: dict[str, Any]) -> None:
     output = Output(connect(str(told["where"] / "out")))
     with output.store:
         assert next(record.job_id for record in output.log()) == "daily"
-        assert list(output.store.store.list_staged()) == []
+        assert list(output.store.list_staged()) == []
 
 
 def test_the_helper_works(told: dict[str, Any]) -> None:

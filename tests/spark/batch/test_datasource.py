@@ -29,7 +29,6 @@ from commitlog.spark.schema import dump_schema
 from commitlog.spark.session_conf import active
 from commitlog.spark.writer import CommitlogWriter, TaskCommitted
 from commitlog.stores import ObjectData
-from support.outputs import HookedStore
 from support.spark_gates import Gate, hold
 from support.spark_status import wait_for_all_but_one, wait_for_events
 
@@ -114,7 +113,7 @@ def check_clean(url: Path, jobs: int) -> None:
         snapshot = output.snapshot()
         assert len(list(output.log())) == jobs
         assert data_files(url) == {file.path for file in snapshot.files}
-        assert list(output.store.store.list_staged()) == []
+        assert list(output.store.list_staged()) == []
 
 
 def everything(spark: SparkSession) -> DataFrame:
@@ -235,16 +234,17 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
     output.abort(output.begin())
     read: list[str] = []
 
-    class Watched(HookedStore):
-        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-            read.append(path)
-            return super().get(path, start=start, end=end)
-
     class WatchedSource(CommitlogDataSource):
         @staticmethod
         def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
             output = open_output(options, executor)
-            output.store.store = Watched(output.store.store)
+            get = output.store.get
+
+            def watched(path: str, **options: Any) -> ObjectData:
+                read.append(path)
+                return get(path, **options)
+
+            output.store.get = watched  # type: ignore[method-assign]
             return output
 
     WatchedSource({**options, "jobId": "daily"}).writer(columns, False)

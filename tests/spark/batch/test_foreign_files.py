@@ -50,7 +50,7 @@ def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
             else:
-                output.store.store.put(str(name), path.read_bytes())
+                output.store.put(str(name), path.read_bytes())
 
 
 def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] = ("part",)) -> None:

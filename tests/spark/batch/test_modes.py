@@ -51,7 +51,7 @@ def test_what_is_there_may_stay_as_it_is(spark: SparkSession, tmp_path: Path) ->
     assert rows_of(spark, path) == [(0,), (5,)]
     output = output_at(path)
     assert [record.version for record in output.log()] == [1, 2]
-    assert list(output.store.store.list_staged()) == []
+    assert list(output.store.list_staged()) == []
     with pytest.raises(PySparkException, match="ifExists goes with save mode append"):
         save(spark.range(1), path, "overwrite", ifExists="ignore")
 

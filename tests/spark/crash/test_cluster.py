@@ -62,7 +62,7 @@ def stray(output: Output) -> list[str]:
     """Return what is there, be it visible or not, that no commit names."""
     named = {file.path for file in output.snapshot().files}
     found = {info.path for info in output.store.list() if not info.path.endswith((".json", "_SUCCESS"))}
-    staged = [upload.path for upload in output.store.store.list_staged()]
+    staged = [upload.path for upload in output.store.list_staged()]
     return sorted(found - named) + staged
 
 

@@ -149,7 +149,7 @@ def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Plac
             heartbeat=0.2,
         )
         gate.wait(done)
-        while not list(output.store.store.list_staged()):
+        while not list(output.store.list_staged()):
             pause.wait(0.2)
         # What the other one staged is older.
         dead = output.begin("dead")

@@ -48,7 +48,7 @@ def test_an_attempt_taken_for_dead_writes_after_the_commit(spark: SparkSession, 
         gate.wait()
         output = place.open()
         with output.store:
-            assert len(list(output.store.store.list_staged())) > 0
+            assert len(list(output.store.list_staged())) > 0
             assert place.by_listing() == job.numbers
         assert place.recover().uploads > 0
     place.audit(spark, job.numbers, "daily")

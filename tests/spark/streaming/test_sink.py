@@ -102,7 +102,7 @@ class Stream:
                 file.path for file in snapshot.files
             }
             assert [path for path in left if path.startswith("_commitlog/pending/")] == []
-            assert list(output.store.store.list_staged()) == []
+            assert list(output.store.list_staged()) == []
         read = spark.read.format("commitlog").options(**self.place).load(self.url)
         assert sorted(row.id for row in read.select("id").collect()) == list(numbers)
 
@@ -201,7 +201,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_again(spark: SparkSession,
         local.run(spark, "if(id = 1, raise_error('not today'), id) as id")
     output = local.output()
     with output.store:
-        assert list(output.log()) == list(output.store.store.list_staged()) == []
+        assert list(output.log()) == list(output.store.list_staged()) == []
     query = local.run(spark)
     local.check(spark, range(2), jobs_of(query, 1))
 

@@ -98,7 +98,7 @@ def versions(path: Path) -> list[str]:
     """Return how each version came to be; raise if anything is left staged."""
     output = Output(commitlog.connect(str(path)))
     with output.store:
-        assert list(output.store.store.list_staged()) == []
+        assert list(output.store.list_staged()) == []
         return [record.mode for record in output.log()]
 
 

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from commitlog.commit import ConditionalStore
 from commitlog.errors import AlreadyExists, InvalidPath
 from commitlog.outputs import Mode, Output, Visibility
 from commitlog.outputs.foreign import ForeignFile, data_files
@@ -33,19 +34,19 @@ def place(request: pytest.FixtureRequest) -> Place:
     return open_place(request)
 
 
-def leave(store: ObjectStore, *names: str) -> None:
+def leave(store: ObjectStore | ConditionalStore, *names: str) -> None:
     """Write files as another program does."""
     for name in names:
         store.put(f"out/{name}", f"left {name}".encode())
 
 
-def left(store: ObjectStore) -> set[str]:
+def left(store: ObjectStore | ConditionalStore) -> set[str]:
     """Return which of the files of `LEFT` and `SKIPPED` are there."""
     there = {info.path.removeprefix("out/") for info in store.list("out/")}
     return there & {*LEFT, *SKIPPED}
 
 
-def rows(store: ObjectStore) -> list[str]:
+def rows(store: ObjectStore | ConditionalStore) -> list[str]:
     """Return what readers of the directory read."""
     paths = [f"out/{file.path}" for file in data_files(store.list("out/"), "out/")]
     return sorted(store.get(path).data.decode() for path in paths)
@@ -54,13 +55,13 @@ def rows(store: ObjectStore) -> list[str]:
 def test_an_overwrite_replaces_what_others_left(place: Place) -> None:
     """Readers of the directory see the rows of the new version alone, on every kind of store."""
     with place() as store:
-        leave(store.store, *LEFT, *SKIPPED)
+        leave(store, *LEFT, *SKIPPED)
         output = Output(store, "out")
         assert {file.path for file in output.foreign()} == set(LEFT)
         record = add_job(output, "a", 0, 1, mode="overwrite")
         assert {file.path for file in record.foreign} == set(LEFT)
-        assert left(store.store) == set(SKIPPED)
-        assert rows(store.store) == ["a 0", "a 1"]
+        assert left(store) == set(SKIPPED)
+        assert rows(store) == ["a 0", "a 1"]
         assert list(output.foreign()) == []
         assert next(output.log()) == record
 
@@ -68,13 +69,13 @@ def test_an_overwrite_replaces_what_others_left(place: Place) -> None:
 def test_partitions_are_replaced_one_by_one(place: Place) -> None:
     """What others left in the partitions of a job is replaced, however they spell them, and no more."""
     with place() as store:
-        leave(store.store, *LEFT)
+        leave(store, *LEFT)
         output = Output(store, "out")
         add_job(output, "a", 0, 1, mode="overwrite-partitions")
         # p=%30 is the partition 0, too, but in a directory that the job has no file in.
-        assert left(store.store) == {"plain.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv"}
+        assert left(store) == {"plain.csv", "p=%30/old.csv", "p=7/old.csv", "_p=1/old.csv"}
         add_job(output, "b", 7, mode="overwrite-partitions")
-        assert left(store.store) == {"plain.csv", "p=%30/old.csv", "_p=1/old.csv"}
+        assert left(store) == {"plain.csv", "p=%30/old.csv", "_p=1/old.csv"}
 
 
 def test_files_without_a_partition_replace_those_without_one() -> None:

@@ -42,7 +42,7 @@ def attempt(output: Output, job: Job, task: int = 0, **options: str) -> TaskFile
 
 def staged(output: Output) -> list[str]:
     """Return the paths of the uploads that are neither published nor dropped."""
-    return sorted(info.path for info in output.store.store.list_staged())
+    return sorted(info.path for info in output.store.list_staged())
 
 
 def test_of_two_attempts_at_a_task_the_winner_alone_is_published(output: Output) -> None:
