@@ -32,6 +32,7 @@ from commitlog.namespace import (
     link_each,
 )
 from commitlog.paths import join
+from commitlog.stores.body import COPY_LIMIT
 
 __all__ = [
     "BLOCK_SIZE",
@@ -56,9 +57,6 @@ BLOCK_SIZE = 8 * 1024 * 1024
 
 #: The number of large files that are sent concurrently.
 _LARGE_FILES = 4
-
-#: The largest object, in bytes, that a store copies in one request ("CopyObject" of S3).
-_MAX_COPY_BYTES = 5 * 1024**3
 
 #: Called with the number of completed bytes. It may raise an exception to cancel the rest of the file.
 Advance: TypeAlias = Callable[[int], object]
@@ -223,7 +221,7 @@ def _unless_cancelled(
 
 def is_copied_by_store(source: OpenFile) -> bool:
     """Return whether the store can copy the content of a file within a namespace."""
-    return source.status.size <= _MAX_COPY_BYTES
+    return source.status.size <= COPY_LIMIT
 
 
 def read_blocks(

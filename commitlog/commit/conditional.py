@@ -25,7 +25,6 @@ from commitlog.commit.strategy import Strategy
 from commitlog.errors import CommitError, ConfigurationError, Conflict, NotFound, OutcomeUnknown
 from commitlog.stores.api import (
     NONCE,
-    Body,
     Condition,
     IfAbsent,
     IfMatch,
@@ -41,9 +40,8 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
-    chunks,
-    split_body,
 )
+from commitlog.stores.body import STAGE_ABOVE, Body, chunks, split_body
 from commitlog.tables.api import Table
 from commitlog.urls import parse_store_url
 
@@ -51,11 +49,6 @@ __all__ = ["ConditionalStore", "Mode"]
 
 #: How conditions are enforced: where the store was proven to do it, else under leases; or one of them.
 Mode: TypeAlias = Literal["auto", "native", "lease"]
-
-#: Larger bodies are staged first, so that only a small request goes with the condition. Under a lease,
-#: bodies above `LeaseSettings.largest_body` are.
-STAGE_ABOVE = 8 * 1024 * 1024
-
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 

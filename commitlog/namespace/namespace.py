@@ -37,7 +37,8 @@ from commitlog.namespace.write.file_io import FileWriter, OpenFile
 from commitlog.namespace.write.plan_files import NewFile
 from commitlog.oplog import OperationLog
 from commitlog.paths import join
-from commitlog.stores.api import Body, ObjectStore
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.body import Body
 from commitlog.tables.api import Table
 
 __all__ = ["Inherit", "Namespace"]

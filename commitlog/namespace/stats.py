@@ -16,7 +16,6 @@ from commitlog._util.metrics import Metric, openmetrics
 from commitlog._util.request_stats import PerThreadCounter, listen_for_retries
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 from commitlog.stores.api import (
-    Body,
     Condition,
     IfMatch,
     ObjectData,
@@ -30,6 +29,7 @@ from commitlog.stores.api import (
     StagedInfo,
     StageWriter,
 )
+from commitlog.stores.body import Body
 from commitlog.tables.api import (
     Check,
     InFlight,

@@ -51,7 +51,8 @@ from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail
 from commitlog.paths import check_path, check_prefix, join
-from commitlog.stores.api import Body, Staged, StageWriter, chunks
+from commitlog.stores.api import Staged, StageWriter
+from commitlog.stores.body import Body, chunks
 
 __all__ = ["Output"]
 

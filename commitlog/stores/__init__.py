@@ -6,7 +6,6 @@ program does not import dependencies that it does not use.
 
 from commitlog.stores.api import (
     NONCE,
-    Body,
     Capabilities,
     Condition,
     IfAbsent,
@@ -25,6 +24,7 @@ from commitlog.stores.api import (
     StageWriter,
     same_etag,
 )
+from commitlog.stores.body import Body
 
 __all__ = [
     "NONCE",

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import abc
 import enum
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import BinaryIO, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from attrs import field, frozen, validators
 
 from commitlog._util.frozen_map import FrozenMap, frozen_map
 from commitlog.errors import CommitError, NotFound
+from commitlog.stores.body import Body, chunks
 
 __all__ = [
     "NONCE",
-    "Body",
     "Capabilities",
     "Condition",
     "IfAbsent",
@@ -53,9 +51,6 @@ T = TypeVar("T")
 #: A request in flight: call it, once and in the same thread, to wait for its answer.
 #: I/O errors come out of the call, never out of the method that began the request.
 InFlight: TypeAlias = Callable[[], T]
-
-#: A body to store: bytes in memory, or a binary file, read from its current position to its end.
-Body: TypeAlias = bytes | bytearray | memoryview | BinaryIO
 
 #: Metadata key of the nonce by which a writer recognizes its own write after a lost response.
 NONCE = "commitlog-nonce"
@@ -501,35 +496,3 @@ class ObjectStore(abc.ABC):
 
     def close(self) -> None:  # noqa: B027 - optional to implement
         """Release connections and files. The store must not be used afterwards. Idempotent."""
-
-
-def chunks(body: Body, size: int = 8 * 1024 * 1024) -> Iterator[bytes | memoryview]:
-    """Yield `body` in chunks of at most `size` bytes, without copying bytes in memory.
-
-    Raises `TypeError`, when it is called, if `body` is not a body.
-    """
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        view = memoryview(body).cast("B")
-        return (view[start : start + size] for start in range(0, len(view), size))
-    return iter(partial(_file(body).read, size), b"")
-
-
-def split_body(body: Body, most: int) -> tuple[bytes | memoryview, Body | None]:
-    """Return a body of at most `most` bytes and None; or its beginning and a body with the rest.
-
-    Raises `TypeError` if `body` is not a body.
-    """
-    if isinstance(body, (bytes, bytearray, memoryview)):
-        view = body if isinstance(body, bytes) else memoryview(body).cast("B")
-        return (view, None) if len(view) <= most else (b"", body)
-    file = _file(body)
-    start = bytearray()
-    while len(start) <= most and (piece := file.read(most + 1 - len(start))):
-        start += piece
-    return bytes(start), None if len(start) <= most else file
-
-
-def _file(body: BinaryIO) -> BinaryIO:
-    if isinstance(body, io.TextIOBase) or not hasattr(body, "read"):
-        raise TypeError(f"a body is bytes, or a file that is open in binary mode; not {type(body)}")
-    return body

@@ -28,7 +28,6 @@ from commitlog.errors import (
 from commitlog.paths import check_path, check_prefix
 from commitlog.stores.api import (
     NONCE,
-    Body,
     Capabilities,
     Condition,
     IfAbsent,
@@ -45,10 +44,10 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
-    chunks,
     same_etag,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.body import Body, chunks
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["MemoryStore"]

@@ -20,7 +20,8 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.stores.api import NONCE, Body, ObjectStore, Staged, same_etag
+from commitlog.stores.api import NONCE, ObjectStore, Staged, same_etag
+from commitlog.stores.body import Body
 from commitlog.testing.checks import assert_raises
 from commitlog.testing.store_condition_checks import CONDITION_CHECKS
 from commitlog.testing.store_list_checks import LIST_CHECKS

@@ -36,7 +36,8 @@ from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, Status, Summa
 from commitlog.namespace.metadata import FORMAT
 from commitlog.namespace.model import keys
 from commitlog.namespace.model.keys import places_of
-from commitlog.stores.api import Body, ObjectStore
+from commitlog.stores.api import ObjectStore
+from commitlog.stores.body import Body
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Table
 from commitlog.tables.memory import MemoryTable

@@ -40,7 +40,7 @@ FLOORS = (
 
 #: Rooms that hold rules rather than handle things: they run in the simulator as they run on S3.
 BUSINESS = {"commit", "oplog", "outputs", "ingest", "namespace"}
-PORTS = {"stores", "stores.api", "tables", "tables.api"}
+PORTS = {"stores", "stores.api", "stores.body", "tables", "tables.api"}
 IMPURE = {
     *("boto3", "botocore", "urllib3", "sqlite3", "pyspark", "pyarrow"),
     *("socket", "threading", "concurrent", "multiprocessing", "asyncio", "subprocess"),

@@ -24,11 +24,9 @@ from commitlog.cli.transfer import Advance, Job, work
 from commitlog.errors import AlreadyExists, OutcomeUnknown
 from commitlog.namespace import Data, DirectoryCommitter
 from commitlog.paths import join
+from commitlog.stores.body import COPY_LIMIT
 
 __all__ = ["Filler", "send_whole"]
-
-#: The largest object, in bytes, that a store copies in one request ("CopyObject" of S3).
-_COPIED = 5 * 1024**3
 
 #: The number of large files that are sent concurrently.
 _LARGE = 4
@@ -70,7 +68,7 @@ class Filler:
         here = piece.spot
         if here is not None and here.namespace is at.namespace:
             opened = here.namespace.open(here.path)
-            if opened.data.size <= _COPIED:
+            if opened.data.size <= COPY_LIMIT:
                 with begin() as writer:
                     advance(writer.copy(opened))
                     return writer.finish()

@@ -32,7 +32,6 @@ from commitlog.namespace.model.data import Data
 from commitlog.namespace.stats import RequestRecorder
 from commitlog.namespace.status import Kind
 from commitlog.stores.api import (
-    Body,
     Condition,
     IfAbsent,
     ObjectStore,
@@ -40,10 +39,9 @@ from commitlog.stores.api import (
     PutResult,
     Staged,
     StageWriter,
-    chunks,
     same_etag,
-    split_body,
 )
+from commitlog.stores.body import PUT_LIMIT, Body, chunks, split_body
 
 __all__ = ["Content", "is_content", "is_own"]
 
@@ -51,9 +49,6 @@ _OWN = re.compile(r"([0-9a-f]{3})/\1[0-9a-f]{29}")
 
 #: Errors after which the upload is made again, under another path.
 _AGAIN = (OutcomeUnknown, Unavailable, Conflict)
-
-#: Limit for reading a body into memory and sending it in one request, in bytes.
-_AT_ONCE = 16 * 1024 * 1024
 
 
 @frozen(kw_only=True)
@@ -84,7 +79,7 @@ class Content:
         """
         if isinstance(body, (bytes, bytearray, memoryview)):
             return self._put(memoryview(body))
-        start, rest = split_body(body, _AT_ONCE)
+        start, rest = split_body(body, PUT_LIMIT)
         if rest is None:
             return self._put(memoryview(start))
         with self.begin() as writer:

@@ -10,11 +10,9 @@ from commitlog.namespace.stats import part_of
 from commitlog.namespace.status import Status
 from commitlog.namespace.write.content import Content
 from commitlog.stores.api import Sink, Staged, StageWriter
+from commitlog.stores.body import STAGE_ABOVE
 
 __all__ = ["FileWriter", "OpenFile"]
-
-#: Largest content that is sent in one request, in bytes.
-_BUFFER = 8 * 1024 * 1024
 
 
 class OpenFile:
@@ -65,7 +63,7 @@ class FileWriter(Sink):
         if self._copied is not None:
             raise ConfigurationError("the content is a copy: no bytes can be appended to it")
         view = memoryview(data)
-        if self._stage is None and len(self._buffer) + view.nbytes > _BUFFER:
+        if self._stage is None and len(self._buffer) + view.nbytes > STAGE_ABOVE:
             self._stage = self._content.begin()
             self._stage.write(self._buffer)
             self._buffer = bytearray()

@@ -33,7 +33,6 @@ from commitlog.errors import (
 from commitlog.paths import check_path, check_prefix
 from commitlog.stores.api import (
     NONCE,
-    Body,
     Capabilities,
     Condition,
     IfAbsent,
@@ -50,9 +49,9 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
-    chunks,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.body import Body, chunks
 from commitlog.stores.local.change import Change, changed, no_upload, tidy
 from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
 from commitlog.stores.local.index import Row, Upload, etag_of

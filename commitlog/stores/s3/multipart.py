@@ -6,14 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from commitlog.stores.api import Staged, StageWriter
+from commitlog.stores.body import MAX_PARTS, part_size
 from commitlog.stores.s3.bucket import Bucket, Request, has_code
 
 __all__ = ["S3StageWriter", "abort_upload"]
-
-#: S3 takes 10,000 parts and no more ("Amazon S3 multipart upload limits").
-_MAX_PARTS = 10_000
-#: Parts double in size after so many, so that the limit is at terabytes whatever size they began with.
-_PARTS_OF_A_SIZE = 1_000
 
 
 class S3StageWriter(StageWriter):
@@ -59,7 +55,7 @@ class S3StageWriter(StageWriter):
         view = memoryview(data).cast("B")
         self._buffer += view
         self._size += len(view)
-        while len(self._buffer) > (size := self._size_of_next_part()):
+        while len(self._buffer) > (size := part_size(len(self._parts) + 1, self._part_size)):
             part, self._buffer = self._buffer[:size], self._buffer[size:]
             self._begin_part(part)
         return len(view)
@@ -90,14 +86,11 @@ class S3StageWriter(StageWriter):
         if not self._open:
             raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
 
-    def _size_of_next_part(self) -> int:
-        return self._part_size << (len(self._parts) // _PARTS_OF_A_SIZE)
-
     def _begin_part(self, data: bytearray) -> None:
         number = len(self._parts) + 1
-        if number >= _MAX_PARTS:
+        if number >= MAX_PARTS:
             raise ConfigurationError(
-                f"{self._path!r} needs more than {_MAX_PARTS} parts: raise part_size"
+                f"{self._path!r} needs more than {MAX_PARTS} parts: raise part_size"
             )
         if number > self._parallel:
             self._parts[number - self._parallel - 1].result()

@@ -39,7 +39,6 @@ from commitlog.errors import (
 from commitlog.paths import check_path, check_prefix
 from commitlog.stores.api import (
     NONCE,
-    Body,
     Capabilities,
     Condition,
     IfAbsent,
@@ -55,10 +54,9 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
-    chunks,
-    split_body,
 )
 from commitlog.stores.arguments import check_metadata, check_page, check_range
+from commitlog.stores.body import MIN_PART_SIZE, PART_SIZE, PUT_LIMIT, Body, chunks, split_body
 from commitlog.stores.s3.bucket import LOOK, Bucket, Request, content_md5, has_code, is_marked
 from commitlog.stores.s3.multipart import S3StageWriter, abort_upload
 from commitlog.stores.s3.records import (
@@ -83,7 +81,6 @@ T = TypeVar("T")
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _BOTH = frozenset({IfAbsent, IfMatch})
-_MIB = 1024 * 1024
 _BULK = 1000
 #: Ends the name of each bucket of S3 Express One Zone, and of no other.
 _DIRECTORY_BUCKET = "--x-s3"
@@ -137,8 +134,8 @@ class S3Store(ObjectStore):
         client: Boto3Client | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
-        part_size: int = 8 * _MIB,
-        put_limit: int = 16 * _MIB,
+        part_size: int = PART_SIZE,
+        put_limit: int = PUT_LIMIT,
         parallel_parts: int = 4,
     ) -> None:
         parsed = parse_store_url(url) if isinstance(url, str) else url
@@ -149,7 +146,7 @@ class S3Store(ObjectStore):
                 f"{parsed} is a directory bucket (S3 Express One Zone), which needs sessions of its own:"
                 " use a general purpose bucket"
             )
-        if part_size < 5 * _MIB:
+        if part_size < MIN_PART_SIZE:
             raise ConfigurationError(f"part_size {part_size}: S3 takes no parts below 5 MiB")
         if put_limit < 0 or parallel_parts < 1:
             raise ConfigurationError("put_limit must be 0 or more, parallel_parts 1 or more")

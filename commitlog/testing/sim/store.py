@@ -11,7 +11,6 @@ from attrs import evolve
 
 from commitlog.errors import AccessDenied, CommitError, NotFound, RequestExpired, Unavailable
 from commitlog.stores.api import (
-    Body,
     Condition,
     IfMatch,
     InFlight,
@@ -24,8 +23,8 @@ from commitlog.stores.api import (
     Staged,
     StagedInfo,
     StageWriter,
-    chunks,
 )
+from commitlog.stores.body import Body, chunks
 from commitlog.testing.sim.faults import Fault
 from commitlog.testing.sim.request import begin, call
 from commitlog.testing.sim.simulation import Node

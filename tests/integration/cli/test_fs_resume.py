@@ -198,7 +198,7 @@ def test_what_failed_is_gone_on_with(
         return read(self, *span)
 
     with monkeypatch.context() as broken:
-        broken.setattr(atomic, "_COPIED", -1)  # or the store copies without anybody's reading
+        broken.setattr(atomic, "COPY_LIMIT", -1)  # or the store copies without anybody's reading
         broken.setattr(Namespace, "store_content", storing)
         broken.setattr(OpenFile, "read", reading)
         said = desk.refused(1, "fs", command, source, target)
@@ -230,7 +230,7 @@ READING = """
     number = int(sys.argv.pop())
     # Whoever runs the tests may have had it ignored, as nohup(1) does.
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    atomic._COPIED = -1
+    atomic.COPY_LIMIT = -1
     def endless(read):
         def reading(*place):
             if place[-1].endswith("25"):

@@ -878,7 +878,7 @@ def test_a_copy_is_a_file_of_its_own(
     assert len(copies) == 1
     fs.cp("lake/d", "land/d", recursive=True)
     assert land.read("d/f") == b"0123456789"
-    monkeypatch.setattr(transfer, "_MAX_COPY_BYTES", 9)
+    monkeypatch.setattr(transfer, "COPY_LIMIT", 9)
     fs.blocksize = 4
     fs.cp("lake/d/f", "lake/streamed")
     assert len(copies) == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 from commitlog.clock import Clock
 from commitlog.errors import CommitError
-from commitlog.stores.api import Body, PutResult, Staged
+from commitlog.stores.api import PutResult, Staged
+from commitlog.stores.body import Body
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key, TableCondition, Write
 from support.namespace import ServiceTable

@@ -28,7 +28,8 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.oplog import Decision, Operation, OperationLog
-from commitlog.stores.api import Body, PutResult, chunks
+from commitlog.stores.api import PutResult
+from commitlog.stores.body import Body, chunks
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import Choices, Node, SimulatedStore, Simulation, World, store_state

@@ -24,7 +24,8 @@ from commitlog.errors import (
     PublishIncomplete,
 )
 from commitlog.outputs import Batch, Snapshot
-from commitlog.stores.api import Body, PutResult, Staged, StagedInfo, StageWriter, chunks
+from commitlog.stores.api import PutResult, Staged, StagedInfo, StageWriter
+from commitlog.stores.body import Body, chunks
 from commitlog.stores.memory import MemoryStore
 
 __all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]

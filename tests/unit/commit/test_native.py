@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from commitlog.commit.conditional import STAGE_ABOVE
 from commitlog.commit.probe_report import Kind
 from commitlog.errors import (
     AccessDenied,
@@ -18,6 +17,7 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.stores.api import NONCE, IfAbsent, IfMatch
+from commitlog.stores.body import STAGE_ABOVE
 from support.commit import World, after, lost_after, lost_before, proven, raising, repeated
 
 

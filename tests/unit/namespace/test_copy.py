@@ -19,7 +19,8 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace
-from commitlog.stores.api import Body, PutResult
+from commitlog.stores.api import PutResult
+from commitlog.stores.body import Body
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import ManualClock
