@@ -72,7 +72,7 @@ def _copy_log(made: MemoryStore, store: ObjectStore) -> None:
 
 def _measured(made: MemoryStore, store: ObjectStore, threads: int) -> dict[str, float]:
     opened = partial(ThreadPoolExecutor, threads) if threads > 1 else None
-    log = OperationLog(ConditionalStore(store), LOG, threads=opened)
+    log = OperationLog(ConditionalStore(store), LOG, open_executor=opened)
 
     def restore() -> None:
         table = open_table("memory://", NAMESPACE_SCHEMA)

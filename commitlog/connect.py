@@ -141,7 +141,7 @@ def connect(
         probe_report=probe_report,
         clock=clock,
         backoff=backoff,
-        executor=_threads,
+        open_executor=_threads,
         lock=_Lock(),
         finish=_Later() if remote else _now,
         root=lambda: closing(

@@ -293,8 +293,8 @@ class _How:
 
     def log(self, store: ConditionalStore, path: str) -> OperationLog:
         """Return the operation log at `path`."""
-        threads = None if _answers_at_once(store) else _reading_threads
-        return OperationLog(store, path, clock=self.clock, threads=threads)
+        open_executor = None if _answers_at_once(store) else _reading_threads
+        return OperationLog(store, path, clock=self.clock, open_executor=open_executor)
 
 
 def _answers_at_once(store: ConditionalStore) -> bool:

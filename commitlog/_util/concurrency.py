@@ -1,29 +1,87 @@
-"""Bounded parallel work on a stream of items; an item is taken when there is room for it.
+"""The port for parallel work, `Executor`, and bounded parallel work on a stream of items.
 
-`work` calls a function with each item. `work_in_groups` does so too, and then calls another function
-with groups of the results: files are stored one by one, and created in one transaction. `in_order`
-yields the outcomes in the order of the items, such as entries of a log. The caller passes in the
-executor whose threads are used.
+Rules that can make several calls in parallel take an executor as an argument. A `ThreadPoolExecutor` is
+one; `SERIAL` makes the calls one after the other, in the caller's thread, as the simulator does.
+
+`work`, `work_in_groups` and `in_order` take an item when there is room for it. `work` calls a function
+with each item. `work_in_groups` does so too, and then calls another function with groups of the
+results: files are stored one by one, and created in one transaction. `in_order` yields the outcomes in
+the order of the items, such as entries of a log.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Threads", "in_order", "work", "work_in_groups"]
+__all__ = [
+    "SERIAL",
+    "Executor",
+    "Future",
+    "OpenExecutor",
+    "SerialExecutor",
+    "in_order",
+    "work",
+    "work_in_groups",
+]
 
-#: Opens an executor as a context manager, which closes it at the end.
-Threads: TypeAlias = Callable[[], AbstractContextManager[Executor]]
-
+P = ParamSpec("P")
 Item = TypeVar("Item")
 Part = TypeVar("Part")
 R = TypeVar("R")
 
 _END: Any = object()
+
+
+class Executor(Protocol):
+    """Makes calls in parallel: the part of `concurrent.futures.Executor` that is used here.
+
+    Whoever opened an executor closes it.
+    """
+
+    def map(self, call: Callable[[Item], R], items: Iterable[Item], /) -> Iterator[R]:
+        """Call `call` with each of `items`; yield the results in the order of the items.
+
+        Raises the error of a call in place of its result.
+        """
+        ...
+
+    def submit(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Begin a call; return its future result."""
+        ...
+
+
+class SerialExecutor:
+    """An executor that makes each call in the caller's thread. Thread-safe, and needs no closing.
+
+    `map` makes a call when its result is asked for, and `submit` makes it at once.
+
+    >>> list(SERIAL.map(len, ["a", "bc"])), SERIAL.submit(len, "abc").result()
+    ([1, 2], 3)
+    """
+
+    def map(self, call: Callable[[Item], R], items: Iterable[Item], /) -> Iterator[R]:
+        """See `Executor.map`."""
+        return map(call, items)
+
+    def submit(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """See `Executor.submit`."""
+        future: Future[R] = Future()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+#: The executor where calls are not made in parallel.
+SERIAL: Executor = SerialExecutor()
+
+#: Opens an executor as a context manager, which closes it at the end.
+OpenExecutor: TypeAlias = Callable[[], AbstractContextManager[Executor]]
 
 
 def _nothing(*_: object) -> None:
@@ -133,26 +191,26 @@ def in_order(
     items: Iterable[Item],
     call: Callable[[Item], R],
     *,
-    threads: Threads | None,
+    open_executor: OpenExecutor | None,
     ahead: int,
 ) -> Generator[tuple[Item, R | Exception]]:
     """Yield each item with the result or the exception of `call`, in the order of the items.
 
     Args:
         items: are taken when there is room, in the caller's thread.
-        call: is called in threads.
-        threads: opens the executor; None: each call is made in the caller's thread, in its turn.
+        call: is called in threads of the executor.
+        open_executor: None: each call is made in the caller's thread, in its turn.
         ahead: maximum number of calls whose outcomes have not been taken yet.
 
     When the generator is closed, or `items` raises, no new call begins, and running calls are awaited.
     """
-    if threads is None:
+    if open_executor is None:
         for item in items:
             yield item, _attempt(call, item)
         return
     begun: deque[tuple[Item, Future[R]]] = deque()
     left = iter(items)
-    with threads() as executor:
+    with open_executor() as executor:
         try:
             while True:
                 while len(begun) < ahead and (item := next(left, _END)) is not _END:

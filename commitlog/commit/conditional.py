@@ -10,6 +10,7 @@ from itertools import chain
 from types import MappingProxyType, TracebackType
 from typing import Literal, TypeAlias
 
+from commitlog._util.concurrency import OpenExecutor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -17,7 +18,6 @@ from commitlog.commit.bucket import Bucket, Root
 from commitlog.commit.lease_committer import LeaseCommitter
 from commitlog.commit.mutation import Mutation, bare, contradiction, holds, quoted
 from commitlog.commit.native_committer import NativeCommitter
-from commitlog.commit.probe import Mapper
 from commitlog.commit.probe_cache import ProbeCache, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.settings import LeaseSettings
@@ -70,7 +70,7 @@ class ConditionalStore:
         clock: the clock of this process.
         backoff: the retry policy for requests that did nothing or got no response.
         new_id: makes unique ids: nonces and lease owners.
-        executor: opens an executor for the races of a probe. Without it a server's conditions never
+        open_executor: opens an executor for the races of a probe. Without it a server's conditions never
             count as proven; `commitlog.connect` passes one.
         finish: takes the releases of leases, see `LeaseCommitter`.
         lock: keeps threads from measuring the same thing at the same time, see `ProbeCache`.
@@ -108,7 +108,7 @@ class ConditionalStore:
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         new_id: Callable[[], str] = random_id,
-        executor: Callable[[], AbstractContextManager[Mapper]] | None = None,
+        open_executor: OpenExecutor | None = None,
         finish: Callable[[InFlight[None]], None] = lambda pending: pending(),
         lock: AbstractContextManager[object] | None = None,
         root: Root | None = None,
@@ -149,7 +149,7 @@ class ConditionalStore:
         self._lease = lease
         self._settings = settings
         self._evidence = ProbeCache(
-            store, probe_report, findings=findings, executor=executor, lock=lock, new_id=new_id
+            store, probe_report, findings=findings, open_executor=open_executor, lock=lock, new_id=new_id
         )
         self._strategy = Strategy(
             store,

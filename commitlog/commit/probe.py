@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
 
 from attrs import frozen
 
+from commitlog._util.concurrency import Executor
 from commitlog._util.ids import random_id
 from commitlog.commit.mutation import bare, quoted
 from commitlog.commit.probe_report import BARE, Kind, ProbeReport, ProbeResult
@@ -35,7 +35,7 @@ from commitlog.stores.api import (
     RequestExpiry,
 )
 
-__all__ = ["PREFIX", "RACERS", "Mapper", "probe"]
+__all__ = ["PREFIX", "RACERS", "probe"]
 
 #: What scratch paths start with. What a killed probe left there can be removed.
 PREFIX = ".commitlog-probe-"
@@ -50,9 +50,6 @@ RACERS = 8
 _PASSING = frozenset({"Conflict", "OutcomeUnknown"})
 _TRIES = 3
 
-A = TypeVar("A")
-R = TypeVar("R")
-
 
 @frozen
 class _Racer:
@@ -62,18 +59,11 @@ class _Racer:
     send: Callable[[], object]
 
 
-class Mapper(Protocol):
-    """What races are run on: an executor of `concurrent.futures` is one."""
-
-    def map(self, function: Callable[[A], R], arguments: Iterable[A], /) -> Iterator[R]:
-        """Apply `function` to all `arguments`, at the same time as far as it can."""
-
-
 def probe(
     store: ObjectStore,
     *,
     kinds: Iterable[Kind] = tuple(Kind),
-    executor: Mapper | None = None,
+    executor: Executor | None = None,
     new_id: Callable[[], str] = random_id,
 ) -> ProbeReport:
     """Test how the store handles conditions and expired requests.
@@ -95,7 +85,7 @@ def probe(
 
 
 class _Probe:
-    def __init__(self, store: ObjectStore, executor: Mapper | None, new_id: Callable[[], str]) -> None:
+    def __init__(self, store: ObjectStore, executor: Executor | None, new_id: Callable[[], str]) -> None:
         self._store = store
         self._executor = executor
         self._new_id = new_id
@@ -201,7 +191,7 @@ class _Probe:
         return ProbeResult(kind=kind, check=check, expected=expected, got=got, ok=got == expected)
 
     def _race(
-        self, kind: Kind, operation: Operation, spell: Callable[[str], str] | None, executor: Mapper
+        self, kind: Kind, operation: Operation, spell: Callable[[str], str] | None, executor: Executor
     ) -> ProbeResult:
         """Race for an object that is not there, or for one whose etag is spelled so."""
         rounds = _ROUNDS[operation]
@@ -221,7 +211,7 @@ class _Probe:
         return ProbeResult(kind=kind, check=check, expected="one winner in each round", got=got, ok=ok)
 
     def _race_once(
-        self, operation: Operation, spell: Callable[[str], str] | None, executor: Mapper
+        self, operation: Operation, spell: Callable[[str], str] | None, executor: Executor
     ) -> int:
         """Return how many of the racers won; two also if the object is not that of the one that did."""
         condition: Condition

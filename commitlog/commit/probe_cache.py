@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from attrs import evolve
 
+from commitlog._util.concurrency import OpenExecutor
 from commitlog.commit.bucket import BUCKETS, Bucket
-from commitlog.commit.probe import Mapper, probe
+from commitlog.commit.probe import probe
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
 from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
 from commitlog.stores.api import ObjectStore
@@ -125,7 +126,7 @@ class ProbeCache:
         probe_report: an earlier measurement, or None. It saves the probe; results in the table take
             precedence. `ConfigurationError` is raised if it is of another bucket.
         findings: the results that all clients of a table share, or None.
-        executor: opens an executor for races, see `probe`; without it nothing is ever proven.
+        open_executor: opens an executor for races, see `probe`; without it nothing is ever proven.
         new_id: makes unique ids.
         lock: held during a measurement, so that threads which ask at the same time measure once.
             Without it each thread measures, on its own paths, and all use the first result.
@@ -137,7 +138,7 @@ class ProbeCache:
         probe_report: ProbeReport | None,
         *,
         findings: StoredReports | None,
-        executor: Callable[[], AbstractContextManager[Mapper]] | None,
+        open_executor: OpenExecutor | None,
         new_id: Callable[[], str],
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
@@ -147,7 +148,7 @@ class ProbeCache:
         self._lock = nullcontext() if lock is None else lock
         #: The results that all clients of the table share, or None.
         self.findings = findings
-        self._executor = executor
+        self._open_executor = open_executor
         self._new_id = new_id
         self._given = ProbeReport(url=store.url, rows=()) if probe_report is None else probe_report
         # Entries are only added, each in one step, so no thread can undo the change of another.
@@ -190,12 +191,12 @@ class ProbeCache:
         given = self._given.of(kind)
         rows = kept or given or self._measure(kind)
         # A measurement without races proves nothing, and must not prevent one with races.
-        if self.findings is None or kept or not (given or self._executor):
+        if self.findings is None or kept or not (given or self._open_executor):
             return rows
         return self.findings.agree(kind, rows)
 
     def _measure(self, kind: Kind) -> tuple[ProbeResult, ...]:
-        with nullcontext() if self._executor is None else self._executor() as executor:
+        with nullcontext() if self._open_executor is None else self._open_executor() as executor:
             return probe(self._store, kinds=[kind], executor=executor, new_id=self._new_id).rows
 
 

@@ -7,7 +7,7 @@ A driver uses `Ingest`, an executor uses `Fetch`, an operator uses `IngestAdmin`
 * `watermarks`, `source_state`, `rows`, `quarantine`, `source_metadata`, `state`: the stored state.
 * `seen_files`, `epoch_builder`, `planning`: the planning of an epoch.
 * `source`, `counters`: the driver's side.
-* `prefetch`, `fetch`: the executor's side.
+* `fetch`: the executor's side.
 * `admin`: the operator's side.
 """
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
 from attrs import evolve, frozen
 
+from commitlog._util.concurrency import Executor, Future
 from commitlog.errors import (
     BucketNotFound,
     CorruptRecord,
@@ -18,14 +21,19 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.ingest.files import File, Partition, Slice
-from commitlog.ingest.prefetch import Executor, Fetched, prefetch
 from commitlog.ingest.quarantine import Quarantine
 from commitlog.ingest.settings import IngestSettings
 from commitlog.stores.api import ObjectData, ObjectStore, same_etag
 
-__all__ = ["Fetch", "Pinned"]
+__all__ = ["Fetch", "Pinned", "prefetch"]
 
 T = TypeVar("T")
+
+#: Size in bytes up to which a file is prefetched, and the number of files and of bytes that are
+#: prefetched at a time.
+SMALL_BYTES = 2 * 1024 * 1024
+MAX_FILES = 16
+MAX_BYTES = 16 * 1024 * 1024
 
 
 @frozen
@@ -40,7 +48,7 @@ class Pinned:
 
     store: ObjectStore
     file: File
-    fetched: Fetched | None = None
+    fetched: Future[ObjectData] | None = None
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """Return bytes ``[start, end)`` of the version; `path` must be the path of the file.
@@ -163,3 +171,36 @@ class Fetch:
             # Records to skip may come after the place of the error.
             delivered = max(records, slice.skip)
             report(epoch, slice, "unreadable", str(error), records=delivered, offset=offset)
+
+
+def prefetch(
+    store: ObjectStore, slices: Iterable[Slice], executor: Executor
+) -> Generator[tuple[Slice, Future[ObjectData] | None]]:
+    """Yield the slices in order, each with its prefetched content if it is a whole small file.
+
+    The cost of a small file is the latency of its request, not the transfer of its bytes. So the files
+    that follow are requested while a file is read.
+
+    Raises no error of a request: the result of the future raises it. If a file has grown, only the
+    listed size is fetched. Close the iterator to cancel requests that were not sent yet; requests that
+    were sent finish on their own.
+    """
+    rest = deque(slices)
+    begun: deque[tuple[Slice, Future[ObjectData] | None]] = deque()
+    held = 0
+    try:
+        while rest or begun:
+            while rest and len(begun) < MAX_FILES and (held + rest[0].size <= MAX_BYTES or not begun):
+                each = rest.popleft()
+                fetched = None
+                if each.whole and each.size <= SMALL_BYTES:
+                    fetched = executor.submit(partial(store.get, each.file.path, start=0, end=each.size))
+                    held += each.size
+                begun.append((each, fetched))
+            each, fetched = begun.popleft()
+            yield each, fetched
+            held -= 0 if fetched is None else each.size
+    finally:
+        for _, fetched in begun:
+            if fetched is not None:
+                fetched.cancel()

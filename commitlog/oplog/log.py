@@ -21,7 +21,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from commitlog._util.concurrency import Threads, in_order
+from commitlog._util.concurrency import OpenExecutor, in_order
 from commitlog._util.ids import random_id
 from commitlog.absence import is_absent
 from commitlog.clock import Clock, SystemClock
@@ -112,7 +112,7 @@ class OperationLog:
         clock: Clock | None = None,
         retention: float = 86_400.0,
         new_id: Callable[[], str] = random_id,
-        threads: Threads | None = None,
+        open_executor: OpenExecutor | None = None,
     ) -> None:
         if retention <= 0:
             raise ConfigurationError(f"retention is {retention} seconds; it must be more than 0")
@@ -121,7 +121,7 @@ class OperationLog:
         self._store = store
         self._clock: Clock = SystemClock() if clock is None else clock
         self._new_id = new_id
-        self._threads = threads
+        self._open_executor = open_executor
         self._pending = RecordDirectory(store, join(prefix, _PENDING), frozenset({"operation"}))
         self._decided = RecordDirectory(store, join(prefix, _DECIDED), frozenset({"decision"}))
         self._drifted: list[str] = []
@@ -315,7 +315,7 @@ class OperationLog:
             clock=self._clock,
             retention=self.retention,
             new_id=self._new_id,
-            threads=self._threads,
+            open_executor=self._open_executor,
         )
 
     def compact(
@@ -417,7 +417,9 @@ class OperationLog:
     def _read(
         self, entries: Iterable[ListedRecord], read: Callable[[str], Operation]
     ) -> Iterator[tuple[ListedRecord, Operation | Exception]]:
-        return in_order(entries, lambda entry: read(entry.name), threads=self._threads, ahead=_AHEAD)
+        return in_order(
+            entries, lambda entry: read(entry.name), open_executor=self._open_executor, ahead=_AHEAD
+        )
 
     def _recover(self, id: str, judge: Callable[[Operation], Decision | None]) -> Operation | None:
         """Decide an operation if it is pending and `judge` finds its outcome; return it if decided."""

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -44,7 +45,7 @@ from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibili
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
 from commitlog.outputs.preview import PreviewLog, PreviewPublisher
-from commitlog.outputs.publishing import ALIVE, Executor, Publisher
+from commitlog.outputs.publishing import ALIVE, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
 from commitlog.outputs.recovery import collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
@@ -68,8 +69,8 @@ class Output:
         store: the store of the output. Its conditional writes carry all guarantees.
         path: the directory, relative to the store's root; "" for the root itself.
         clock: dates the records, and measures the waits between retries. The system clock by default.
-        executor: publishes and drops uploads in parallel, such as a `ThreadPoolExecutor`; not shut
-            down here. None: one by one.
+        executor: publishes and drops uploads in parallel, such as a `ThreadPoolExecutor`. The caller
+            shuts it down. None: one by one.
         backoff: how often publishing is retried before it is left to others, and how long a commit waits
             after it has lost a number of the log to another job; it tries until it has one.
         ids: makes attempts; each call must return a new text of at least 24 hexadecimal digits.
@@ -111,7 +112,7 @@ class Output:
             self._pending,
             clock=self._clock,
             backoff=backoff,
-            executor=executor,
+            executor=SERIAL if executor is None else executor,
         )
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from commitlog._util.concurrency import SERIAL
 from commitlog._util.retry import Backoff
 from commitlog.absence import is_absent
 from commitlog.clock import Clock
@@ -56,7 +57,7 @@ class PreviewPublisher(Publisher):
         *,
         clock: Clock,
     ) -> None:
-        super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=None)
+        super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=SERIAL)
         self._to_publish: set[str] = set()
 
     def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:

@@ -18,8 +18,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from commitlog._util.concurrency import Executor
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
@@ -46,7 +47,7 @@ from commitlog.outputs.records import CommitRecord, DataFile, Success
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, Staged, StagedInfo
 
-__all__ = ["ALIVE", "Executor", "Publisher"]
+__all__ = ["ALIVE", "Publisher"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,14 +55,6 @@ _log = logging.getLogger(__name__)
 ALIVE = "_commitlog/alive"
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-
-class Executor(Protocol):
-    """What runs requests side by side: a `concurrent.futures.Executor`, as far as it is needed here."""
-
-    def map(self, work: Callable[[T], R], items: Iterable[T], /) -> Iterator[R]:
-        """Call `work` with each of `items`, and yield the results in order."""
 
 
 class Publisher:
@@ -74,7 +67,7 @@ class Publisher:
         pending: its pending entries, named by attempt.
         clock: what to wait on between tries.
         backoff: how often a request is repeated that may be repeated.
-        executor: runs requests side by side; None: one after the other, in the caller's thread.
+        executor: sends requests in parallel.
     """
 
     def __init__(
@@ -86,7 +79,7 @@ class Publisher:
         *,
         clock: Clock,
         backoff: Backoff,
-        executor: Executor | None,
+        executor: Executor,
     ) -> None:
         self._store = store
         self._root = root
@@ -380,7 +373,7 @@ class Publisher:
             page = self._store.list_page(join(top + directory, "_commitlog/"), limit=1)
             return bool(page.objects)
 
-        run = map if self._executor is None else self._executor.map
+        run = self._executor.map
         # The listing of a directory does not show whether one above it is an output of its own.
         parents = parents_of(roots)
         others = tuple(
@@ -462,8 +455,7 @@ class Publisher:
                 return error
             return None
 
-        run = map if self._executor is None else self._executor.map
-        return [error for error in run(guarded, items) if error is not None]
+        return [error for error in self._executor.map(guarded, items) if error is not None]
 
     def _success(self) -> tuple[Success | None, str | None]:
         """Return the watermark, and the etag of whatever is in its place."""

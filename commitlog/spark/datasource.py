@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
+from commitlog._util.concurrency import Executor
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,

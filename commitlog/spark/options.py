@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from attrs import field, frozen
 
+from commitlog._util.concurrency import Executor
 from commitlog._util.parsing import parse_bytes, parse_seconds
 from commitlog.commit import ConditionalStore
 from commitlog.connect import connect

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from concurrent.futures import Executor
 from typing import Any
 
 from attrs import frozen
 
+from commitlog._util.concurrency import Executor
 from commitlog.commit import ConditionalStore
 from commitlog.outputs import Output
 from commitlog.spark.datasource import CommitlogDataSource, open_output

@@ -54,7 +54,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         setting=racing(BOTH, Fault.DELAYED, delays=(4.5,), clocks={"A": Ticks(offset=60)}),
         caught=UNEXPLAINED,
         story=(
-            "A's clock is a minute prefetch, so the store accepts A's request a minute too long. It "
+            "A's clock is a minute ahead, so the store accepts A's request a minute too long. It "
             "comes when B has written."
         ),
     ),

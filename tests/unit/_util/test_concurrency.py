@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from commitlog._util.concurrency import Threads, in_order, work, work_in_groups
+from commitlog._util.concurrency import OpenExecutor, in_order, work, work_in_groups
 
 THREADS = 4
 AHEAD = 6
@@ -235,7 +235,7 @@ def test_outcomes_come_in_the_order_of_the_items(executor: ThreadPoolExecutor) -
         assert last.wait(30)
         return half(number)
 
-    told = list(in_order(range(10), call, threads=lambda: nullcontext(executor), ahead=AHEAD))
+    told = list(in_order(range(10), call, open_executor=lambda: nullcontext(executor), ahead=AHEAD))
     assert [number for number, _ in told] == list(range(10))
     assert [outcome for number, outcome in told if not number % 2] == [0, 1, 2, 3, 4]
     assert all(isinstance(outcome, ValueError) for number, outcome in told if number % 2)
@@ -257,7 +257,9 @@ def test_what_nobody_has_asked_for_is_bounded(executor: ThreadPoolExecutor) -> N
         together.wait()
         return number
 
-    for number, outcome in in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD):
+    for number, outcome in in_order(
+        items(), call, open_executor=lambda: nullcontext(executor), ahead=AHEAD
+    ):
         assert number == outcome == yielded
         yielded += 1
     assert yielded == 10 * THREADS
@@ -298,7 +300,7 @@ def test_who_has_enough_waits_for_what_is_under_way_alone(fails: bool) -> None:
         return number
 
     with Executor(THREADS) as executor:
-        outcomes = in_order(items(), call, threads=lambda: nullcontext(executor), ahead=AHEAD)
+        outcomes = in_order(items(), call, open_executor=lambda: nullcontext(executor), ahead=AHEAD)
         assert next(outcomes) == (0, 0)
         if fails:
             with pytest.raises(ZeroDivisionError):
@@ -318,7 +320,7 @@ def test_without_threads_each_call_waits_for_its_turn() -> None:
         begun.append(number)
         return half(number)
 
-    outcomes = in_order(iter(range(10)), call, threads=None, ahead=AHEAD)
+    outcomes = in_order(iter(range(10)), call, open_executor=None, ahead=AHEAD)
     assert next(outcomes) == (0, 0)
     assert begun == [0]
     assert isinstance(next(outcomes)[1], ValueError)
@@ -332,6 +334,6 @@ def test_an_interrupt_of_a_call_is_no_outcome(executor: ThreadPoolExecutor, thre
     def call(number: int) -> int:
         raise KeyboardInterrupt
 
-    threads: Threads | None = (lambda: nullcontext(executor)) if threaded else None
+    open_executor: OpenExecutor | None = (lambda: nullcontext(executor)) if threaded else None
     with pytest.raises(KeyboardInterrupt):
-        list(in_order([1], call, threads=threads, ahead=AHEAD))
+        list(in_order([1], call, open_executor=open_executor, ahead=AHEAD))

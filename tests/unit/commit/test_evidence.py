@@ -55,7 +55,7 @@ def client() -> Client:
         return ConditionalStore(
             ScriptedStore(MemoryStore(f"{server}{place or 'bucket/'}"), Script(), ignores=ignores),
             table=table,
-            executor=lambda: ThreadPoolExecutor(RACERS),
+            open_executor=lambda: ThreadPoolExecutor(RACERS),
         )
 
     return make
@@ -322,7 +322,7 @@ def test_a_store_that_enforces_conditions_itself_minds_no_verdict() -> None:
 def test_threads_that_ask_at_the_same_time_measure_once() -> None:
     """Eight writers that begin together wait for one probe, instead of running eight."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
-    many = ConditionalStore(store, executor=lambda: ThreadPoolExecutor(RACERS), lock=Lock())
+    many = ConditionalStore(store, open_executor=lambda: ThreadPoolExecutor(RACERS), lock=Lock())
     start = Barrier(8)
 
     def write(number: int) -> None:
@@ -332,5 +332,5 @@ def test_threads_that_ask_at_the_same_time_measure_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     once = ScriptedStore(MemoryStore(), Script(), ignores=False)
-    ConditionalStore(once, executor=lambda: ThreadPoolExecutor(RACERS)).put_if_absent("key", b"")
+    ConditionalStore(once, open_executor=lambda: ThreadPoolExecutor(RACERS)).put_if_absent("key", b"")
     assert len(store.script.sent("put")) == len(once.script.sent("put")) + 7

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from commitlog._util.concurrency import SERIAL
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.probe_report import FORMAT, Kind, ProbeReport
 from commitlog.errors import (
@@ -24,13 +25,6 @@ from commitlog.stores.open import open_store
 from support.commit import Script, ScriptedStore, raising
 
 CONDITIONS = [kind for kind in Kind if kind is not Kind.FENCE]
-
-
-class OneByOne:
-    """An executor that lets the racers start one after the other."""
-
-    def map(self, function: Any, arguments: Any) -> Any:
-        return map(function, arguments)
 
 
 class Racy(ScriptedStore):
@@ -62,7 +56,7 @@ def test_a_store_that_enforces_everything_is_proven() -> None:
 def test_a_store_that_ignores_conditions_is_found_out() -> None:
     """It answers as if all were well; what it did tells."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
-    probe_report = probe(store, executor=OneByOne())
+    probe_report = probe(store, executor=SERIAL)
     assert not any(probe_report.proves(kind) for kind in CONDITIONS)
     refused = [row for row in probe_report.rows if row.check == "refuse" and row.kind in CONDITIONS]
     assert {row.got for row in refused} == {"done, and it took effect"}
@@ -71,7 +65,7 @@ def test_a_store_that_ignores_conditions_is_found_out() -> None:
 
 def test_a_race_that_several_win_is_found_out() -> None:
     """Such a store honours each condition alone."""
-    probe_report = probe(Racy(), kinds=[Kind.PUBLISH_IF_ABSENT], executor=OneByOne())
+    probe_report = probe(Racy(), kinds=[Kind.PUBLISH_IF_ABSENT], executor=SERIAL)
     assert [(row.check, row.ok) for row in probe_report.rows] == [
         ("accept", True),
         ("refuse", True),
@@ -91,7 +85,7 @@ def test_a_winner_whose_object_was_overwritten_is_found_out() -> None:
 
     warm_up = [None, None, raising(_exists())]
     store.script.next("put", *warm_up, *([None] + [conflicts] * 7) * 6)
-    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL)
     assert [row.ok for row in probe_report.rows] == [True, True, False]
 
 
@@ -100,7 +94,7 @@ def test_a_race_that_is_never_won_proves_nothing() -> None:
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
     warm_up = [None, None, raising(_exists())]
     store.script.next("put", *(warm_up + [raising(Conflict("busy"))] * RACERS * 6) * 3)
-    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL)
     assert [row.ok for row in probe_report.rows] == [True, True, False]
     assert probe_report.rows[-1].got == "one winner in 0 of 6 rounds"
 
@@ -123,14 +117,14 @@ def test_a_store_that_lies_is_found_out() -> None:
 
     store = ScriptedStore(MemoryStore(), Script(), ignores=True)
     store.script.next("put", done_but_nothing, None, refused_but_done)
-    rows = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne()).rows
+    rows = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL).rows
     assert [(row.check, row.got, row.ok) for row in rows] == [
         ("accept", "done", False),
         ("refuse", "AlreadyExists, and it took effect", False),
     ]
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", None, done_but_nothing)
-    first = probe(store, kinds=[Kind.PUT_IF_MATCH], executor=OneByOne()).rows[0]
+    first = probe(store, kinds=[Kind.PUT_IF_MATCH], executor=SERIAL).rows[0]
     assert (first.got, first.ok) == ("done", False)
 
 
@@ -150,7 +144,7 @@ def test_odd_answers_are_findings(error: Exception) -> None:
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     # What could be the network's doing is tried three times: two conditional puts and one plain each.
     store.script.next("put", *[raising(error), None, None] * 3)
-    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+    probe_report = probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL)
     assert probe_report.rows[0].got == type(error).__name__
     assert [row.check for row in probe_report.rows] == ["accept", "refuse"]
     assert not probe_report.proves(Kind.PUT_IF_ABSENT)
@@ -165,7 +159,7 @@ def test_one_lost_answer_is_no_finding(error: Exception, before: int) -> None:
     """It was the network's doing, be it of a request with a condition or without: it is tried again."""
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", *[None] * before, raising(error))
-    assert probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne()).proves(Kind.PUT_IF_ABSENT)
+    assert probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL).proves(Kind.PUT_IF_ABSENT)
 
 
 def test_lost_answers_of_a_probe_leave_nothing_unknown() -> None:
@@ -173,7 +167,7 @@ def test_lost_answers_of_a_probe_leave_nothing_unknown() -> None:
     store = ScriptedStore(MemoryStore(), Script(), ignores=False)
     store.script.next("put", *[None, raising(OutcomeUnknown("lost"))] * 3)
     with pytest.raises(Unavailable, match="could not be probed"):
-        probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=OneByOne())
+        probe(store, kinds=[Kind.PUT_IF_ABSENT], executor=SERIAL)
 
 
 def test_a_denial_is_no_finding() -> None:
@@ -201,7 +195,7 @@ def test_kinds_are_those_that_are_measured() -> None:
 
 def test_a_verdict_survives_being_kept() -> None:
     """`connect(verdict=…)` takes what ``commitlog probe --json`` printed."""
-    probe_report = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.FENCE], executor=OneByOne())
+    probe_report = probe(MemoryStore(), kinds=[Kind.PUT_IF_ABSENT, Kind.FENCE], executor=SERIAL)
     again = ProbeReport.from_json(probe_report.to_json())
     assert again == probe_report
     assert again.proves(Kind.FENCE) and again.measured(Kind.PUT_IF_ABSENT)

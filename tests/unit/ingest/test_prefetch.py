@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
+from commitlog._util.concurrency import SerialExecutor
 from commitlog.errors import InputMissing, Unavailable
 from commitlog.ingest import Fetch, File, IngestSettings, Partition, Quarantine, Slice
-from commitlog.ingest.prefetch import MAX_BYTES, MAX_FILES, SMALL_BYTES, prefetch
+from commitlog.ingest.fetch import MAX_BYTES, MAX_FILES, SMALL_BYTES, prefetch
 from commitlog.stores.api import ObjectData
 from commitlog.testing import ManualClock
 from support.ingest import Bucket, read, state_table
 
 
-class Lazy:
+class Lazy(SerialExecutor):
     """An executor that makes a call when its result is asked for, and keeps what it was asked for."""
 
     def __init__(self) -> None:
         self.begun: list[Future[Any]] = []
 
-    def submit(self, fn: Any, /) -> Future[Any]:
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Keep a call."""
         future: Future[Any] = Future()
         self.begun.append(future)

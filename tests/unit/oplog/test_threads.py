@@ -94,7 +94,7 @@ def threaded(store: ObjectStore, clock: ManualClock) -> OperationLog:
         "log",
         clock=clock,
         retention=HOUR,
-        threads=partial(ThreadPoolExecutor, THREADS),
+        open_executor=partial(ThreadPoolExecutor, THREADS),
     )
 
 
