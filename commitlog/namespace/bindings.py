@@ -13,11 +13,15 @@ from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.external.diff import DiffReader
 from commitlog.namespace.external.listing_diff import listing_diff
 from commitlog.namespace.external.prune import Pruner, PruneReport
+from commitlog.namespace.external.sync import plan_bind
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import split
 from commitlog.namespace.model.records import Entry
+from commitlog.namespace.read.tree import Walk
 from commitlog.namespace.stats import count_methods
 from commitlog.namespace.status import Difference, Status
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.plan_tree import plan_make_directory
 from commitlog.namespace.write.transaction import Change
 
 __all__ = ["Bindings", "SyncReport"]
@@ -78,7 +82,7 @@ class Bindings:
         wanted = _binding(prefix, max_age)
         if not split(into):
             raise ConfigurationError("the root cannot be bound: name a directory in it")
-        top = self._context.run(lambda: self._context.planner.make_directory(into, shards=1))
+        top = self._context.run(plan_make_directory, into, shards=1)
         if top.binding is not None and top.binding.prefix != prefix:
             raise ConfigurationError(
                 f"{into!r} is bound to {top.binding.prefix!r}, and stays so: unbind it first"
@@ -184,7 +188,7 @@ class Bindings:
         pruner = Pruner(
             joint=self._context.overlay,
             joining=self._context.synchronizer,
-            planner=self._context.planner,
+            planning=self._context.planning,
             clock=self._context.clock,
             backoff=self._context.backoff,
             older_than=older_than,
@@ -289,7 +293,11 @@ class Bindings:
 
     def _directory(self, path: str) -> Entry:
         names = split(path)
-        walk = self._context.run(lambda: (None, self._context.planner.tree.walk(names)))
+
+        def look_up(planning: PlanContext) -> tuple[None, Walk]:
+            return None, planning.tree.walk(names)
+
+        walk = self._context.run(look_up)
         if walk.missing:
             raise NotFound(f"there is nothing at {path!r}")
         if not walk.last.is_directory:
@@ -308,11 +316,13 @@ class Bindings:
     def _rebind(self, directory: Entry, binding: Binding | None) -> Entry:
         """Change the binding of a directory; raise `NotFound` if it is no longer at its path."""
 
-        def plan() -> tuple[Change | None, Entry]:
-            now = self._context.tree.again(directory)
+        planning = self._context.row_planning  # the path may lead elsewhere by now
+
+        def plan(_: PlanContext) -> tuple[Change | None, Entry]:
+            now = planning.tree.again(directory)
             if now is None:
                 raise NotFound(f"directory {directory.name!r} was renamed, or deleted, meanwhile")
-            return self._context.synchronizer.bind(now, binding)
+            return plan_bind(planning, now, binding)
 
         return self._context.run(plan)
 

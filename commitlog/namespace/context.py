@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import ConfigurationError, Conflict, CorruptRecord, Fenced, NotFound
+from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
 from commitlog.namespace.external.overlay import Overlay
 from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.external.sync import Synchronizer
@@ -25,14 +25,15 @@ from commitlog.namespace.status import Status
 from commitlog.namespace.store_identity import StoreIdentity
 from commitlog.namespace.write.bulk import BulkLinker
 from commitlog.namespace.write.content import Content
-from commitlog.namespace.write.plan_tree import Planner
-from commitlog.namespace.write.transaction import Change, Changes, PlanOutdated
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Table
 
 __all__ = ["MetadataCache", "NamespaceContext", "open_context"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -128,7 +129,9 @@ class NamespaceContext:
         overlay: shows the objects of bound directories over the records.
         synchronizer: writes records for the objects of bound directories.
         view: the tree as readers see it.
-        planner: plans changes.
+        planning: what plans of callers' changes use.
+        row_planning: what plans use that concern records alone: without the objects of bound
+            directories, and without conditions on paths.
     """
 
     name: str
@@ -147,42 +150,34 @@ class NamespaceContext:
     overlay: Overlay
     synchronizer: Synchronizer
     view: ReadView
-    planner: Planner
+    planning: PlanContext
+    row_planning: PlanContext
 
     def describe(self, *, writing: bool = True) -> NamespaceMetadata:
         """Return the metadata of the namespace; see `Namespace.describe`."""
         return self.metadata.describe(writing=writing)
 
-    def run(self, plan: Callable[[], tuple[Change | None, T]], *, prepared: bool = True) -> T:
-        """Plan a change and apply it; plan it again if another change came in between.
+    def run(
+        self,
+        plan: Callable[Concatenate[PlanContext, P], tuple[Change | None, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call `plan` with `planning` and the arguments, and apply the change; see `Changes.run`.
 
-        Args:
-            plan: returns a change, or None if nothing has to be changed, and the result of the call.
-            prepared: whether the namespace has to exist.
-
-        Raises `Conflict` if other changes kept coming in between: nothing was changed.
+        Raises the errors of `describe`, too.
         """
-        if prepared:
-            self.describe()
-        last: PlanOutdated | None = None
-        for _ in self.backoff.attempts(self.clock):
-            try:
-                change, result = plan()
-                if change is not None:
-                    self.changes.apply(change)
-                return result
-            except PlanOutdated as error:
-                last = error
-                self.tree.forget()
-            except Fenced:
-                if not self.metadata.is_renewed():
-                    raise
-        raise Conflict(f"other changes kept coming in between; nothing was changed ({last})") from last
+        self.describe()
+        return self.run_undescribed(lambda: plan(self.planning, *args, **kwargs))
+
+    def run_undescribed(self, plan: Callable[[], tuple[Change | None, T]]) -> T:
+        """Run a plan like `run`, in a namespace that may not exist yet."""
+        return self.changes.run(plan, forget=self.tree.forget, is_renewed=self.metadata.is_renewed)
 
     def bulk_linker(self, mapper: Mapper = map) -> BulkLinker:
         """Return what creates many files in one directory."""
         return BulkLinker(
-            planner=self.planner,
+            planning=self.planning,
             changes=self.changes,
             clock=self.clock,
             backoff=self.backoff,
@@ -257,16 +252,10 @@ def open_context(
     )
     outside = BackingStore(counting_store, lambda: metadata.describe(writing=False).mark)
     overlay = Overlay(rows=tree, outside=outside, clock=clock)
-    synchronizer = Synchronizer(
-        tree=tree,
-        keys=keys,
-        clock=clock,
-        new_id=new_id,
-        grace=grace,
-        stable_paths=False,
-        changes=changes,
-        outside=outside,
+    row_planning = PlanContext(
+        tree=tree, keys=keys, clock=clock, new_id=new_id, grace=grace, stable_paths=False
     )
+    synchronizer = Synchronizer(planning=row_planning, changes=changes, outside=outside)
     return NamespaceContext(
         name=name,
         table=counting_table,
@@ -292,14 +281,12 @@ def open_context(
             joining=synchronizer,
             may_write=lambda: metadata.describe(writing=True),
         ),
-        planner=Planner(
+        planning=evolve(
+            row_planning,
             tree=WriteView(table=counting_table, keys=keys, joint=overlay, joining=synchronizer),
-            keys=keys,
-            clock=clock,
-            new_id=new_id,
-            grace=grace,
             stable_paths=stable_paths,
         ),
+        row_planning=row_planning,
     )
 
 

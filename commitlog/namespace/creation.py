@@ -36,7 +36,7 @@ def create(context: NamespaceContext) -> bool:
         return _plan_creation(context, word, mark), True
 
     try:
-        created = context.run(plan, prepared=False)
+        created = context.run_undescribed(plan)
     except Conflict as error:
         if isinstance(error.__cause__, PlanOutdated) and not _has_metadata(context):
             raise CorruptRecord(

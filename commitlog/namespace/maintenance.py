@@ -11,7 +11,7 @@ from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTo
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
-from commitlog.namespace.fsck.fixes import FixPlanner
+from commitlog.namespace.fsck.fixes import RepairContext
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
 from commitlog.namespace.fsck.references import named_among
@@ -26,6 +26,8 @@ from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.keys import MARKERS
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.stats import count_methods
+from commitlog.namespace.write.plan_files import plan_object_update
+from commitlog.namespace.write.plan_tree import plan_directories
 from commitlog.oplog import Operation
 from commitlog.stores.api import ObjectInfo
 
@@ -78,10 +80,10 @@ class Maintenance:
         self._context.store.check()
 
         def make(path: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
-            return self._context.run(lambda: self._context.planner.make_below(path, known))
+            return self._context.run(plan_directories, path, known)
 
         def renew(path: str, info: ObjectInfo) -> Entry | None:
-            return self._context.run(lambda: self._context.planner.renew(path, info))
+            return self._context.run(plan_object_update, path, info)
 
         adopter = Importer(
             tree=self._context.tree,
@@ -104,7 +106,7 @@ class Maintenance:
         sweeper = Sweeper(
             tree=self._context.tree,
             keys=self._context.keys,
-            planner=self._context.planner,
+            planning=self._context.planning,
             changes=self._context.changes,
         )
         return sweeper.sweep(progress)
@@ -288,20 +290,15 @@ class Maintenance:
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
         self._check_marker(mended=any(map(self._mends_marker, wanted)))
         log = None if self._context.changes.log is None else self._context.changes.log.log
-        fixes = FixPlanner(
-            tree=self._context.tree,
-            keys=self._context.keys,
-            clock=self._context.clock,
-            new_id=self._context.new_id,
-            grace=self._context.planner.grace,
-            stable_paths=False,
-            planner=self._context.planner,
+        context = RepairContext(
+            planning=self._context.planning,
+            row_planning=self._context.row_planning,
             changes=self._context.changes,
             log=None if log is None else LogReader.of(log),
             store=self._store_reader(),
         )
         reader = TableReader.of(self._context.table)
-        repairer = Repairer(table=reader, fixes=fixes, changes=self._context.changes)
+        repairer = Repairer(table=reader, context=context)
         pending = [each for each in wanted if each.problem.name == "pending-change"]
         marks = [each for each in wanted if each.problem.name == "no-mark"]
         others = (each for each in wanted if each.problem.name not in ("pending-change", "no-mark"))

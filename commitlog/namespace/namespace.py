@@ -34,7 +34,15 @@ from commitlog.namespace.read.tree import PAGE, Mapper
 from commitlog.namespace.stats import RequestStats, count_methods
 from commitlog.namespace.status import ListPage, Status, Summary
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
-from commitlog.namespace.write.plan_files import NewFile
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.plan_files import NewFile, check_creatable, plan_link
+from commitlog.namespace.write.plan_rename import plan_rename, plan_replace
+from commitlog.namespace.write.plan_tree import (
+    plan_delete,
+    plan_make_directory,
+    plan_reshard,
+    plan_set_attributes,
+)
 from commitlog.oplog import OperationLog
 from commitlog.paths import join
 from commitlog.stores.api import ObjectStore
@@ -446,9 +454,11 @@ class Namespace:
         """
         new = _new_files(files, attributes)
         entries = self._context.run(
-            lambda: self._context.planner.link_all(
-                new, overwrite=overwrite, parents=parents, mapper=self._context.counted_mapper(mapper)
-            )
+            plan_link,
+            new,
+            overwrite=overwrite,
+            parents=parents,
+            mapper=self._context.counted_mapper(mapper),
         )
         return tuple(Status(path=path, entry=entries[path]) for path in files)
 
@@ -489,8 +499,10 @@ class Namespace:
             raise error
 
     def _check_creatable(self, path: str, *, overwrite: bool, parents: bool) -> None:
-        check = self._context.planner.check_creatable
-        self._context.run(lambda: (None, check(path, overwrite=overwrite, parents=parents)))
+        def check(planning: PlanContext) -> tuple[None, None]:
+            return None, check_creatable(planning, path, overwrite=overwrite, parents=parents)
+
+        self._context.run(check)
 
     def _link_own(
         self, path: str, data: Data, overwrite: bool, parents: bool, attributes: Mapping[str, str]
@@ -524,9 +536,7 @@ class Namespace:
         directories are missing than one transaction can create, with their guard records).
         """
         entry = self._context.run(
-            lambda: self._context.planner.make_directory(
-                path, shards=shards, exist_ok=exist_ok, parents=parents
-            )
+            plan_make_directory, path, shards=shards, exist_ok=exist_ok, parents=parents
         )
         return Status(path=path, entry=entry)
 
@@ -537,7 +547,7 @@ class Namespace:
         created. A directory that already has that many shards is left as it is. Raises `NotFound`,
         `NotADirectory`.
         """
-        entry = self._context.run(lambda: self._context.planner.grow(path, shards=shards))
+        entry = self._context.run(plan_reshard, path, shards=shards)
         return Status(path=path, entry=entry)
 
     def rename(
@@ -564,9 +574,11 @@ class Namespace:
                 version.
         """
         entry = self._context.run(
-            lambda: self._context.planner.rename(
-                source, target, overwrite=overwrite, into=None if into is None else into.entry
-            )
+            plan_rename,
+            source,
+            target,
+            overwrite=overwrite,
+            into=None if into is None else into.entry,
         )
         return Status(path=target, entry=entry)
 
@@ -602,16 +614,15 @@ class Namespace:
             TransactionTooLarge: as for `rename`.
         """
         entry = self._context.run(
-            lambda: self._context.planner.replace(
-                source,
-                target,
-                expected=None if expected is None else expected.entry,
-                inherit=None if inherit is None else partial(self._asked, inherit, target),
-            )
+            plan_replace,
+            source,
+            target,
+            expected=None if expected is None else expected.entry,
+            inherit=None if inherit is None else partial(self._inherited, inherit, target),
         )
         return Status(path=target, entry=entry)
 
-    def _asked(self, inherit: Inherit, path: str, there: Entry) -> Mapping[str, str]:
+    def _inherited(self, inherit: Inherit, path: str, there: Entry) -> Mapping[str, str]:
         def entries(after: str) -> Iterator[Status]:
             for entry in self._context.tree.entries(there, after=after):
                 yield Status(path=join(path, entry.name), entry=entry)
@@ -633,9 +644,7 @@ class Namespace:
         something other than expected is there.
         """
         wanted = None if expected is None else expected.entry
-        self._context.run(
-            lambda: self._context.planner.delete(path, recursive=recursive, expected=wanted)
-        )
+        self._context.run(plan_delete, path, recursive=recursive, expected=wanted)
 
     def set_attributes(
         self,
@@ -658,12 +667,11 @@ class Namespace:
         `TransactionTooLarge` if the attributes are too large.
         """
         entry = self._context.run(
-            lambda: self._context.planner.set_attributes(
-                path,
-                modified=modified,
-                attributes=attributes,
-                expected=None if expected is None else expected.entry,
-            )
+            plan_set_attributes,
+            path,
+            modified=modified,
+            attributes=attributes,
+            expected=None if expected is None else expected.entry,
         )
         return Status(path=path, entry=entry)
 

@@ -72,7 +72,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="when an object of others leaves its name, the same transaction leaves a tombstone there",
         edit=Edit(
             (
-                "Parts._leave",
+                "leave_tombstone",
                 "if tombstone is not None:\n    change.put(",
                 "if False:\n    change.put(",
             )
@@ -87,7 +87,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="what was deleted does not come back with the next listing, whoever lists",
         edit=Edit(
             (
-                "Synchronizer._adopt",
+                "_add_unstored",
                 'Absent() if tombstone is None else Equals("word", tombstone.word)',
                 "None",
             )
@@ -102,7 +102,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="what the namespace has made itself is as its row says",
         edit=Edit(
             (
-                "Synchronizer.plan",
+                "plan_sync",
                 "change.delete(each.row.key, each.row.unchanged())",
                 "change.delete(each.row.key, None)",
             )
@@ -119,8 +119,8 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             (
                 "Synchronizer.settle",
                 "except PlanOutdated:\n    whole = False\n"
-                "    if self.tree.again(directory) != directory:",
-                "except PlanOutdated:\n    if self.tree.again(directory) != directory:",
+                "    if self.planning.tree.again(directory) != directory:",
+                "except PlanOutdated:\n    if self.planning.tree.again(directory) != directory:",
             )
         ),
         setting=_binding([sync("in")], [delete("in/a")], prepare=_bind_two),
@@ -138,7 +138,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
             (
                 "Synchronizer.settle",
                 "directory = self._mark(directory, level.began)",
-                "directory = self._mark(directory, self._now())",
+                "directory = self._mark(directory, self.planning.now())",
             )
         ),
         setting=_binding(

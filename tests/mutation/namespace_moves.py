@@ -44,7 +44,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         rule="the directory record names the new parent instead of the old one",
         edit=Edit(
             (
-                "Parts._redirect",
+                "move_directory_record",
                 "change.put(Directory(key=key, parent=new_parent, name=moved.name), before.named())",
                 "change.check(key, before.named())",
             )
@@ -58,7 +58,11 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         where="namespace.md#how-it-works",
         rule="adding an entry writes a gate of the directory, on condition that it is there",
         edit=Edit(
-            ("Parts._add", "if not change.writes_to(self.keys.gate(parent.id, place)):", "if False:")
+            (
+                "add_entry",
+                "if not change.writes_to(context.keys.gate(parent.id, place)):",
+                "if False:",
+            )
         ),
         setting=naming({"A": [write("d/f", b"1")], "B": [delete("d")]}, made=("d",), stable=False),
         caught="was added to a directory that is closed",
@@ -70,16 +74,16 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         rule="removing an empty directory reads its gates, then lists it",
         edit=Edit(
             (
-                "Parts._close_empty",
-                "gates = self._gates(directory)",
+                "close_empty_directory",
+                "guards = read_guards(context, directory)",
                 (
-                    "first = next(self.tree.entries(directory, page=directory.shards.now), None)\n"
-                    "gates = self._gates(directory)"
+                    "first = next(context.tree.entries(directory, page=directory.shards.now), None)\n"
+                    "guards = read_guards(context, directory)"
                 ),
             ),
             (
-                "Parts._close_empty",
-                "if next(self.tree.entries(directory, page=directory.shards.now), None) is not None:",
+                "close_empty_directory",
+                "if next(context.tree.entries(directory, page=directory.shards.now), None) is not None:",
                 "if first is not None:",
             ),
         ),
@@ -91,7 +95,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         name="a replaced directory that is not closed",
         where="namespace.md#how-it-works",
         rule="an entry replaces that of an empty directory, whose gates go",
-        edit=Edit(("Moving._move", "self._close_empty(change, target, replaced)", "pass")),
+        edit=Edit(("_plan_move", "close_empty_directory(context, change, target, replaced)", "pass")),
         setting=naming(
             {"A": [rename("d", "e", overwrite=True)], "B": [write("e/f", b"1")]},
             made=("d", "e"),
@@ -109,8 +113,8 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         rule="a directory that was deleted has no gates",
         edit=Edit(
             (
-                "Parts._close",
-                'change.delete(self.keys.gate(directory.id, shard), Equals("shards", shards))',
+                "close_directory",
+                'change.delete(context.keys.gate(directory.id, shard), Equals("shards", shards))',
                 "pass",
             )
         ),
@@ -148,7 +152,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         rule="an entry is looked for where it can have been put since the directory was made",
         edit=Edit(
             (
-                "Planner.grow",
+                "plan_reshard",
                 "shards=Shards(now=wanted.now, first=entry.shards.first)",
                 "shards=Shards(now=wanted.now, first=wanted.now)",
             )
@@ -163,7 +167,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         name="an entry added whatever the number of shards",
         where="namespace.md#how-it-works",
         rule="a gate is written on condition that it has the number of shards that were counted on",
-        edit=Edit(("Parts._add", 'change.word), Equals("shards", shards.now))', "change.word), None)")),
+        edit=Edit(("add_entry", 'change.word), Equals("shards", shards.now))', "change.word), None)")),
         setting=naming({"A": [grow("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
         caught="I7",
         story="B knows of one shard, and A has doubled them; the gate says what B knows.",
@@ -172,7 +176,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         name="stable paths that are not checked",
         where="namespace.md#what-is-atomic",
         rule="with `stable_paths=True` a change is made only if the whole path still leads there",
-        edit=Edit(("Parts._pin", "if self.stable_paths:", "if False:")),
+        edit=Edit(("require_stable_path", "if context.stable_paths:", "if False:")),
         setting=naming({"A": [write("d/f", b"1")], "B": [rename("d", "e")]}, made=("d",)),
         caught="took effect where there is NotFound",
         story="B has renamed the directory, and A's file is at another path than was said.",

@@ -29,9 +29,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="a new entry put whatever is there",
         where="namespace.md#how-it-works",
         rule="an entry is added on condition that there is none",
-        edit=Edit(
-            ("Parts._add", "self._put(change, entry, Absent())", "self._put(change, entry, None)")
-        ),
+        edit=Edit(("add_entry", "put_entry(change, entry, Absent())", "put_entry(change, entry, None)")),
         setting=naming(
             {"A": [write("f", b"1", overwrite=False)], "B": [write("f", b"2", overwrite=False)]}
         ),
@@ -44,9 +42,9 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="conditions are on versions, which never come back, or on absence",
         edit=Edit(
             (
-                "Linking.link_all",
-                "self._put(change, entry, old.unchanged())",
-                "self._put(change, entry, None)",
+                "plan_link",
+                "put_entry(change, entry, old.unchanged())",
+                "put_entry(change, entry, None)",
             )
         ),
         setting=naming({"A": [write("f", b"1")], "B": [0.5, write("f", b"2")]}, forced=_SLOW, files=_F),
@@ -62,7 +60,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="conditions are on versions, which never come back, or on absence",
         edit=Edit(
             (
-                "Linking.remove_files",
+                "plan_remove_files",
                 "change.delete(file.key, file.unchanged())",
                 "change.delete(file.key, None)",
             )
@@ -80,7 +78,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         rule="a rename is on condition that the entry is still that version",
         edit=Edit(
             (
-                "Moving._move",
+                "_plan_move",
                 "change.delete(moving.key, moving.unchanged())",
                 'change.delete(moving.key, Equals("id", moving.id))',
             )
@@ -93,9 +91,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="replaced data that is no garbage",
         where="namespace.md#invariants",
         rule="what was named once is named until it is removed",
-        edit=Edit(
-            ("Linking.link_all", "if old.data is not None and old.data.path not in kept:", "if False:")
-        ),
+        edit=Edit(("plan_link", "if old.data is not None and old.data.path not in kept:", "if False:")),
         setting=naming({"A": [write("f", b"1")]}, files=_F),
         caught="I5",
         story="The file has other content now, and nothing tells that the old one is to be removed.",
@@ -201,7 +197,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="a stale plan taken for done",
         where="namespace.md#how-it-works",
         rule="a transaction that is refused is planned again from what is there now",
-        edit=Edit(("NamespaceContext.run", "last = error\nself.tree.forget()", "return result")),
+        edit=Edit(("Changes.run", "last = error\nforget()", "return result")),
         setting=naming({"A": [attributes("f", x="1")], "B": [write("f", b"2")]}, files=_F),
         caught="is told that it was done, and nothing happened",
         story="A has changed the file since B looked at it, so B's change is refused, and forgotten.",

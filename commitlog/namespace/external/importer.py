@@ -67,7 +67,7 @@ class Importer:
         tree: of the namespace.
         batches: links new files.
         store: has the objects.
-        make_below: makes all directories on a path, as `Planner.make_below` plans it.
+        make_below: makes all directories on a path, as `plan_tree.plan_directories` plans it.
         renew: updates the file at a path to the given object, and returns it; None if nothing is at the
             path. Raises `AlreadyExists` if something else is there.
     """

@@ -24,7 +24,8 @@ from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
 from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.plan_files import plan_remove_files
 from commitlog.namespace.write.transaction import MAX_WRITES, PlanOutdated
 from commitlog.tables.api import Check, Delete, Equals
 
@@ -59,7 +60,7 @@ class Pruner:
     Args:
         joint: compares directories with the store.
         joining: removes rows of bound directories.
-        planner: removes other rows.
+        planning: what the plans use that remove other rows.
         clock: gives the age of tombstones; waited on between attempts.
         backoff: retry policy for directories that others change.
         older_than: also remove all tombstones that are at least so many seconds old; None: do not.
@@ -68,7 +69,7 @@ class Pruner:
 
     joint: Overlay
     joining: Synchronizer
-    planner: Planner
+    planning: PlanContext
     clock: Clock
     backoff: Backoff
     older_than: float | None
@@ -145,7 +146,7 @@ class Pruner:
             table=self.joint.rows.table,
             clock=self.clock,
             backoff=self.backoff,
-            new_id=self.planner.new_id,
+            new_id=self.planning.new_id,
         )
         removed = removals.remove(
             [Delete(each.key, Equals("word", each.word)) for each in tombstones],
@@ -186,7 +187,7 @@ class Pruner:
                 if paths[file.id] not in gone:
                     continue
                 try:
-                    self.joining.changes.apply(self.planner.remove_files([file]))
+                    self.joining.changes.apply(plan_remove_files(self.planning, [file]))
                 except PlanOutdated:
                     continue  # the file has changed since
                 except AGAIN as error:

@@ -18,11 +18,11 @@ from commitlog.namespace.external.overlay import NameDiff
 from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.write.plan_common import Parts
+from commitlog.namespace.write.plan_common import PlanContext, add_directories, add_entry
 from commitlog.namespace.write.transaction import MAX_WRITES, Change, Changes, PlanOutdated
 from commitlog.tables.api import Absent, Equals
 
-__all__ = ["Settled", "Synchronizer"]
+__all__ = ["Settled", "Synchronizer", "plan_bind", "plan_sync"]
 
 
 @frozen(kw_only=True)
@@ -44,14 +44,16 @@ class Settled:
 
 
 @frozen(kw_only=True)
-class Synchronizer(Parts):
+class Synchronizer:
     """Saves the store's state to the table of one namespace. Thread-safe.
 
     Args:
-        changes: applies plans.
+        planning: what plans use.
+        changes: applies changes to the namespace.
         outside: the store.
     """
 
+    planning: PlanContext
     changes: Changes
     outside: BackingStore
 
@@ -66,7 +68,7 @@ class Synchronizer(Parts):
         return self._take(directory, news)
 
     def _take(self, directory: Entry, news: Sequence[NameDiff]) -> tuple[Entry, dict[str, Entry]]:
-        change, directory, made = self.plan(directory, news)
+        change, directory, made = plan_sync(self.planning, directory, news)
         self.changes.apply(change)
         return directory, made
 
@@ -99,7 +101,7 @@ class Synchronizer(Parts):
                 directory, new = self._take(directory, batch)
             except PlanOutdated:
                 whole = False
-                if self.tree.again(directory) != directory:
+                if self.planning.tree.again(directory) != directory:
                     break
                 continue
             made |= new
@@ -111,74 +113,92 @@ class Synchronizer(Parts):
                 whole = False
         return Settled(directory=directory, made=made, removed=removed, whole=whole)
 
-    def bind(self, directory: Entry, binding: Binding | None) -> tuple[Change | None, Entry]:
-        """Plan to bind or unbind a directory; None if it is bound so. A kept prefix keeps `synced`."""
-        before = directory.binding
-        if binding is not None and before is not None and before.prefix == binding.prefix:
-            binding = evolve(binding, synced=before.synced)
-        if binding == before:
-            return None, directory
-        what = "unbind a directory" if binding is None else "bind a directory"
-        return self._rewrite(what, directory, binding)
-
-    def plan(self, directory: Entry, news: Sequence[NameDiff]) -> tuple[Change, Entry, dict[str, Entry]]:
-        """Plan to apply differences; return the change, the directory's entry, and the new entries."""
-        word = self.new_id()
-        now = self._now()
-        keeps = all(each.row is None for each in news)
-        change = Change("take what the store has", word, directory.key)
-        after = directory
-        if not keeps:
-            after = evolve(directory, version=directory.version + 1, word=word, updated=now)
-            change.put(after, directory.unchanged())
-        made: dict[str, Entry] = {}
-        for each in news:
-            if each.seen is None:
-                assert each.row is not None
-                change.delete(each.row.key, each.row.unchanged())
-                continue
-            entry = evolve(each.seen, version=each.seen.version + 1, word=word, updated=now)
-            if each.row is None:
-                entry = evolve(entry, id=self.new_id())
-                self._adopt(change, directory, entry, each)
-            else:
-                change.put(entry, each.row.unchanged())
-            made[each.name] = entry
-        if keeps:
-            change.witness = next(iter(made.values())).key
-            change.check(directory.key, directory.unchanged())
-        return change, after, made
-
-    def _adopt(self, change: Change, directory: Entry, entry: Entry, news: NameDiff) -> None:
-        name = f"{entry.name}/" if entry.is_directory else entry.name
-        tombstone = news.tombstone
-        change.check(
-            self.keys.tombstone(directory.id, name),
-            Absent() if tombstone is None else Equals("word", tombstone.word),
-        )
-        if entry.is_directory:
-            self._make_directories(change, directory, [entry])
-        else:
-            self._add(change, directory, entry)
-
     def _mark(self, directory: Entry, synced: int) -> Entry:
         assert directory.binding is not None
         binding = evolve(directory.binding, synced=synced)
-        change, marked = self._rewrite("mark a directory as synchronised", directory, binding)
+        change, marked = _plan_rewrite(
+            self.planning, "mark a directory as synchronised", directory, binding
+        )
         self.changes.apply(change)
         return marked
 
-    def _rewrite(self, what: str, directory: Entry, binding: Binding | None) -> tuple[Change, Entry]:
-        change = Change(what, self.new_id(), directory.key)
-        new = evolve(
-            directory,
-            version=directory.version + 1,
-            word=change.word,
-            updated=self._now(),
-            binding=binding,
-        )
-        change.put(new, directory.unchanged())
-        return change, new
+
+def plan_sync(
+    context: PlanContext, directory: Entry, news: Sequence[NameDiff]
+) -> tuple[Change, Entry, dict[str, Entry]]:
+    """Plan to apply differences; return the change, the directory's entry, and the new entries."""
+    word = context.new_id()
+    now = context.now()
+    keeps = all(each.row is None for each in news)
+    change = Change("take what the store has", word, directory.key)
+    after = directory
+    if not keeps:
+        after = evolve(directory, version=directory.version + 1, word=word, updated=now)
+        change.put(after, directory.unchanged())
+    made: dict[str, Entry] = {}
+    for each in news:
+        if each.seen is None:
+            assert each.row is not None
+            change.delete(each.row.key, each.row.unchanged())
+            continue
+        entry = evolve(each.seen, version=each.seen.version + 1, word=word, updated=now)
+        if each.row is None:
+            entry = evolve(entry, id=context.new_id())
+            _add_unstored(context, change, directory, entry, each)
+        else:
+            change.put(entry, each.row.unchanged())
+        made[each.name] = entry
+    if keeps:
+        change.witness = next(iter(made.values())).key
+        change.check(directory.key, directory.unchanged())
+    return change, after, made
+
+
+def _add_unstored(
+    context: PlanContext, change: Change, directory: Entry, entry: Entry, news: NameDiff
+) -> None:
+    """Add an entry for an object or prefix, on condition that no tombstone was written since."""
+    name = f"{entry.name}/" if entry.is_directory else entry.name
+    tombstone = news.tombstone
+    change.check(
+        context.keys.tombstone(directory.id, name),
+        Absent() if tombstone is None else Equals("word", tombstone.word),
+    )
+    if entry.is_directory:
+        add_directories(context, change, directory, [entry])
+    else:
+        add_entry(context, change, directory, entry)
+
+
+def plan_bind(
+    context: PlanContext, directory: Entry, binding: Binding | None
+) -> tuple[Change | None, Entry]:
+    """Plan to bind or unbind a directory; the change is None if it is bound so.
+
+    If the prefix stays the same, `synced` does, too.
+    """
+    before = directory.binding
+    if binding is not None and before is not None and before.prefix == binding.prefix:
+        binding = evolve(binding, synced=before.synced)
+    if binding == before:
+        return None, directory
+    what = "unbind a directory" if binding is None else "bind a directory"
+    return _plan_rewrite(context, what, directory, binding)
+
+
+def _plan_rewrite(
+    context: PlanContext, what: str, directory: Entry, binding: Binding | None
+) -> tuple[Change, Entry]:
+    change = Change(what, context.new_id(), directory.key)
+    new = evolve(
+        directory,
+        version=directory.version + 1,
+        word=change.word,
+        updated=context.now(),
+        binding=binding,
+    )
+    change.put(new, directory.unchanged())
+    return change, new
 
 
 def _batches(news: Iterable[NameDiff], writes: int) -> Iterator[list[NameDiff]]:

@@ -26,53 +26,142 @@ from commitlog.namespace.model.keys import (
     read_place,
 )
 from commitlog.namespace.model.records import Directory, Entry, Guard, Shards
-from commitlog.namespace.write.plan_common import Parts
-from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.plan_common import PlanContext, add_entry, add_garbage, entry_key
+from commitlog.namespace.write.plan_tree import plan_make_directory
 from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
-__all__ = ["LOST_AND_FOUND", "FixBuilder", "FixPlanner", "RepairContext", "is_unchanged"]
+__all__ = ["LOST_AND_FOUND", "RepairContext", "is_unchanged", "plan_fix"]
 
 #: The directory in the root for entries that had no path.
 LOST_AND_FOUND = "lost+found"
 
 
 @frozen(kw_only=True)
-class RepairContext(Parts):
-    """The context of repairs of one namespace.
+class RepairContext:
+    """What repairs of one namespace use.
 
     Args:
-        planner, changes: plan and apply changes of the namespace.
+        planning: what plans of the namespace use.
+        row_planning: the same, for plans that concern records alone.
+        changes: applies changes to the namespace.
         log: reader of the log, if the namespace keeps one.
         store: reader of the objects.
     """
 
-    planner: Planner
+    planning: PlanContext
+    row_planning: PlanContext
     changes: Changes
     log: LogReader | None
     store: StoreReader
 
 
-class FixBuilder:
-    """The building blocks of the change that repairs one finding.
+def plan_fix(
+    context: RepairContext,
+    finding: Finding,
+    differing: Mapping[str, Finding],
+    references: Callable[[], Mapping[str, frozenset[str]] | None],
+    *,
+    dry_run: bool,
+) -> Change | None:
+    """Return the change that repairs a finding; None if there is none.
+
+    Args:
+        context: the context.
+        finding: the problem.
+        differing: the findings whose records differ from the log, by id.
+        references: returns the references to the objects of the records that differ between log and
+            table; None if they are unknown.
+        dry_run: whether lost+found must not be created.
+    """
+    name = finding.problem.name
+    if not finding.problem.fix or finding.waits:
+        return None
+    change = Change(f"repair: {name}", context.row_planning.new_id(), context.row_planning.keys.marker)
+    fix = _Fix(context, change, finding, differing, references, dry_run=dry_run)
+    match name:
+        case "no-marker" | "wrong-marker":
+            fix.marker()
+        case "corrupt-record" if finding.records[0]["place"] == MARKERS:
+            fix.marker()
+        case "corrupt-record":
+            fix.corrupt()
+        case "no-root":
+            fix.root(str(finding.id), Absent())
+        case "directory-named-twice":
+            fix.named_twice()
+        case "file-named-twice":
+            fix.file_twice()
+        case "no-directory-record" | "wrong-directory-record":
+            fix.directory_record()
+        case "nameless-directory" | "unreachable-entry":
+            fix.found_directory()
+        case "cycle" | "bad-name":
+            fix.into_lost_and_found(fix.entries[0])
+        case "no-gate":
+            fix.gates(fix.entries[0], finding.missing)
+        case "wrong-gate":
+            fix.gates(fix.entries[0], [key_of(finding.records[-1])])
+        case "wrong-shard":
+            fix.shard()
+        case "name-twice":
+            for entry in fix.entries[1:-1]:
+                fix.into_lost_and_found(entry)
+        case "object-named-twice":
+            fix.keep_object()
+        case (
+            "stray-gate"
+            | "stray-tombstone"
+            | "garbage-in-use"
+            | "garbage-listed-twice"
+            | "misplaced-record"
+        ):
+            fix.remove_record()
+        case "unlisted-garbage":
+            fix.put_logged(Absent())
+        case "unnamed-object":
+            fix.discard_object()
+        case "log-newer" | "record-differs":
+            fix.as_logged()
+        case "row-newer":
+            fix.touch(fix.entries[0])
+            fix.save_content(fix.entries[0])
+    return change if change.writes else None
+
+
+class _Fix:
+    """The change that repairs one finding, with the repair of each kind of problem.
 
     Args:
         of: the context.
         change: the change to fill.
         finding: the problem to repair.
-        dry_run: whether lost+found must not be created.
+        differing, references, dry_run: see `plan_fix`.
 
     Attributes:
         entries: the readable entries of the finding.
     """
 
-    def __init__(self, of: RepairContext, change: Change, finding: Finding, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        of: RepairContext,
+        change: Change,
+        finding: Finding,
+        differing: Mapping[str, Finding],
+        references: Callable[[], Mapping[str, frozenset[str]] | None],
+        *,
+        dry_run: bool,
+    ) -> None:
         self._of = of
-        self._keys = of.keys
+        self._rows = of.row_planning
+        self._keys = of.row_planning.keys
+        self._table = of.row_planning.tree.table
         self._change = change
         self._finding = finding
+        self._differing = differing
+        self._references = references
         self._dry_run = dry_run
-        self._now = int(of.clock.epoch() * 1000)
+        self._now = of.row_planning.now()
         readable = [item for item in finding.records if "id" in item and "body" in item]
         if finding.problem.name == "corrupt-record":
             readable = [item for item in finding.records[1:] if item in readable]
@@ -105,27 +194,27 @@ class FixBuilder:
     def _put_directory_record(self, entry: Entry) -> None:
         """Write the directory record of an entry, and replace an existing one."""
         if entry.is_directory and entry.parent != TOP:
-            record = self._of.tree.table.get(self._keys.directory(entry.id))
+            record = self._table.get(self._keys.directory(entry.id))
             self._write_directory_record(entry, Absent() if record is None else is_unchanged(record))
 
     def _move(self, entry: Entry, into: Entry, name: str, *, closed: bool = False) -> Entry:
         """Put an entry into a directory; `closed` means that the directory takes no new entries."""
-        new = evolve(self._new(entry, entry.version + 1), key=self._of._place(into, name))
+        new = evolve(self._new(entry, entry.version + 1), key=entry_key(self._rows, into, name))
         self._change.witness = new.key
         if closed:  # the trash and the directories in it have no guard records
             self._change.put(new, Absent())
         else:
-            self._of._add(self._change, into, new)
+            add_entry(self._rows, self._change, into, new)
         return new
 
     def _in_lost_and_found(self, entry: Entry) -> Entry:
         return self._move(entry, self._lost_and_found(), entry.id)
 
     def _lost_and_found(self) -> Entry:
-        found = self._of.tree.find(self._of.tree.root(), LOST_AND_FOUND)
+        found = self._rows.tree.find(self._rows.tree.root(), LOST_AND_FOUND)
         if found is not None and found.is_directory:
             return found
-        change, made = self._of.planner.make_directory(LOST_AND_FOUND, shards=1)
+        change, made = plan_make_directory(self._of.planning, LOST_AND_FOUND, shards=1)
         if change is not None and not self._dry_run:
             self._of.changes.apply(change)
         return made
@@ -134,10 +223,10 @@ class FixBuilder:
         """Return the apparent shards of a directory, and whether it has entries."""
         now, filled = 1, False
         for shard in range(MAX_SHARDS):
-            gate = self._of.tree.table.get(self._keys.gate(id, shard))
+            gate = self._table.get(self._keys.gate(id, shard))
             if gate is not None and isinstance(gate.get("shards"), int):
                 now = max(now, Guard.from_item(gate).shards)
-            if next(self._of.tree.table.query(self._keys.shard(id, shard)), None) is not None:
+            if next(self._table.query(self._keys.shard(id, shard)), None) is not None:
                 filled = True
                 now = max(now, 1 << shard.bit_length())
         return Shards(now=now, first=1), filled
@@ -145,117 +234,9 @@ class FixBuilder:
     def _drop_gates(self, id: str) -> None:
         for shard in range(MAX_SHARDS):
             key = self._keys.gate(id, shard)
-            found = self._of.tree.table.get(key)
+            found = self._table.get(key)
             if found is not None:
                 self._change.delete(key, is_unchanged(found))
-
-
-def is_unchanged(item: Item) -> TableCondition:
-    """Return the condition that a record is unchanged, as far as the log can represent it.
-
-    The condition leaves out the id and the version. In the log they would mean that this version of a
-    file or directory was replaced, but a damaged record may have the id and version of another one.
-    """
-    parts = [
-        Equals(name, value)
-        for name, value in item.items()
-        if name not in ("place", "name", "id", "version") and not isinstance(value, bytes)
-    ]
-    return All(tuple(parts)) if parts else Equals("name", item["name"])
-
-
-@frozen(kw_only=True)
-class FixPlanner(RepairContext):
-    """A planner of the repairs of one namespace."""
-
-    def plan(
-        self,
-        finding: Finding,
-        differing: Mapping[str, Finding],
-        references: Callable[[], Mapping[str, frozenset[str]] | None],
-        *,
-        dry_run: bool,
-    ) -> Change | None:
-        """Return the change that repairs a finding; None if there is none.
-
-        Args:
-            finding: the problem.
-            differing: the findings whose records differ from the log, by id.
-            references: returns the references to the objects of the records that differ between log and
-                table; None if they are unknown.
-            dry_run: whether lost+found must not be created.
-        """
-        name = finding.problem.name
-        if not finding.problem.fix or finding.waits:
-            return None
-        change = Change(f"repair: {name}", self.new_id(), self.keys.marker)
-        fix = _Fix(self, change, finding, differing, references, dry_run=dry_run)
-        match name:
-            case "no-marker" | "wrong-marker":
-                fix.marker()
-            case "corrupt-record" if finding.records[0]["place"] == MARKERS:
-                fix.marker()
-            case "corrupt-record":
-                fix.corrupt()
-            case "no-root":
-                fix.root(str(finding.id), Absent())
-            case "directory-named-twice":
-                fix.named_twice()
-            case "file-named-twice":
-                fix.file_twice()
-            case "no-directory-record" | "wrong-directory-record":
-                fix.directory_record()
-            case "nameless-directory" | "unreachable-entry":
-                fix.found_directory()
-            case "cycle" | "bad-name":
-                fix.into_lost_and_found(fix.entries[0])
-            case "no-gate":
-                fix.gates(fix.entries[0], finding.missing)
-            case "wrong-gate":
-                fix.gates(fix.entries[0], [key_of(finding.records[-1])])
-            case "wrong-shard":
-                fix.shard()
-            case "name-twice":
-                for entry in fix.entries[1:-1]:
-                    fix.into_lost_and_found(entry)
-            case "object-named-twice":
-                fix.keep_object()
-            case (
-                "stray-gate"
-                | "stray-tombstone"
-                | "garbage-in-use"
-                | "garbage-listed-twice"
-                | "misplaced-record"
-            ):
-                fix.remove_record()
-            case "unlisted-garbage":
-                fix.put_logged(Absent())
-            case "unnamed-object":
-                fix.discard_object()
-            case "log-newer" | "record-differs":
-                fix.as_logged()
-            case "row-newer":
-                fix.touch(fix.entries[0])
-                fix.save_content(fix.entries[0])
-        return change if change.writes else None
-
-
-class _Fix(FixBuilder):
-    """The repair of each kind of problem."""
-
-    def __init__(
-        self,
-        of: RepairContext,
-        change: Change,
-        finding: Finding,
-        differing: Mapping[str, Finding],
-        references: Callable[[], Mapping[str, frozenset[str]] | None],
-        *,
-        dry_run: bool,
-    ) -> None:
-        super().__init__(of, change, finding, dry_run=dry_run)
-        self._differing = differing
-        self._references = references
 
     # entries
 
@@ -319,7 +300,7 @@ class _Fix(FixBuilder):
             others = [entry for entry in self.entries if entry is not newest]
             self.touch(newest)
             for entry in others:
-                new = evolve(self._new(entry, 1), id=self._of.new_id())
+                new = evolve(self._new(entry, 1), id=self._rows.new_id())
                 self._change.put(new, entry.unchanged())
 
     def shard(self) -> None:
@@ -383,7 +364,7 @@ class _Fix(FixBuilder):
         if not checked:
             self._change.check(entry.key, entry.unchanged())
         for key in keys:
-            found = self._of.tree.table.get(key)
+            found = self._table.get(key)
             gate = Guard(key=key, shards=entry.shards.now, word=self._change.word)
             if not checked:
                 self._change.witness = key
@@ -406,7 +387,7 @@ class _Fix(FixBuilder):
         info = self._of.store.begin_head(self._finding.object)().info
         if info is None:
             return
-        not_before = self._now + int(self._of.grace * 1000)
+        not_before = self._now + int(self._rows.grace * 1000)
         key = self._keys.garbage(not_before, info.path)
         self._change.witness = key
         data = Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
@@ -454,7 +435,7 @@ class _Fix(FixBuilder):
             logged = self._with_content(finding, logged, found_rows)
             # Exceed the removed versions, or the log would have the new entry as removed.
             new = self._new(logged, max(each.version for each in (logged, *found_rows)) + 1)
-            found = None if new.key in rows else self._of.tree.table.get(new.key)
+            found = None if new.key in rows else self._table.get(new.key)
             other = None if found is None else self._differing.get(str(found.get("id")))
             if found is None and new.key not in coming:
                 coming[new.key] = new
@@ -503,7 +484,7 @@ class _Fix(FixBuilder):
         if row.data is not None and row.data.path == logged.data.path:
             return
         if self._has(logged.data) and not self._was_replaced(logged):
-            saved = evolve(logged, id=self._of.new_id(), version=0, created=self._now)
+            saved = evolve(logged, id=self._rows.new_id(), version=0, created=self._now)
             self._move(saved, self._lost_and_found(), f"{logged.id}-{logged.version}")
             self._change.witness = row.key
 
@@ -518,20 +499,20 @@ class _Fix(FixBuilder):
         other = logged is None or logged.data != row.data
         differs = finding.problem.name != "log-newer"  # the writer of that row is unknown
         if row.data is not None and row.data.own and other and not differs and not self._is_named(row):
-            self._of._drop_data(self._change, row)
+            add_garbage(self._rows, self._change, row)
         if row.is_directory and logged is None:
-            record = self._of.tree.table.get(self._keys.directory(row.id))
+            record = self._table.get(self._keys.directory(row.id))
             if record is not None and record.get("called") == row.name:
                 self._change.delete(self._keys.directory(row.id), is_unchanged(record))
             self._drop_gates(row.id)
-        if finding.tombstone is not None and self._of.tree.table.get(key_of(finding.tombstone)) is None:
+        if finding.tombstone is not None and self._table.get(key_of(finding.tombstone)) is None:
             self._change.put(Tombstone.from_item(finding.tombstone), Absent())
 
     def _prevent_removal(self, entry: Entry) -> None:
         """Keep the directory of an entry from being removed meanwhile, unless it is already closed."""
         place = read_place(entry.key.hash)
         key = self._keys.gate(place.of, place.shard)
-        found = self._of.tree.table.get(key)
+        found = self._table.get(key)
         if found is not None and not self._change.writes_to(key):
             gate = evolve(Guard.from_item(found), word=self._change.word)
             self._change.put(gate, Equals("shards", gate.shards))
@@ -567,3 +548,17 @@ class _Fix(FixBuilder):
 def _rows_of(finding: Finding) -> list[Entry]:
     """Return the rows with the id of a finding."""
     return [Entry.from_item(item) for item in finding.records if item.get("id") == finding.id]
+
+
+def is_unchanged(item: Item) -> TableCondition:
+    """Return the condition that a record is unchanged, as far as the log can represent it.
+
+    The condition leaves out the id and the version. In the log they would mean that this version of a
+    file or directory was replaced, but a damaged record may have the id and version of another one.
+    """
+    parts = [
+        Equals(name, value)
+        for name, value in item.items()
+        if name not in ("place", "name", "id", "version") and not isinstance(value, bytes)
+    ]
+    return All(tuple(parts)) if parts else Equals("name", item["name"])

@@ -22,13 +22,13 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.namespace.fsck.confirm import records_unchanged
-from commitlog.namespace.fsck.fixes import FixPlanner
+from commitlog.namespace.fsck.fixes import RepairContext, plan_fix
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.fsck.references import named_among, references_to
 from commitlog.namespace.fsck.snapshot import read_kind
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.write.transaction import MAX_WRITES, Change, Changes, PlanOutdated
+from commitlog.namespace.write.transaction import MAX_WRITES, Change, PlanOutdated
 from commitlog.tables.api import Delete, Put
 
 __all__ = ["Outcome", "RepairReport", "Repairer"]
@@ -77,13 +77,11 @@ class Repairer:
 
     Args:
         table: reader of the table.
-        fixes: plans the repairs.
-        changes: applies changes to the namespace.
+        context: what the repairs use.
     """
 
     table: TableReader
-    fixes: FixPlanner
-    changes: Changes
+    context: RepairContext
 
     def repair(self, findings: Iterable[Finding], *, dry_run: bool) -> Iterator[RepairReport]:
         """Repair findings one by one; yield the result of each.
@@ -126,7 +124,7 @@ class Repairer:
                 yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                 continue
             try:
-                change = self.fixes.plan(finding, from_log, references, dry_run=dry_run)
+                change = plan_fix(self.context, finding, from_log, references, dry_run=dry_run)
                 if change is None or len(change.writes) > MAX_WRITES:
                     yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                     continue
@@ -151,7 +149,7 @@ class Repairer:
         removed = {read_kind(write.key) for write in change.writes if isinstance(write, Delete)}
         puts = any(isinstance(write, Put) for write in change.writes)
         unlogged = "d" in removed and removed <= _UNLOGGED and not puts
-        changes = evolve(self.changes, log=None) if unlogged else self.changes
+        changes = evolve(self.context.changes, log=None) if unlogged else self.context.changes
         changes.apply(change)
 
     def _references_to(self, findings: Iterable[Finding]) -> Mapping[str, frozenset[str]] | None:
@@ -160,14 +158,14 @@ class Repairer:
         entries = (Entry.from_item(item) for item in items if "id" in item and "body" in item)
         objects = {entry.data.path for entry in entries if entry.data is not None}
         try:
-            return references_to(objects, self.table, self.fixes.log)
+            return references_to(objects, self.table, self.context.log)
         except (CorruptRecord, FormatTooNew):
             return None
 
     def _named(self, objects: Collection[str]) -> frozenset[str] | None:
         """Return the referenced ones of some objects; None if they are unknown."""
         try:
-            return named_among(objects, self.table, self.fixes.log)
+            return named_among(objects, self.table, self.context.log)
         except (CorruptRecord, FormatTooNew):
             return None
 

@@ -23,7 +23,9 @@ from commitlog.namespace.model.codec import place_of
 from commitlog.namespace.model.keys import TOP, TRASH, Keys
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.read.tree import Tree
-from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.plan_files import plan_remove_files
+from commitlog.namespace.write.plan_tree import plan_remove_trashed, plan_trash_directory
 from commitlog.namespace.write.transaction import (
     MAX_WRITES,
     Change,
@@ -67,7 +69,7 @@ class Sweeper:
 
     tree: Tree
     keys: Keys
-    planner: Planner
+    planning: PlanContext
     changes: Changes
 
     def sweep(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
@@ -125,7 +127,7 @@ class Sweeper:
         batch: list[Entry] = []
         for entry in self._inside(trashed, done):
             if entry.is_directory:
-                self._apply(self.planner.discard(trashed.id, entry), [entry], done)
+                self._apply(plan_trash_directory(self.planning, trashed.id, entry), [entry], done)
                 continue
             batch.append(entry)
             if len(batch) == _FILES:
@@ -136,7 +138,7 @@ class Sweeper:
     def _remove(self, files: list[Entry], done: _Done) -> None:
         if not files:
             return
-        if self._apply(self.planner.remove_files(files), files, done):
+        if self._apply(plan_remove_files(self.planning, files), files, done):
             done.files += len(files)
             done.tell()
         elif len(files) > 1:
@@ -154,7 +156,7 @@ class Sweeper:
             table=table,
             clock=self.changes.clock,
             backoff=self.changes.backoff,
-            new_id=self.planner.new_id,
+            new_id=self.planning.new_id,
         )
         tombstones = iter(table.query(self.keys.tombstones(trashed.id)))  # no more will be added
         while batch := list(islice(tombstones, MAX_WRITES)):
@@ -162,7 +164,7 @@ class Sweeper:
             for error in removed.failed.values():
                 done.fail(trashed.id, error)
                 return
-        done.directories += self._apply(self.planner.forget(trashed), [trashed], done)
+        done.directories += self._apply(plan_remove_trashed(self.planning, trashed), [trashed], done)
 
     def _apply(self, change: Change, entries: list[Entry], done: _Done) -> bool:
         """Apply a change; tell whether it was applied, and record an error unless it was not needed."""

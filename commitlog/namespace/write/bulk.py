@@ -25,8 +25,8 @@ from commitlog.errors import (
 from commitlog.namespace.model.keys import places_of, split, split_new
 from commitlog.namespace.model.records import Entry, Shards
 from commitlog.namespace.read.tree import Mapper, Tree, Walk
-from commitlog.namespace.write.plan_files import NewFile, check_distinct
-from commitlog.namespace.write.plan_tree import Planner
+from commitlog.namespace.write.plan_common import PlanContext
+from commitlog.namespace.write.plan_files import NewFile, check_distinct, plan_bulk_link
 from commitlog.namespace.write.transaction import MAX_WRITES, Changes, PlanOutdated
 from commitlog.paths import join
 
@@ -58,13 +58,14 @@ class BulkLinker:
     """Links new files into one directory. Thread-safe.
 
     Args:
-        planner, changes: of the namespace.
+        planning: what plans use.
+        changes: applies changes to the namespace.
         clock: waited on between attempts.
         backoff: retry policy for conflicts with other clients.
         mapper: runs transactions, one after the other or in parallel.
     """
 
-    planner: Planner
+    planning: PlanContext
     changes: Changes
     clock: Clock
     backoff: Backoff
@@ -106,13 +107,13 @@ class BulkLinker:
                 left = {name: left[name] for name in refused}
                 if not left:
                     return linked
-            self.planner.tree.forget()
+            self.planning.tree.forget()
         raise Conflict(
             f"other clients kept changing directory {path!r}: {linked.told(len(files))}; repeat it"
         )
 
     def _walk(self, path: str, within: str | None, told: str) -> Walk:
-        walk = self.planner.tree.walk(split(path))
+        walk = self.planning.tree.walk(split(path))
         if walk.missing:
             more = f" any more: {told}" if told else ""
             raise NotFound(f"there is no directory {path!r}{more}")
@@ -133,7 +134,7 @@ class BulkLinker:
         linked: LinkReport,
     ) -> dict[str, NewFile]:
         """Return the files that do not exist yet, and objects without a row, which are to get one."""
-        tree = self.planner.tree
+        tree = self.planning.tree
         if _rows_tell(directory, files):
             tree = Tree(tree.table, tree.keys)
         # Listing a directory that has no more entries than this takes fewer requests than lookups.
@@ -154,7 +155,7 @@ class BulkLinker:
 
     def _send(self, walk: Walk, files: Mapping[str, NewFile]) -> list[str]:
         """Link files; return the names of those whose transactions were canceled."""
-        pins = len(walk.found) - 1 if self.planner.stable_paths else 0
+        pins = len(walk.found) - 1 if self.planning.stable_paths else 0
         lanes, rest = _batches(files, walk.last.shards, max(1, MAX_WRITES - 1 - pins))
 
         def send(lane: list[list[str]]) -> list[str]:
@@ -168,7 +169,8 @@ class BulkLinker:
     def _refused(self, walk: Walk, files: Mapping[str, NewFile], batch: list[str]) -> list[str]:
         """Link files with one transaction, or more if it is too large; return the names not linked."""
         try:
-            self.changes.apply(self.planner.link_new(walk.found, {name: files[name] for name in batch}))
+            new = {name: files[name] for name in batch}
+            self.changes.apply(plan_bulk_link(self.planning, walk.found, new))
         except PlanOutdated:
             return batch
         except TransactionTooLarge:

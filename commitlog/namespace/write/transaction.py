@@ -1,14 +1,15 @@
 """A change of a namespace as one transaction, and the decision whether it happened.
 
-A mutation puts all its writes into one `Change`. Each write is on condition that the record is as it was
-read. `Changes.apply` sends the change, and repeats it until the outcome is known.
+A plan puts all its writes into one `Change`. Each write is on condition that the record is as it was
+read. `Changes.run` runs a plan: it plans a change, applies it, and plans again if the namespace has
+changed in between. `Changes.apply` sends a change, and repeats it until the outcome is known.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
@@ -17,6 +18,7 @@ from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import (
     CommitError,
     Conflict,
+    Fenced,
     NotSupported,
     OutcomeUnknown,
     TransactionCanceled,
@@ -44,6 +46,8 @@ from commitlog.tables.api import (
 )
 
 __all__ = ["AGAIN", "LATEST", "MAX_WRITES", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
+
+T = TypeVar("T")
 
 #: Seconds after which a change that is pending in the log is not sent any more. A client that finds it
 #: there later relies on this. Only a request that is still on its way can break it.
@@ -169,6 +173,39 @@ class Changes:
     backoff: Backoff
     log: FencedLog | None = None
     recorder: RequestRecorder = field(factory=RequestRecorder)
+
+    def run(
+        self,
+        plan: Callable[[], tuple[Change | None, T]],
+        *,
+        forget: Callable[[], object],
+        is_renewed: Callable[[], bool],
+    ) -> T:
+        """Plan a change and apply it; plan it again if another change came in between.
+
+        Args:
+            plan: returns a change, or None if nothing has to be changed, and the result of the call.
+            forget: discards cached records, which may be outdated.
+            is_renewed: returns whether a restore or a log rewrite has begun a new epoch. Called if the
+                log belongs to another table: the change is planned again if the epoch is new.
+
+        Raises the errors of `plan` and `apply`, and `Conflict` if other changes kept coming in between:
+        nothing was changed.
+        """
+        last: PlanOutdated | None = None
+        for _ in self.backoff.attempts(self.clock):
+            try:
+                change, result = plan()
+                if change is not None:
+                    self.apply(change)
+                return result
+            except PlanOutdated as error:
+                last = error
+                forget()
+            except Fenced:
+                if not is_renewed():
+                    raise
+        raise Conflict(f"other changes kept coming in between; nothing was changed ({last})") from last
 
     def apply(self, change: Change) -> None:
         """Apply `change`, all of it or nothing. When this returns, it has happened, exactly once.

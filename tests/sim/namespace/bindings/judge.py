@@ -65,14 +65,14 @@ class BoundJudge(NamespaceWorld):
     def _client(self, node: Node) -> Any:
         """Return a client that tells what it takes from the store from what it changes."""
         lake = super()._client(node)
-        new_id = lake._context.synchronizer.new_id
+        new_id = lake._context.new_id
 
         def word() -> str:
             made = new_id()
             self._taking.add(made)
             return made
 
-        object.__setattr__(lake._context.synchronizer, "new_id", word)
+        object.__setattr__(lake._context.row_planning, "new_id", word)
         return lake
 
     def _remembered(self) -> Hashable:
