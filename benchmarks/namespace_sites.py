@@ -113,4 +113,4 @@ def fill(lake: Namespace, directory: str, files: int, *, shards: int = 1) -> Non
     contents: Mapping[str, Data] = {
         f"part-{number:06}": made_up(f"part-{number:06}") for number in range(files)
     }
-    lake.link_into(directory, contents)
+    lake.bulk_link(directory, contents)

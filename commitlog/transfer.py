@@ -22,14 +22,13 @@ from commitlog._util.concurrency import work, work_in_groups
 from commitlog.absence import is_absent
 from commitlog.errors import CommitError, NotADirectory, NotFound
 from commitlog.namespace import (
-    FILES_OF_A_LINK,
+    LINK_BATCH_SIZE,
     Data,
     FileWriter,
     Mapper,
     Namespace,
     OpenFile,
     Status,
-    link_each,
 )
 from commitlog.paths import join
 from commitlog.stores.body import COPY_LIMIT
@@ -180,7 +179,7 @@ class Transfer:
         with (
             ThreadPoolExecutor(self._concurrency, "commitlog-files") as executor,
             ThreadPoolExecutor(1, "commitlog-link") as joiner,
-            ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers,
+            ThreadPoolExecutor(LINK_BATCH_SIZE, "commitlog-read") as readers,
         ):
             work_in_groups(
                 self._until_cancelled(items),
@@ -190,7 +189,7 @@ class Transfer:
                 executor=executor,
                 joiner=joiner,
                 ahead=2 * self._concurrency,
-                most=FILES_OF_A_LINK,
+                most=LINK_BATCH_SIZE,
                 stop=self.cancel,
                 drop=drop,
             )
@@ -270,7 +269,7 @@ class ContentWriter:
             check: whether to check, before reading a block, that the file can be made. If there are
                 several blocks, this is always checked before they are stored.
 
-        Raises the errors of `Namespace.begin_write`, `blocks` and `advance`. No content is left then.
+        Raises the errors of `Namespace.open_writer`, `blocks` and `advance`. No content is left then.
         """
         left = iter(blocks)
         head = [] if check else [next(left, b"")]
@@ -279,7 +278,7 @@ class ContentWriter:
             head.extend(islice(left, 1))
             if len(head) == 1:
                 advance(len(head[0]))  # first: if this call cancels the file, nothing has been stored
-                return target.namespace.store_content(head[0])
+                return target.namespace.upload(head[0])
         with ExitStack() as stack:
             if is_large:
                 stack.enter_context(self._slots)
@@ -320,7 +319,7 @@ class ContentWriter:
 
 
 def _begin(target: NamespacePath, *, overwrite: bool, parents: bool) -> FileWriter:
-    return target.namespace.begin_write(target.path, overwrite=overwrite, parents=parents)
+    return target.namespace.open_writer(target.path, overwrite=overwrite, parents=parents)
 
 
 @frozen
@@ -341,10 +340,12 @@ def link_files(
 ) -> list[Status | CommitError | None]:
     """Make files of stored content; return the status or the error of each, and None for None.
 
-    The files of a namespace are made in few transactions; see `commitlog.namespace.link_each`.
+    The files of a namespace are made in few transactions; see `Namespace.link_many`.
     """
     made = {
-        namespace: link_each(namespace, found, overwrite=overwrite, parents=parents, mapper=mapper)
+        namespace: namespace.link_many(
+            found, overwrite=overwrite, parents=parents, mapper=mapper, atomic=False
+        )
         for namespace, found in _by_namespace(files).items()
     }
     return [None if file is None else made[file.target.namespace][file.target.path] for file in files]

@@ -19,7 +19,7 @@ from commitlog.cli.output import progress_file
 from commitlog.cli.progress import Headway
 from commitlog.cli.streams import PIECE
 from commitlog.errors import CommitError
-from commitlog.namespace import FILES_OF_A_LINK, Mapper
+from commitlog.namespace import LINK_BATCH_SIZE, Mapper
 
 __all__ = ["THREADS", "Advance", "Job", "Together", "effort", "threads_option", "work"]
 
@@ -183,7 +183,7 @@ def work(
         bar,
         ThreadPoolExecutor(threads) as executor,
         ThreadPoolExecutor(1) as joiner,
-        ThreadPoolExecutor(FILES_OF_A_LINK) as readers,
+        ThreadPoolExecutor(LINK_BATCH_SIZE) as readers,
     ):
         how: dict[str, Any] = {"executor": executor, "ahead": 2 * threads, "stop": stop.set}
         if together is None:
@@ -195,7 +195,7 @@ def work(
             partial(join, together),
             settled,
             joiner=joiner,
-            most=FILES_OF_A_LINK,
+            most=LINK_BATCH_SIZE,
             drop=together.drop,
             **how,
         )

@@ -32,7 +32,7 @@ from commitlog.errors import (
     TransactionTooLarge,
 )
 from commitlog.filesystem.locations import Info
-from commitlog.namespace import FILES_OF_A_LINK, Data, Namespace, OpenFile
+from commitlog.namespace import LINK_BATCH_SIZE, Data, Namespace, OpenFile
 from commitlog.transfer import NamespacePath, is_copied_by_store, read_blocks
 
 __all__ = [
@@ -132,7 +132,7 @@ class WriteFile(AbstractBufferedFile):
         self.target = target
         self.exclusive = mode == "xb"
         self.data: Data | None = None
-        self._writer = target.namespace.begin_write(target.path, overwrite=not self.exclusive)
+        self._writer = target.namespace.open_writer(target.path, overwrite=not self.exclusive)
         super().__init__(fs, path, mode, autocommit=autocommit)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -255,14 +255,14 @@ def _publish(files: Sequence[WriteFile]) -> None:
         if last_files:
             first = next(iter(last_files.values()))
             link = partial(
-                first.target.namespace.link_all,
+                first.target.namespace.link_many,
                 {path: file.data for path, file in last_files.items() if file.data is not None},
                 overwrite=not first.exclusive,
             )
             if len(last_files) == 1:
                 link()  # works during interpreter shutdown too, when no thread can start
             else:
-                with ThreadPoolExecutor(FILES_OF_A_LINK, "commitlog-read") as readers:
+                with ThreadPoolExecutor(LINK_BATCH_SIZE, "commitlog-read") as readers:
                     link(mapper=readers.map)
     except OutcomeUnknown:
         raise

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from commitlog.absence import is_absent
 from commitlog.errors import ConfigurationError, InvalidPath, IsADirectory, NotFound
-from commitlog.namespace import Namespace, OpenFile, Status, make_directories
+from commitlog.namespace import Namespace, OpenFile, Status
 from commitlog.namespace.model.keys import Keys
 from commitlog.namespaces import list_namespaces, open_namespace
 from commitlog.paths import join
@@ -115,7 +115,7 @@ class Locations:
         if exist_ok and not path:
             return
         at = self.find(path)
-        make_directories(at.namespace, at.path, exist_ok=exist_ok)
+        at.namespace.make_directory(at.path, exist_ok=exist_ok, atomic=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file, an empty directory, or a directory with its contents."""
@@ -135,7 +135,7 @@ class Locations:
             if not is_absent(error) or not parent:
                 raise
             namespace.stat(source.path)  # a missing source must leave no new directories
-            make_directories(namespace, parent)
+            namespace.make_directory(parent, atomic=False)
             namespace.rename(source.path, target.path, overwrite=True)
 
 

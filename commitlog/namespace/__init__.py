@@ -4,7 +4,6 @@
 `bindings` the directories that other programs write to. Modules and packages::
 
     namespace, maintenance, bindings    the public methods
-    bulk_operations                     many files, or deep paths, in few transactions
     context, creation, metadata         an open namespace, its creation, and its metadata record
     store_identity                      the object that identifies the namespace's store
     status, stats                       results for callers, and request counts
@@ -19,7 +18,6 @@
 """
 
 from commitlog.namespace.bindings import SyncReport
-from commitlog.namespace.bulk_operations import FILES_OF_A_LINK, link_each, make_directories
 from commitlog.namespace.external.importer import ImportReport
 from commitlog.namespace.external.prune import PruneReport
 from commitlog.namespace.fsck.checker import FsckReport
@@ -42,10 +40,11 @@ from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.read.tree import Mapper
 from commitlog.namespace.stats import RequestCounts, RequestStats
 from commitlog.namespace.status import Difference, ListPage, Status, Summary
+from commitlog.namespace.write.bulk import LINK_BATCH_SIZE
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
 
 __all__ = [
-    "FILES_OF_A_LINK",
+    "LINK_BATCH_SIZE",
     "LOST_AND_FOUND",
     "NAMESPACE_SCHEMA",
     "PROBLEMS",
@@ -81,7 +80,5 @@ __all__ = [
     "SyncReport",
     "TrashReport",
     "abort_uploads",
-    "link_each",
-    "make_directories",
     "sweep_staging",
 ]

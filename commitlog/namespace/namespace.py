@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, overload
 
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
@@ -20,6 +20,7 @@ from commitlog.errors import (
     IsADirectory,
     ObjectChanged,
     OutcomeUnknown,
+    TransactionTooLarge,
 )
 from commitlog.namespace.bindings import Bindings
 from commitlog.namespace.context import open_context
@@ -28,11 +29,12 @@ from commitlog.namespace.maintenance import Maintenance
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import attributes_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import ROOT, STAGING, split_new
+from commitlog.namespace.model.keys import ROOT, STAGING, split, split_new
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.read.tree import PAGE, Mapper
 from commitlog.namespace.stats import RequestStats, count_methods
 from commitlog.namespace.status import ListPage, Status, Summary
+from commitlog.namespace.write.bulk import link_separately
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_creatable, plan_link
@@ -56,6 +58,9 @@ __all__ = ["Inherit", "Namespace"]
 Inherit: TypeAlias = Callable[[Status, Callable[[str], Iterator[Status]]], Mapping[str, str]]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
+
+#: Directory levels that one transaction creates: each takes three writes, and the existing parent two.
+_LEVELS = 30
 
 #: The largest page of a listing: a page is held in memory.
 _MAX_PAGE = 1_000_000
@@ -377,7 +382,7 @@ class Namespace:
         data = self._context.content.put(body)
         return self._link_own(path, data, overwrite, parents, kept)
 
-    def begin_write(
+    def open_writer(
         self,
         path: str,
         *,
@@ -397,7 +402,7 @@ class Namespace:
             lambda data: self._link_own(path, data, overwrite, parents, kept),
         )
 
-    def store_content(self, body: Body) -> Data:
+    def upload(self, body: Body) -> Data:
         """Store content without creating a file; return the reference to pass to `link`.
 
         The caller owns the object: if no file is linked to it, the caller has to remove it. Raises
@@ -422,11 +427,13 @@ class Namespace:
         it again after `OutcomeUnknown`: it may have belonged to a file, and may be garbage already. Look
         for the file, or store the content again. Arguments and errors are as for `write`.
         """
-        return self.link_all({path: data}, overwrite=overwrite, parents=parents, attributes=attributes)[
-            0
-        ]
+        linked = self.link_many(
+            {path: data}, overwrite=overwrite, parents=parents, attributes=attributes
+        )
+        return linked[path]
 
-    def link_all(
+    @overload
+    def link_many(
         self,
         files: Mapping[str, Data],
         *,
@@ -434,8 +441,32 @@ class Namespace:
         parents: bool = True,
         attributes: Mapping[str, str] = _EMPTY,
         mapper: Mapper = map,
-    ) -> tuple[Status, ...]:
-        """Create files at several paths, in any directories, at one moment; return them in that order.
+        atomic: Literal[True] = True,
+    ) -> dict[str, Status]: ...
+
+    @overload
+    def link_many(
+        self,
+        files: Mapping[str, Data],
+        *,
+        overwrite: bool = True,
+        parents: bool = True,
+        attributes: Mapping[str, str] = _EMPTY,
+        mapper: Mapper = map,
+        atomic: Literal[False],
+    ) -> dict[str, Status | CommitError]: ...
+
+    def link_many(
+        self,
+        files: Mapping[str, Data],
+        *,
+        overwrite: bool = True,
+        parents: bool = True,
+        attributes: Mapping[str, str] = _EMPTY,
+        mapper: Mapper = map,
+        atomic: bool = True,
+    ) -> Any:
+        """Create files at several paths, in any directories; return the status of each by its path.
 
         Args:
             files: the content for each path, as for `link`; that also applies after `OutcomeUnknown`.
@@ -445,24 +476,46 @@ class Namespace:
             mapper: calls a function with each of several arguments, as `map` does. The `map` of an
                 executor reads all names of one level of the tree in parallel: however many files there
                 are, the call takes one round trip for each level, and one for the transaction.
+            atomic: whether all files are created at one moment, or none. See below for False.
 
         Raises the errors of `link`, for the first path with a problem. Raises `NotADirectory` if one of
         the paths leads through another, `ConfigurationError` if two files refer to the same object of
         the namespace's own, and `TransactionTooLarge` if the call takes more than 100 writes. A new file
         takes one write, a replaced file two, a directory that gets new entries two, and a created
         directory three. After an error nothing has happened.
+
+        With ``atomic=False``, as many files as possible are created, each by itself, and the result has
+        the error for each of the others. All files go into one transaction. If that is refused with an
+        error that may concern only some of them, each half goes into its own transaction, and so on:
+        this takes far fewer transactions than one for each file. `LINK_BATCH_SIZE` files fit into one
+        transaction even if all replace others. The content of a file that was not created is removed,
+        as `write` does. After an `OutcomeUnknown` it is left, since a file may refer to it.
+
+        >>> from commitlog.namespaces import create_namespace
+        >>> lake = create_namespace("lake", store="memory://linked", metadata="memory://linked")
+        >>> stored = {path: lake.upload(b"rows") for path in ("a", "b", "b/c")}
+        >>> [type(made).__name__ for made in lake.link_many(stored, atomic=False).values()]
+        ['Status', 'Status', 'NotADirectory']
         """
-        new = _new_files(files, attributes)
+        if not atomic:
+            link = partial(
+                self.link_many,
+                overwrite=overwrite,
+                parents=parents,
+                attributes=attributes,
+                mapper=mapper,
+            )
+            return link_separately(files, link, self._context.store)
         entries = self._context.run(
             plan_link,
-            new,
+            _new_files(files, attributes),
             overwrite=overwrite,
             parents=parents,
             mapper=self._context.counted_mapper(mapper),
         )
-        return tuple(Status(path=path, entry=entries[path]) for path in files)
+        return {path: Status(path=path, entry=entries[path]) for path in files}
 
-    def link_into(
+    def bulk_link(
         self,
         directory: str,
         files: Mapping[str, Data],
@@ -486,7 +539,7 @@ class Namespace:
                 executor fills the shards of the directory in parallel; the transactions of one shard run
                 one after the other.
 
-        Raises `NotFound` and `NotADirectory` for the directory, and `ConfigurationError` as `link_all`
+        Raises `NotFound` and `NotADirectory` for the directory, and `ConfigurationError` as `link_many`
         does. Raises `AlreadyExists` if a name is taken by something else: then all other files are
         there. After any other error some of the files may be there. All files go into one directory. If
         the path leads to another directory halfway, or to none, a `Conflict` or `NotFound` says how many
@@ -500,7 +553,8 @@ class Namespace:
 
     def _check_creatable(self, path: str, *, overwrite: bool, parents: bool) -> None:
         def check(planning: PlanContext) -> tuple[None, None]:
-            return None, check_creatable(planning, path, overwrite=overwrite, parents=parents)
+            check_creatable(planning, path, overwrite=overwrite, parents=parents)
+            return None, None
 
         self._context.run(check)
 
@@ -519,7 +573,13 @@ class Namespace:
     # names
 
     def make_directory(
-        self, path: str, *, shards: int = 1, exist_ok: bool = True, parents: bool = True
+        self,
+        path: str,
+        *,
+        shards: int = 1,
+        exist_ok: bool = True,
+        parents: bool = True,
+        atomic: bool = True,
     ) -> Status:
         """Create a directory, and all missing directories above it, in one step; return it.
 
@@ -530,14 +590,29 @@ class Namespace:
             exist_ok: whether the directory may exist already; then it is left as it is. If False, only
                 one of several concurrent callers succeeds.
             parents: whether to create missing parent directories.
+            atomic: whether the step has to be one transaction. If False, and more directories are
+                missing than one transaction can create, the upper ones are created first, with one
+                shard each; they stay if the call fails.
 
         Raises `AlreadyExists` (the path is a file, or a directory and not `exist_ok`), `NotADirectory`,
         `NotFound` (a directory above is missing, and `parents` is False), `TransactionTooLarge` (more
         directories are missing than one transaction can create, with their guard records).
+
+        >>> from commitlog.namespaces import create_namespace
+        >>> lake = create_namespace("lake", store="memory://deep", metadata="memory://deep")
+        >>> lake.make_directory("/".join("d" * 100), atomic=False).is_directory
+        True
         """
-        entry = self._context.run(
-            plan_make_directory, path, shards=shards, exist_ok=exist_ok, parents=parents
-        )
+        run = self._context.run
+        try:
+            entry = run(plan_make_directory, path, shards=shards, exist_ok=exist_ok, parents=parents)
+        except TransactionTooLarge:
+            if atomic or not parents:
+                raise
+            names = split(path)
+            for depth in range(_LEVELS, len(names), _LEVELS):
+                run(plan_make_directory, "/".join(names[:depth]), shards=1)
+            entry = run(plan_make_directory, path, shards=shards, exist_ok=exist_ok)
         return Status(path=path, entry=entry)
 
     def reshard(self, path: str, *, shards: int) -> Status:

@@ -147,7 +147,7 @@ class RequestStats:
         namespace: its name.
         operations: the counts of each operation that was called, by the name of its method. Operations
             that it calls itself count for it. Requests for a listing count for the listing while it is
-            read; requests of an open file or a writer count for `open` or `begin_write`.
+            read; requests of an open file or a writer count for `open` or `open_writer`.
     """
 
     namespace: str

@@ -271,7 +271,7 @@ def test_what_a_file_cannot_replace(lake: Namespace) -> None:
 
 def test_a_file_that_comes_bit_by_bit(lake: Namespace, store: ObjectStore) -> None:
     """It appears whole with the commit; without one it never does, and leaves nothing."""
-    with lake.begin_write("a/small") as writer:
+    with lake.open_writer("a/small") as writer:
         writer.write(b"12")
         writer.write(memoryview(b"3"))
         assert not lake.exists("a")
@@ -279,13 +279,13 @@ def test_a_file_that_comes_bit_by_bit(lake: Namespace, store: ObjectStore) -> No
     with pytest.raises(ValueError, match="committed"):
         writer.write(b"")
     big = bytes(5 * 1024 * 1024)
-    with lake.begin_write("a/big") as writer:
+    with lake.open_writer("a/big") as writer:
         for _ in range(3):
             writer.write(big)
         writer.commit()
     assert lake.stat("a/big").size == 3 * len(big) == len(lake.read("a/big"))
     for chunks in (1, 3):
-        with lake.begin_write("never") as writer:
+        with lake.open_writer("never") as writer:
             for _ in range(chunks):
                 writer.write(big)
     assert names(lake) == ["a/", "a/big", "a/small"]
@@ -314,7 +314,7 @@ def test_an_upload_whose_answers_are_lost(
     monkeypatch.setattr(store, "put", losing(put))
     monkeypatch.setattr(store, "publish", losing(publish))
     assert lake.write("small", b"1").size == 1 and lost == 2
-    with lake.begin_write("big") as writer:
+    with lake.open_writer("big") as writer:
         writer.write(big)
         writer.commit()
     assert lake.stat("big").size == len(big) and lost == 3
@@ -326,12 +326,12 @@ def test_an_upload_whose_answers_are_lost(
     monkeypatch.setattr(store, "publish", failing)
     with pytest.raises(Unavailable, match="no file refers to it"):
         lake.write("f", b"1")
-    with lake.begin_write("f") as writer:
+    with lake.open_writer("f") as writer:
         writer.write(big)
         with pytest.raises(Unavailable, match="no file refers to it"):
             writer.commit()
     assert not lake.exists("f") and not list(store.list_staged())
-    with lake.begin_write("f") as writer:
+    with lake.open_writer("f") as writer:
         writer.write(big)
         with pytest.raises(Unavailable):
             writer.commit()
@@ -573,13 +573,13 @@ def test_what_is_made_again_in_another_shard_is_listed_once(
     lake = Namespace(ServiceTable(clock=clock), store, LAKE, clock=clock)
     lake.create()
     lake.make_directory("d")
-    files = {f"{number:04}": lake.store_content(b"") for number in range(600)}
-    lake.link_into("d", files)
+    files = {f"{number:04}": lake.upload(b"") for number in range(600)}
+    lake.bulk_link("d", files)
     lake.reshard("d", shards=2)
     again = next(name for name in files if places_of(name, 2, 1)[0] == 1)
     # More names that come before it than a page has, so that the page with the new one is read later.
     new = (name for name in map("!{:04}".format, range(1300)) if places_of(name, 2, 1)[0] == 1)
-    lake.link_into("d", {name: lake.store_content(b"") for name in islice(new, 501)})
+    lake.bulk_link("d", {name: lake.upload(b"") for name in islice(new, 501)})
     listing = lake.list("d")
     listed = [next(listing)]
     lake.delete(f"d/{again}")
@@ -597,8 +597,8 @@ def test_a_listing_to_the_end_asks_for_more_with_each_page(
     lake = Namespace(wire, store, LAKE, clock=clock)
     lake.create()
     lake.make_directory("d", shards=64)
-    content = evolve(lake.store_content(b""), own=False)
-    lake.link_into("d", {f"{number:05}": content for number in range(6400)})
+    content = evolve(lake.upload(b""), own=False)
+    lake.bulk_link("d", {f"{number:05}": content for number in range(6400)})
     wire.requests.clear()
     assert len(list(lake.list("d"))) == 6400
     assert wire.requests["query"] <= 64 * 4  # of 16, 32, 64 and 128
@@ -873,9 +873,9 @@ def test_nothing_but_jobs_can_be_made_where_jobs_are(lake: Namespace) -> None:
     for there in (".staging", ".staging/x", ".staging/x/y"):
         refused: list[Callable[[], object]] = [
             lambda: lake.write(there, b""),  # noqa: B023
-            lambda: lake.begin_write(there),  # noqa: B023
+            lambda: lake.open_writer(there),  # noqa: B023
             lambda: lake.link(there, foreign),  # noqa: B023
-            lambda: lake.link_all({"g": foreign, there: foreign}),  # noqa: B023
+            lambda: lake.link_many({"g": foreign, there: foreign}),  # noqa: B023
             lambda: lake.make_directory(there),  # noqa: B023
             lambda: lake.rename("f", there),  # noqa: B023
             lambda: lake.rename("d", there, overwrite=True),  # noqa: B023
@@ -886,7 +886,7 @@ def test_nothing_but_jobs_can_be_made_where_jobs_are(lake: Namespace) -> None:
             with pytest.raises(InvalidPath, match=r"'\.staging' in the root holds unpublished jobs"):
                 make()
     with pytest.raises(InvalidPath, match="jobs"):
-        lake.link_into("", {"g": foreign, ".staging": foreign})
+        lake.bulk_link("", {"g": foreign, ".staging": foreign})
     assert names(lake) == ["d/", "f"] and not lake.exists(".staging")
     lake.write("d/.staging/x", b"")
     lake.write(".staging-2", b"")

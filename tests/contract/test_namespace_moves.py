@@ -161,7 +161,9 @@ def test_files_come_at_one_moment(lake: Namespace) -> None:
     """In any directories, some of which are made for them; what they replace becomes garbage."""
     old = lake.write("a/old", b"1", attributes={"y": "1"})
     paths = ["top", "a/old", "a/new", "b/c/1", "b/c/2", "b/3"]
-    linked = lake.link_all(objects(lake, *paths), attributes={"x": "1"})
+    files = lake.link_many(objects(lake, *paths), attributes={"x": "1"})
+    assert list(files) == paths
+    linked = list(files.values())
     assert [status.path for status in linked] == paths
     assert all(lake.stat(status.path) == status for status in linked)
     assert {status.entry.word for status in linked} == {linked[0].entry.word}
@@ -169,7 +171,7 @@ def test_files_come_at_one_moment(lake: Namespace) -> None:
     assert all(dict(status.attributes) == {"x": "1"} for status in linked)
     assert sorted(audit(lake)) == ["a", "a/new", "a/old", "b", "b/3", "b/c", "b/c/1", "b/c/2", "top"]
     assert lake.maintenance.gc().objects == 1
-    assert lake.link_all({}) == ()
+    assert lake.link_many({}) == {}
 
 
 def test_one_wrong_path_and_none_comes(lake: Namespace) -> None:
@@ -189,7 +191,7 @@ def test_one_wrong_path_and_none_comes(lake: Namespace) -> None:
     for path, overwrite, parents, error in wrong:
         files = objects(lake, "d/good") | {path: stored(lake.store, "objects/wrong")}
         with pytest.raises(error):
-            lake.link_all(files, overwrite=overwrite, parents=parents)
+            lake.link_many(files, overwrite=overwrite, parents=parents)
     assert {path: entry.version for path, entry in audit(lake).items()} == {"d": 1, "e": 1, "f": 1}
 
 
@@ -198,11 +200,11 @@ def test_two_files_with_one_object_are_refused(lake: Namespace) -> None:
     lake.make_directory("d")
     data = stored(lake.store, "objects/1")
     with pytest.raises(ConfigurationError, match="'a' and 'b' would have the same object"):
-        lake.link_all({"a": data, "b": data})
+        lake.link_many({"a": data, "b": data})
     with pytest.raises(ConfigurationError, match="the same object"):
-        lake.link_into("d", {"a": data, "b": data})
+        lake.bulk_link("d", {"a": data, "b": data})
     foreign = evolve(data, own=False)
-    lake.link_all({"a": foreign, "d/b": foreign})
+    lake.link_many({"a": foreign, "d/b": foreign})
     assert sorted(audit(lake)) == ["a", "d", "d/b"]
 
 
@@ -210,7 +212,7 @@ def test_files_that_change_their_content_with_each_other(lake: Namespace) -> Non
     """What one of them no longer has is no garbage if the other has it."""
     before = {path: lake.write(path, path.encode()).data for path in ("a", "b")}
     assert before["a"] and before["b"]
-    lake.link_all({"a": before["b"], "b": before["a"]})
+    lake.link_many({"a": before["b"], "b": before["a"]})
     assert lake.maintenance.gc().objects == 0
     assert (lake.read("a"), lake.read("b")) == (b"b", b"a")
 
@@ -223,12 +225,12 @@ def test_how_many_come_at_one_moment(lake: Namespace) -> None:
     other.describe()
     wire.requests.clear()
     with pytest.raises(TransactionTooLarge, match=r"linking 101 files .* nothing was sent. .*fewer"):
-        other.link_all(files)
+        other.link_many(files)
     assert not wire.requests
     with pytest.raises(TransactionTooLarge, match=r"takes 101 writes .* fewer"):
-        other.link_all({name: files[name] for name in list(files)[:100]})
+        other.link_many({name: files[name] for name in list(files)[:100]})
     assert wire.requests["transact"] == 0
-    lake.link_all({name: files[name] for name in list(files)[:99]})
+    lake.link_many({name: files[name] for name in list(files)[:99]})
     assert len(audit(lake)) == 99
 
 
@@ -242,14 +244,14 @@ def test_many_files_come_in_few_transactions(lake: Namespace, shards: int, trans
     files = many(lake, 205)
     wire = Wire(lake.table)
     other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
-    other.link_into("d", files, attributes={"x": "1"})
+    other.bulk_link("d", files, attributes={"x": "1"})
     assert wire.requests["transact"] == transactions
     tree = audit(lake)
     assert {path: entry.data for path, entry in tree.items() if path != "d"} == {
         f"d/{name}": data for name, data in files.items()
     }
     assert all(dict(entry.attributes) == {"x": "1"} for path, entry in tree.items() if path != "d")
-    lake.link_into("d", files)
+    lake.bulk_link("d", files)
     assert audit(lake) == tree
 
 
@@ -259,7 +261,7 @@ def test_what_is_taken_is_told_and_all_others_come(lake: Namespace) -> None:
     lake.make_directory("d/007")
     files = many(lake, 120)
     with pytest.raises(AlreadyExists, match="something else at 'd/003'"):
-        lake.link_into("d", files)
+        lake.bulk_link("d", files)
     assert lake.read("d/003") == b"theirs" and lake.stat("d/007").is_directory
     assert len(audit(lake)) == 1 + len(files)
 
@@ -269,13 +271,13 @@ def test_a_directory_that_has_grown_is_looked_into(lake: Namespace) -> None:
     lake.make_directory("d")
     files = many(lake, 20)
     old = dict(list(files.items())[:10])
-    lake.link_into("d", old)
+    lake.bulk_link("d", old)
     lake.reshard("d", shards=8)
-    lake.link_into("d", files)
+    lake.bulk_link("d", files)
     assert len(audit(lake)) == 21
     changed = {name: evolve(data, etag="another") for name, data in old.items()}
     with pytest.raises(AlreadyExists):
-        lake.link_into("d", changed)
+        lake.bulk_link("d", changed)
 
 
 def test_into_what_nothing_is_linked(lake: Namespace) -> None:
@@ -283,14 +285,14 @@ def test_into_what_nothing_is_linked(lake: Namespace) -> None:
     lake.write("f", b"")
     files = objects(lake, "x")
     with pytest.raises(NotFound, match="no directory 'd'"):
-        lake.link_into("d", files)
+        lake.bulk_link("d", files)
     with pytest.raises(NotADirectory, match="'f' is a file"):
-        lake.link_into("f", files)
+        lake.bulk_link("f", files)
     for name in ("a/b", "", ".."):
         with pytest.raises(InvalidPath):
-            lake.link_into("", {name: files["x"]})
-    lake.link_into("", {})
-    lake.link_into("", files)
+            lake.bulk_link("", {name: files["x"]})
+    lake.bulk_link("", {})
+    lake.bulk_link("", files)
     assert sorted(audit(lake)) == ["f", "x"]
 
 
@@ -305,7 +307,7 @@ def test_shards_are_filled_at_once(lake: Namespace) -> None:
             sizes.append(len(lanes))
             return threads.map(call, lanes)
 
-        lake.link_into("d", files, mapper=mapper)
+        lake.bulk_link("d", files, mapper=mapper)
     assert sizes[0] > 1
     assert len(audit(lake)) == 451
 
@@ -322,7 +324,7 @@ def test_attributes_that_are_too_large(lake: Namespace) -> None:
             too_large()
     assert {info.path for info in lake.store.list()} == before
     with pytest.raises(TransactionTooLarge, match="fewer files"):
-        lake.link_all(many(lake, 98), attributes={"a": "x" * 45_000})
+        lake.link_many(many(lake, 98), attributes={"a": "x" * 45_000})
     assert sorted(audit(lake)) == ["d"]
 
 
@@ -332,7 +334,7 @@ def test_files_with_much_in_attributes_come_in_more_transactions(lake: Namespace
     other = Namespace(wire, lake.store, LAKE, backoff=QUICK)
     other.make_directory("d")
     wire.requests.clear()
-    other.link_into("d", many(lake, 150), attributes={"a": "x" * 45_000})
+    other.bulk_link("d", many(lake, 150), attributes={"a": "x" * 45_000})
     assert wire.requests["transact"] == 3 + 1  # of 99, refused before it is sent, 49 and 50; of 51
     assert len(audit(lake)) == 151
     with pytest.raises(TransactionTooLarge, match="Keep less in attributes"):
@@ -389,7 +391,7 @@ def test_a_directory_that_grows_while_files_come() -> None:
     second.make_directory("d")
     files = many(second, 250)
     once(wire, lambda: second.reshard("d", shards=8), at=2)
-    first.link_into("d", files)
+    first.bulk_link("d", files)
     assert len(audit(second)) == 251
 
 
@@ -432,7 +434,7 @@ def test_a_directory_that_goes_while_files_come() -> None:
             at=2,
         )
         with pytest.raises(NotFound, match=r"no directory 'd' any more: 98 of 150 .* and 52 were not"):
-            first.link_into("d", files)
+            first.bulk_link("d", files)
         assert len(audit(second)) == (0 if gone else 99)
 
 
@@ -449,7 +451,7 @@ def test_all_files_of_a_call_come_into_one_directory(stable_paths: bool) -> None
 
     once(wire, replace, at=2)
     with pytest.raises(Conflict, match=r"another directory at 'd' now: \d+ of 198 files were linked"):
-        first.link_into("d", many(second, 198))
+        first.bulk_link("d", many(second, 198))
     assert list(second.list("d")) == []
     assert len(list(second.list("e"))) == (98 if stable_paths else 99)
 
@@ -465,7 +467,7 @@ def test_a_file_takes_the_path_of_a_directory_while_files_come() -> None:
 
     once(wire, replace, at=2)
     with pytest.raises(NotADirectory, match=r"'d' is a file, and was a directory: 98 of 150"):
-        first.link_into("d", many(second, 150))
+        first.bulk_link("d", many(second, 150))
 
 
 def test_a_directory_that_never_stays_the_same() -> None:
@@ -485,7 +487,7 @@ def test_a_directory_that_never_stays_the_same() -> None:
 
     wire.step = step
     with pytest.raises(Conflict, match=r"0 of 2 files were linked, and 2 were not; repeat it"):
-        first.link_into("d", many(second, 2))
+        first.bulk_link("d", many(second, 2))
     audit(second)
 
 
@@ -494,7 +496,7 @@ def test_files_in_a_deep_directory_leave_room_for_its_path() -> None:
     first, wire, second = wired(stable_paths=True)
     deep = "/".join("d" * 20)
     second.make_directory(deep)
-    first.link_into(deep, many(second, 100))
+    first.bulk_link(deep, many(second, 100))
     assert wire.requests["transact"] == 2
     assert len(audit(second)) == 120
 
@@ -515,8 +517,8 @@ def test_two_paths_to_one_directory() -> None:
             second.rename("a/x", "b/x")
 
     wire.step = step
-    linked = first.link_all(files)
-    assert [status.path for status in linked] == list(files)
+    linked = first.link_many(files)
+    assert [status.path for status in linked.values()] == list(linked) == list(files)
     tree = audit(second)
     assert all(tree[path].data == data for path, data in files.items())
 
@@ -537,11 +539,11 @@ def test_after_an_unknown_outcome_it_is_repeated() -> None:
             raise OutcomeUnknown("no answer")
 
         wire.step = lose
-        assert outcome(lambda: first.link_into("d", files)) is OutcomeUnknown  # noqa: B023
+        assert outcome(lambda: first.bulk_link("d", files)) is OutcomeUnknown  # noqa: B023
         if applied:
             late[0]()
         wire.step = lambda what, perform: perform()
-        first.link_into("d", files)
+        first.bulk_link("d", files)
         before = audit(second)
         assert len(before) == 151
         for perform in late:
@@ -581,7 +583,7 @@ def test_what_is_replaced_is_never_lost_with_what_replaces_it() -> None:
         lambda lake: lake.delete("old", recursive=True),
         lambda lake: lake.delete("new", recursive=True),
         lambda lake: lake.reshard("old", shards=4),
-        lambda lake: lake.link_all(objects(lake, "old/f", "new/f", "third/f")),
+        lambda lake: lake.link_many(objects(lake, "old/f", "new/f", "third/f")),
     ],
     ids=["write", "replace", "rename", "delete old", "delete new", "grow", "link"],
 )

@@ -53,7 +53,7 @@ def _paths(store: ObjectStore) -> set[str]:
 
 def test_uploads_of_the_dead_are_aborted(lake: Namespace, store: ObjectStore) -> None:
     """Those of content go when they are a week old, finished or not; no others ever do."""
-    writer = lake.begin_write("dead")
+    writer = lake.open_writer("dead")
     writer.write(BIG)
     store.begin_stage(f"abc/abc{'0' * 29}").finish()
     others = {"out/day=1/part-0", "_commitlog/out/manifest", f"lake/abc/abc{'0' * 29}", "abc/part-0"}
@@ -74,7 +74,7 @@ def test_uploads_of_the_dead_are_aborted(lake: Namespace, store: ObjectStore) ->
 
 def test_a_writer_whose_upload_was_aborted_makes_no_file(lake: Namespace, store: ObjectStore) -> None:
     """It is told when it ends."""
-    writer = lake.begin_write("late")
+    writer = lake.open_writer("late")
     writer.write(BIG)
     assert abort_uploads(lake, clock=ManualClock(epoch=SystemClock().epoch() + 8 * DAY)) == 1
     with pytest.raises((NotFound, Unavailable)):

@@ -29,7 +29,7 @@ from commitlog.errors import (
     NotFound,
     TransactionCanceled,
 )
-from commitlog.namespace import FILES_OF_A_LINK, NAMESPACE_SCHEMA, Data, Mapper, Namespace
+from commitlog.namespace import LINK_BATCH_SIZE, NAMESPACE_SCHEMA, Data, Mapper, Namespace
 from commitlog.namespace.fsck.cross_checks import compare_with_log, compare_with_store
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
@@ -74,22 +74,32 @@ TOKENS_KEPT = 600.0
 QUICK = Backoff(base=1e-6, cap=1e-6)
 
 
-def watched_mappers(monkeypatch: pytest.MonkeyPatch, calls: int = FILES_OF_A_LINK) -> list[int]:
-    """Check of each mapper that `Namespace.link_all` is given that it makes so many calls in parallel.
+def atomic_links(stand_in: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `Namespace.link_many` with a stand-in for its transactions: calls with ``atomic=True``."""
+    real = Namespace.link_many
 
-    Returns the number of files of each of these calls of `link_all`.
+    def link_many(self: Namespace, files: Any, *, atomic: bool = True, **how: Any) -> Any:
+        return stand_in(self, files, **how) if atomic else real(self, files, atomic=False, **how)
+
+    return link_many
+
+
+def watched_mappers(monkeypatch: pytest.MonkeyPatch, calls: int = LINK_BATCH_SIZE) -> list[int]:
+    """Check of each mapper that `Namespace.link_many` is given that it makes so many calls in parallel.
+
+    Returns the number of files of each of these calls of `link_many`.
     """
     seen: list[int] = []
-    real = Namespace.link_all
+    real = Namespace.link_many
 
-    def link_all(self: Namespace, files: Any, *, mapper: Mapper = map, **how: Any) -> Any:
+    def link_many(self: Namespace, files: Any, *, mapper: Mapper = map, **how: Any) -> Any:
         if mapper is not map:
             meeting = threading.Barrier(calls)
             list(mapper(lambda _: meeting.wait(30), range(calls)))
             seen.append(len(files))
         return real(self, files, mapper=mapper, **how)
 
-    monkeypatch.setattr(Namespace, "link_all", link_all)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     return seen
 
 
@@ -394,8 +404,8 @@ class Model:
             raise NotFound(target)
         self._move(here, there)
 
-    def link_all(self, files: Mapping[str, bytes], *, overwrite: bool, parents: bool) -> None:
-        """See `Namespace.link_all`."""
+    def link_many(self, files: Mapping[str, bytes], *, overwrite: bool, parents: bool) -> None:
+        """See `Namespace.link_many`."""
         if any(path.startswith(above + "/") for path in files for above in files):
             raise NotADirectory
         changed = self.copy()

@@ -64,7 +64,7 @@ class Filler:
             look: whether to check first that the file can be created. For a copy in the store and for
                 a large file this is always checked.
         """
-        begin = partial(at.namespace.begin_write, at.path, overwrite=overwrite, parents=parents)
+        begin = partial(at.namespace.open_writer, at.path, overwrite=overwrite, parents=parents)
         here = piece.spot
         if here is not None and here.namespace is at.namespace:
             opened = here.namespace.open(here.path)
@@ -77,7 +77,7 @@ class Filler:
         if not look and len(head) < 2:
             body = b"".join(head)
             advance(len(body))  # first: if this call cancels the job, nothing has been stored
-            return at.namespace.store_content(body)
+            return at.namespace.upload(body)
         with begin() as writer, ExitStack() as slot:
             written = 0
             for chunk in chain(head, left):

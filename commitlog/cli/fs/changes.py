@@ -26,7 +26,7 @@ from commitlog.errors import (
     IsADirectory,
     NotADirectory,
 )
-from commitlog.namespace import Status, make_directories
+from commitlog.namespace import Status
 
 __all__ = ["mkdir", "mv", "rm", "rmdir", "touch"]
 
@@ -255,7 +255,7 @@ def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool, json: bo
         with trials.of(url):
             at = spot(connection, url)
             if parents:
-                status = make_directories(at.namespace, at.path)
+                status = at.namespace.make_directory(at.path, atomic=False)
             else:
                 status = at.namespace.make_directory(at.path, exist_ok=False, parents=False)
             if json:

@@ -33,7 +33,7 @@ from commitlog.errors import (
     NotADirectory,
     NotFound,
 )
-from commitlog.namespace import Data, Mapper, Namespace, Status, link_each
+from commitlog.namespace import Data, Mapper, Namespace, Status
 
 __all__ = ["cp", "put", "target_of"]
 
@@ -359,7 +359,7 @@ def _making(lake: Namespace, how: _How) -> Together:
 
     def make(stored: Sequence[_Stored | None], mapper: Mapper) -> list[Status | CommitError | None]:
         files = dict(filter(None, stored))
-        made = link_each(lake, files, overwrite=how.force, parents=False, mapper=mapper)
+        made = lake.link_many(files, overwrite=how.force, parents=False, mapper=mapper, atomic=False)
         return [None if each is None else told(made[each[0]]) for each in stored]
 
     def told(made: Status | CommitError) -> Status | CommitError:

@@ -37,7 +37,6 @@ from commitlog.errors import (
     OutcomeUnknown,
     PreconditionFailed,
 )
-from commitlog.namespace.bulk_operations import fill_directory
 from commitlog.namespace.jobs.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.jobs.history import (
     JOB,
@@ -49,7 +48,7 @@ from commitlog.namespace.jobs.history import (
     part_of,
 )
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import STAGING, split
+from commitlog.namespace.model.keys import MAX_SHARDS, STAGING, split
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.read.tree import Mapper
 from commitlog.namespace.status import Status
@@ -62,6 +61,9 @@ __all__ = ["DirectoryCommitter"]
 #: Returns the attributes that the published directory is to have. Its argument is the directory to which
 #: the files are added; None if there is none, or it is replaced. If it raises, nothing is published.
 Fit: TypeAlias = Callable[[Status | None], Mapping[str, str]]
+
+#: Number of new files in a directory from which it is spread over more shards.
+_FILES_PER_SHARD = 1000
 
 
 def _nothing(_: Status | None) -> Mapping[str, str]:
@@ -77,7 +79,7 @@ class DirectoryCommitter:
         clock: gives the age of attempts; waited on between attempts.
         backoff: retry policy for conflicts.
         new_id: makes the names of attempts: 32 hexadecimal digits, unique among all clients.
-        mapper: links files of different directories, or shards, in parallel; see `Namespace.link_into`.
+        mapper: links files of different directories, or shards, in parallel; see `Namespace.bulk_link`.
 
     A job id is published at most once, as long as the target knows it. The target knows the jobs that it
     contains, and the last `history.REMEMBERED` jobs that were overwritten. Deleting the directory, or
@@ -152,7 +154,7 @@ class DirectoryCommitter:
                 one.
             AlreadyExists: the mode is ``error``, and something is at the target now; likewise.
             InvalidPath, NotADirectory, ConfigurationError: `files` is wrong, as of
-                `Namespace.link_all`. Nothing was done.
+                `Namespace.link_many`. Nothing was done.
             JobAborted: the attempt was aborted, or was begun `STAGING_AGE` seconds ago or earlier, so
                 that it is assumed dead.
             Conflict, Unavailable: nothing was published. Abort the attempt, or try again.
@@ -278,7 +280,7 @@ class DirectoryCommitter:
             # The store may have been cleaned of its objects since.
             self.abort(attempt)
             raise self._dead(attempt)
-        fill_directory(self.lake, attempt.staging, files, mapper=self._mapper)
+        _fill_directory(self.lake, attempt.staging, files, mapper=self._mapper)
 
     def _rename(self, attempt: Attempt, fit: Fit) -> Status:
         """Rename an attempt's directory to the target, or to a part of it."""
@@ -328,3 +330,52 @@ def _is_text(job_id: object) -> bool:
         return bool(text(job_id).strip())
     except (TypeError, ValueError):
         return False
+
+
+def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, mapper: Mapper) -> None:
+    """Create files, and the directories that contain them. The call can be repeated.
+
+    Args:
+        lake: the namespace.
+        top: path of the directory. If it is gone, it is not created again.
+        files: the content of each file, by its path below `top`.
+        mapper: runs the work for different directories, or shards, in parallel.
+
+    Raises the errors of `Namespace.make_directory`, `Namespace.reshard` and `Namespace.bulk_link`.
+    """
+    by_directory: dict[str, dict[str, Data]] = {}
+    for path, data in files.items():
+        directory, _, name = path.rpartition("/")
+        by_directory.setdefault(directory, {})[name] = data
+        while directory:
+            directory = directory.rpartition("/")[0]
+            by_directory.setdefault(directory, {})
+    made = [
+        (_make_directory(lake, top, directory, len(named)), named)
+        for directory, named in sorted(by_directory.items())
+    ]
+    filled = [each for each in made if each[1]]
+    if len(filled) == 1:
+        lake.bulk_link(*filled[0], mapper=mapper)
+    else:
+        list(mapper(lambda each: lake.bulk_link(*each), filled))
+
+
+def _make_directory(lake: Namespace, top: str, directory: str, files: int) -> str:
+    """Create a directory for this number of files; return its path."""
+    shards = _shards(files)
+    if directory:
+        # No parents: if the job is aborted meanwhile, its directory must not be created again.
+        return lake.make_directory(join(top, directory), shards=shards, parents=False).path
+    if shards > 1:
+        lake.reshard(top, shards=shards)
+    return top
+
+
+def _shards(files: int) -> int:
+    """Return the number of shards for this number of new files.
+
+    >>> [_shards(number) for number in (1, 999, 1000, 10_000, 10**6)]
+    [1, 1, 2, 16, 64]
+    """
+    return min(MAX_SHARDS, 1 << (files // _FILES_PER_SHARD).bit_length())

@@ -1,13 +1,15 @@
-"""Linking many new files into one directory, with few transactions, some of them in parallel.
+"""Links of many files in few transactions: new files in one directory, and files that may fail singly.
 
-The files do not appear at one moment, so this is for directories that no reader uses yet.
+`BulkLinker` adds any number of new files to one directory, with some transactions in parallel. The
+files do not appear at one moment, so this is for directories that no reader uses yet. `link_separately`
+creates as many of some files as it can.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 
 from attrs import define, field, frozen
@@ -16,21 +18,42 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
     AlreadyExists,
+    CommitError,
     Conflict,
     InvalidPath,
+    IsADirectory,
     NotADirectory,
     NotFound,
+    OutcomeUnknown,
     TransactionTooLarge,
 )
+from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import places_of, split, split_new
 from commitlog.namespace.model.records import Entry, Shards
 from commitlog.namespace.read.tree import Mapper, Tree, Walk
+from commitlog.namespace.status import Status
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_distinct, plan_bulk_link
 from commitlog.namespace.write.transaction import MAX_WRITES, Changes, PlanOutdated
 from commitlog.paths import join
+from commitlog.stores.api import ObjectStore
 
-__all__ = ["BulkLinker", "LinkReport"]
+__all__ = ["LINK_BATCH_SIZE", "BulkLinker", "LinkReport", "link_separately"]
+
+#: Number of files to pass to `Namespace.link_many` with ``atomic=False``: one transaction has room for
+#: them, even if all replace others.
+LINK_BATCH_SIZE = 40
+
+#: Errors that concern single files, or too many files at once.
+_SEPARABLE = (
+    AlreadyExists,
+    Conflict,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+    NotFound,
+    TransactionTooLarge,
+)
 
 
 @define
@@ -225,3 +248,34 @@ def _batches(
                 writes = 2
             ends[-1].append(name)
     return lanes, ends
+
+
+def link_separately(
+    files: Mapping[str, Data],
+    link: Callable[[Mapping[str, Data]], Mapping[str, Status]],
+    store: ObjectStore,
+) -> dict[str, Status | CommitError]:
+    """Create as many files as possible; see `Namespace.link_many`.
+
+    Args:
+        files: the content for each path.
+        link: creates files in one transaction, all or none; returns the status of each.
+        store: the store with the content; that of files that were not created is removed.
+    """
+    if not files:
+        return {}
+    try:
+        return dict(link(files))
+    except OutcomeUnknown as error:
+        return dict.fromkeys(files, error)
+    except CommitError as error:
+        if isinstance(error, _SEPARABLE) and len(files) > 1:
+            paths = list(files)
+            middle = len(paths) // 2
+            made: dict[str, Status | CommitError] = {}
+            for half in (paths[:middle], paths[middle:]):
+                made |= link_separately({path: files[path] for path in half}, link, store)
+            return made
+        with contextlib.suppress(CommitError):
+            store.delete_many([data.path for data in files.values() if data.own])
+        return dict.fromkeys(files, error)

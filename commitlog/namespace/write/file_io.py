@@ -56,7 +56,7 @@ class FileWriter(Sink):
         self._copied: Data | None = None
         self._open = True
 
-    @part_of("begin_write")
+    @part_of("open_writer")
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`; return its length in bytes."""
         self._check_open()
@@ -73,7 +73,7 @@ class FileWriter(Sink):
             self._stage.write(view)
         return view.nbytes
 
-    @part_of("begin_write")
+    @part_of("open_writer")
     def copy(self, source: OpenFile) -> int:
         """Have the store copy the content of `source`; return its length in bytes.
 
@@ -89,7 +89,7 @@ class FileWriter(Sink):
         self._copied = self._content.copy(source.data)
         return self._copied.size
 
-    @part_of("begin_write")
+    @part_of("open_writer")
     def commit(self) -> Status:
         """Make the file from the written content; return its status.
 
@@ -99,7 +99,7 @@ class FileWriter(Sink):
         """
         return self._link(self.finish())
 
-    @part_of("begin_write")
+    @part_of("open_writer")
     def finish(self) -> Data:
         """Store the content without making a file; return the argument for `Namespace.link`.
 
@@ -118,7 +118,7 @@ class FileWriter(Sink):
         self._open = False
         return data
 
-    @part_of("begin_write")
+    @part_of("open_writer")
     def abort(self) -> None:
         """Discard the content, unless it is committed. Idempotent."""
         if not self._open:

@@ -22,7 +22,7 @@ from commitlog.cli.streams import PIECE
 from commitlog.errors import Conflict, NotFound, OutcomeUnknown
 from commitlog.namespace import DirectoryCommitter, FileWriter, Namespace, OpenFile, Status
 from support.cli_namespace import URL, Desk
-from support.namespace import objects_in, watched_mappers
+from support.namespace import atomic_links, objects_in, watched_mappers
 from support.terminal import shown_by
 
 # But for what terminals act on, which nothing prints.
@@ -186,8 +186,8 @@ def test_du_tells_on_a_terminal_how_far_it_is(desk: Desk) -> None:
     with desk.open() as lake:
         lake.make_directory("few/a")
         lake.make_directory("many")
-        data = lake.store_content(b"1")
-        lake.link_into("many", {f"{n}": evolve(data, own=False) for n in range(2500)})
+        data = lake.upload(b"1")
+        lake.bulk_link("many", {f"{n}": evolve(data, own=False) for n in range(2500)})
     told, printed = on_terminal(desk, "fs", "du", URL)
     assert re.findall(r"counted: (\d+)", told)[-2:] == ["1000", "2000"]
     assert printed == desk.ok("fs", "du", URL)
@@ -589,7 +589,7 @@ def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.
     for number in range(12):
         (here / "a" / f"{number}").write_bytes(b"%d" % number)
     together = threading.Barrier(12, timeout=30)
-    store, read = Namespace.store_content, OpenFile.read
+    store, read = Namespace.upload, OpenFile.read
 
     def storing(self: Namespace, body: bytes) -> Any:
         together.wait()
@@ -600,7 +600,7 @@ def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.
         return read(self, *args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Namespace, "store_content", storing)
+        patched.setattr(Namespace, "upload", storing)
         patched.setattr(OpenFile, "read", reading)
         desk.ok("fs", "put", "--threads", "12", "a", f"{URL}/a")
         desk.ok("fs", "put", "--atomic", "--threads", "12", "a", f"{URL}/b")
@@ -617,7 +617,7 @@ def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.Mon
         (here / "a" / f"{number}").write_bytes(b"%d" % number)
     stored = threading.Semaphore(0)
     sizes: list[int] = []
-    store, link_all = Namespace.store_content, Namespace.link_all
+    store, link_many = Namespace.upload, Namespace.link_many
 
     def storing(self: Namespace, body: bytes) -> Any:
         data = store(self, body)
@@ -628,12 +628,12 @@ def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.Mon
         if not sizes:
             for _ in range(12):
                 assert stored.acquire(timeout=30)
-            link_all(self, {"a/7": store(self, b"mine")})
+            link_many(self, {"a/7": store(self, b"mine")})
         sizes.append(len(files))
-        return link_all(self, files, **how)
+        return link_many(self, files, **how)
 
-    monkeypatch.setattr(Namespace, "store_content", storing)
-    monkeypatch.setattr(Namespace, "link_all", linked)
+    monkeypatch.setattr(Namespace, "upload", storing)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(linked))
     [said] = desk.refused(3, "fs", "put", "--threads", "12", "a", f"{URL}/a").splitlines()
     assert "a/7" in said and "nothing was written" in said
     assert max(sizes) > 1
@@ -818,7 +818,7 @@ def test_an_outcome_that_nobody_knows_is_told(
     def lost(self: Namespace, files: Any, **how: Any) -> None:
         raise OutcomeUnknown("no answer")
 
-    monkeypatch.setattr(Namespace, "link_all", lost)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
     *said, last = desk.refused(4, "fs", "put", "a", f"{URL}/a").splitlines()
     assert sorted(line.split(": ")[1] for line in said) == [f"a/{n}" for n in range(5)]
     assert "0 of 5 files" in last and "of 5 more nobody knows" in last

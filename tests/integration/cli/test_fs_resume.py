@@ -21,6 +21,7 @@ from commitlog.cli.progress import PATIENCE, Headway
 from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.namespace import Namespace, OpenFile
 from support.cli_namespace import URL, Desk
+from support.namespace import atomic_links
 from support.servers import Ministack
 
 FILES = 40
@@ -185,7 +186,7 @@ def test_what_failed_is_gone_on_with(
         (here / "to").mkdir()
     source = "a" if command == "put" else f"{URL}/a"
     target = "to" if command == "get" else f"{URL}/to"
-    store, read = Namespace.store_content, OpenFile.read
+    store, read = Namespace.upload, OpenFile.read
 
     def storing(self: Namespace, body: bytes) -> Any:
         if body == b"7":
@@ -199,7 +200,7 @@ def test_what_failed_is_gone_on_with(
 
     with monkeypatch.context() as broken:
         broken.setattr(atomic, "COPY_LIMIT", -1)  # or the store copies without anybody's reading
-        broken.setattr(Namespace, "store_content", storing)
+        broken.setattr(Namespace, "upload", storing)
         broken.setattr(OpenFile, "read", reading)
         said = desk.refused(1, "fs", command, source, target)
     assert told(said) == (FILES - 1, FILES)
@@ -387,9 +388,10 @@ def test_a_service_that_is_gone_ends_it(
         "rm": ["--threads", "1", f"{URL}/a/??", f"{URL}/a/sub/??"],
     }[command]
     kind: Any = {"get": OpenFile, "rm": Namespace}.get(command, Namespace)
-    name = {"get": "read", "rm": "delete"}.get(command, "link_all")
+    name = {"get": "read", "rm": "delete"}.get(command, "link_many")
     with monkeypatch.context() as gone:
-        gone.setattr(kind, name, fails(getattr(kind, name)))
+        failing = fails(getattr(kind, name))
+        gone.setattr(kind, name, atomic_links(failing) if name == "link_many" else failing)
         said = desk.refused(1, "fs", command, *words)
     assert f"gave up after {PATIENCE} failures in a row; nothing is under way" in said
     assert told(said)[0] == done
@@ -420,7 +422,7 @@ def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.Monke
         )
         desk.ok("table", "create", desk.names, "--for", "namespaces")
         desk.ok("namespace", "create", "lake", "--no-log", "--store", desk.store)
-        link = Namespace.link_all
+        link = Namespace.link_many
         came = 0
 
         def linked(self: Namespace, files: Any, **how: Any) -> Any:
@@ -431,7 +433,7 @@ def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.Monke
                 os.kill(server.pid, signal.SIGKILL)
             return made
 
-        monkeypatch.setattr(Namespace, "link_all", linked)
+        monkeypatch.setattr(Namespace, "link_many", atomic_links(linked))
         done = desk.run("fs", "put", f"{tmp_path}/a", f"{URL}/a")
     *lines, last = done.stderr.splitlines()
     assert done.exit_code in (1, 4)
@@ -469,7 +471,7 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes for failed what may have happened: status 4, and how many these are."""
-    store = Namespace.store_content
+    store = Namespace.upload
     asked = 0
 
     def lost(self: Namespace, files: Any, **how: Any) -> None:
@@ -482,8 +484,8 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
             raise Unavailable("no connection")
         return store(self, body)
 
-    monkeypatch.setattr(Namespace, "link_all", lost)
-    monkeypatch.setattr(Namespace, "store_content", storing)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
+    monkeypatch.setattr(Namespace, "upload", storing)
     said = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
     assert "gave up" in said and f"of {asked} more nobody knows" in said
 

@@ -371,7 +371,7 @@ def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
     assert lake.lines(*CHECK) == []
     lake.fill(a__y=b"")
     with lake.open() as opened:
-        opened.store_content(b"12345")
+        opened.upload(b"12345")
     said = lake.run(*CHECK, "--unnamed", "--older-than", "0s")
     assert "(5 bytes): no record refers to" in said.stdout
     assert ". Repair: lists the object" in said.stdout

@@ -43,7 +43,7 @@ from commitlog.namespace import FileWriter, Namespace, OpenFile
 from commitlog.namespaces import METADATA, create_namespace, open_namespace
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
-from support.namespace import Auditor, objects_in, watched_mappers, watched_transactions
+from support.namespace import Auditor, atomic_links, objects_in, watched_mappers, watched_transactions
 
 BIG = 9 << 20
 
@@ -1035,7 +1035,7 @@ def test_an_unknown_outcome_drops_nothing(
         raise OutcomeUnknown("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Namespace, "link_all", lose)
+        patched.setattr(Namespace, "link_many", lose)
         with pytest.raises(OutcomeUnknown), fs.transaction:
             fs.pipe("lake/f", b"1")
     assert len(stored(lake)) == 1
@@ -1162,14 +1162,14 @@ def test_many_files_take_few_transactions(
         ready.release()
         return done
 
-    def link_all(self: Namespace, files: Any, **kwargs: Any) -> Any:
+    def link_many(self: Namespace, files: Any, **kwargs: Any) -> Any:
         for _ in range(0 if transactions else 16):  # while the first is made, others are stored
             assert ready.acquire(timeout=30)
         return real_link(self, files, **kwargs)
 
-    real_link = Namespace.link_all
+    real_link = Namespace.link_many
     monkeypatch.setattr(MemoryStore, "put", put)
-    monkeypatch.setattr(Namespace, "link_all", link_all)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     fs.pipe({f"lake/d/{n}": b"1" for n in range(17)})
     assert len(transactions) <= 4
     assert len(fs.ls("lake/d")) == 17
@@ -1218,10 +1218,10 @@ def test_one_file_that_cannot_be_made_keeps_nothing_from_its_group(
 ) -> None:
     """Files that were to come with it come without it."""
     gate = threading.Event()
-    real = Namespace.link_all
+    real = Namespace.link_many
     sizes: list[int] = []
 
-    def link_all(self: Namespace, files: Any, **kwargs: Any) -> Any:
+    def link_many(self: Namespace, files: Any, **kwargs: Any) -> Any:
         sizes.append(len(files))
         if len(sizes) == 1:
             assert gate.wait(30)
@@ -1239,7 +1239,7 @@ def test_one_file_that_cannot_be_made_keeps_nothing_from_its_group(
         return done
 
     lake.make_directory("d/5")
-    monkeypatch.setattr(Namespace, "link_all", link_all)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     monkeypatch.setattr(MemoryStore, "put", put)
     with pytest.raises(IsADirectory):
         fs.pipe({f"lake/d/{n}": b"1" for n in range(12)})
@@ -1252,13 +1252,13 @@ def test_an_unknown_outcome_of_many_drops_nothing(
     fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may have been made: the content stays."""
-    real = Namespace.link_all
+    real = Namespace.link_many
 
-    def link_all(self: Namespace, files: Any, **kwargs: Any) -> Any:
+    def link_many(self: Namespace, files: Any, **kwargs: Any) -> Any:
         real(self, files, **kwargs)
         raise OutcomeUnknown("no answer")
 
-    monkeypatch.setattr(Namespace, "link_all", link_all)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     with pytest.raises(OutcomeUnknown):
         fs.pipe({f"lake/d/{n}": b"1" for n in range(30)})
     assert named(lake)
@@ -1327,7 +1327,7 @@ def test_few_large_files_go_at_a_time(
     fs.blocksize = 1000
     now = most = 0
     lock = threading.Lock()
-    real_begin, real_finish = Namespace.begin_write, FileWriter.finish
+    real_begin, real_finish = Namespace.open_writer, FileWriter.finish
 
     def begin(*args: Any, **kwargs: Any) -> FileWriter:
         nonlocal now, most
@@ -1344,7 +1344,7 @@ def test_few_large_files_go_at_a_time(
 
     for number in range(24):
         (tmp_path / f"{number}").write_bytes(b"x" * (2000 + number))
-    monkeypatch.setattr(Namespace, "begin_write", begin)
+    monkeypatch.setattr(Namespace, "open_writer", begin)
     monkeypatch.setattr(FileWriter, "finish", finish)
     fs.put([str(tmp_path / f"{n}") for n in range(24)], [f"lake/{n}" for n in range(24)])
     assert 1 <= most <= 4

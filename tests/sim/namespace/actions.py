@@ -75,7 +75,7 @@ def stream(path: str, body: bytes, *, overwrite: bool = True) -> Do:
     """Write a file bit by bit."""
 
     def bits(lake: Namespace) -> None:
-        with lake.begin_write(path, overwrite=overwrite, parents=False) as writer:
+        with lake.open_writer(path, overwrite=overwrite, parents=False) as writer:
             writer.write(body)
             writer.commit()
 
@@ -108,12 +108,12 @@ def link(files: Mapping[str, bytes], *, overwrite: bool = True) -> Do:
 
     def call(lake: Namespace) -> None:
         data = {path: put_object(lake, body) for path, body in files.items()}
-        lake.link_all(data, overwrite=overwrite, parents=False)
+        lake.link_many(data, overwrite=overwrite, parents=False)
 
     return Do(
         name="link",
         lake=call,
-        model=lambda model: model.link_all(files, overwrite=overwrite, parents=False),
+        model=lambda model: model.link_many(files, overwrite=overwrite, parents=False),
     )
 
 

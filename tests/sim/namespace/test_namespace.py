@@ -23,11 +23,11 @@ from sim.namespace.world import (
     Program,
     adopt,
     attributes,
+    bulk_link,
     collect,
     delete,
     grow,
     link,
-    link_into,
     make,
     publish,
     read,
@@ -55,7 +55,7 @@ ALONE: Mapping[str, Program] = {
     "a file below missing directories": [write("x/y/f", b"2", parents=True)],
     "a stream": [stream("d/new", b"2")],
     "files of objects": [link({"d/f": b"2", "e/f": b"3"})],
-    "files in one directory": [link_into("e", {"1": b"2", "2": b"3"})],
+    "files in one directory": [bulk_link("e", {"1": b"2", "2": b"3"})],
     "directories": [make("x/y", shards=2)],
     "a directory that is there": [make("d/s")],
     "a rename of a file": [rename("d/f", "g")],
@@ -376,4 +376,4 @@ def test_some_seeds(world: str) -> None:
     report = run_seeds(world, RUNS[world])
     calls = {name.partition(":")[0] for name in report.told}
     wanted = {"write", "rename", "replace", "delete", "make", "attributes", "grow", "stream", "link"}
-    assert calls >= wanted | {"link into", "adopt", "sweep", "collect", "read", "list"}
+    assert calls >= wanted | {"bulk link", "adopt", "sweep", "collect", "read", "list"}

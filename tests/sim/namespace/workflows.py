@@ -12,15 +12,15 @@ from sim.namespace.actions import Do, attempts, put_object, silent
 from support.namespace import Model
 
 
-def link_into(directory: str, files: Mapping[str, bytes]) -> Do:
+def bulk_link(directory: str, files: Mapping[str, bytes]) -> Do:
     """Make files in a directory, in as few transactions as it takes."""
     adds: dict[str, bytes | None] = {f"{directory}/{name}": body for name, body in files.items()}
 
     def call(lake: Namespace) -> None:
         data: dict[str, Data] = {name: put_object(lake, body) for name, body in files.items()}
-        lake.link_into(directory, data)
+        lake.bulk_link(directory, data)
 
-    return Do(name="link into", lake=call, changes="many", step=_adding(adds), follows=True)
+    return Do(name="bulk link", lake=call, changes="many", step=_adding(adds), follows=True)
 
 
 def _adding(adds: Mapping[str, bytes | None]) -> Callable[[Model, Model], bool]:

@@ -33,7 +33,7 @@ from sim.namespace.actions import (
 from sim.namespace.cluster import STEADY, NamespaceWorld
 from sim.namespace.judge import LAKE, Call, Known
 from sim.namespace.servers import WatchedStore, WatchedTable
-from sim.namespace.workflows import adopt, collect, link_into, publish, recover, sweep
+from sim.namespace.workflows import adopt, bulk_link, collect, publish, recover, sweep
 
 __all__ = [
     "ANY",
@@ -49,11 +49,11 @@ __all__ = [
     "WatchedTable",
     "adopt",
     "attributes",
+    "bulk_link",
     "collect",
     "delete",
     "grow",
     "link",
-    "link_into",
     "list_",
     "make",
     "publish",

@@ -182,14 +182,14 @@ def test_linking_many_replaces_nothing_that_others_have_put(quick: Place, max_ag
     quick.put("raw/new")
     quick.lake.bindings.sync()
     quick.put("raw/newer")
-    with quick.lake.begin_write("b/x") as writer:
+    with quick.lake.open_writer("b/x") as writer:
         data = writer.finish()
     with pytest.raises(AlreadyExists):
-        quick.lake.link_into("b", {"new": data})
+        quick.lake.bulk_link("b", {"new": data})
     assert quick.lake.read("b/new") == b"raw/new"
     if max_age == 0:
         with pytest.raises(AlreadyExists):
-            quick.lake.link_into("b", {"newer": data})
+            quick.lake.bulk_link("b", {"newer": data})
         assert quick.lake.read("b/newer") == b"raw/newer"
 
 
@@ -623,7 +623,7 @@ def test_what_was_overwritten_does_not_come_back(place: Place, max_age: float | 
     place.lake.rename("own", "b/b", overwrite=True)
     place.lake.write("b/c", b"own")
     place.put("elsewhere")
-    place.lake.link_all({"b/d": Data.of(place.store.head("elsewhere"))})
+    place.lake.link_many({"b/d": Data.of(place.store.head("elsewhere"))})
     place.lake.bindings.sync()
     assert place.see() == ["a", "b", "c", "d"]
     assert [place.lake.read(f"b/{name}") for name in "abc"] == [b"own"] * 3

@@ -122,7 +122,7 @@ class Site:
 
     def put(self, text: str) -> Data:
         """Store an object, as a task does."""
-        with self.lake.begin_write("never") as writer:
+        with self.lake.open_writer("never") as writer:
             writer.write(text.encode())
             return writer.finish()
 
@@ -262,7 +262,7 @@ def test_many_files_and_many_directories() -> None:
     done = run(driver, files, "one")
     assert done.entry.shards.now == 2
     # Names are not looked up one by one.
-    assert driver.lake.request_stats.operations["link_into"].gets < 300
+    assert driver.lake.request_stats.operations["bulk_link"].gets < 300
     assert site.rows() == sorted(map(str, range(1300)))
     site.audit()
 
@@ -286,7 +286,7 @@ def test_on_tables_that_are_there(table: str, tmp_path: Path) -> None:
         for job, mode in (("1", "error"), ("2", "append"), ("3", "overwrite"), ("4", "append")):
             publication = DirectoryCommitter(lake, "out")
             attempt = publication.begin(job, mode=mode)  # type: ignore[arg-type]
-            with lake.begin_write("never") as writer:
+            with lake.open_writer("never") as writer:
                 writer.write(job.encode())
                 data = writer.finish()
             publication.publish(attempt, {f"f{job}": data})
@@ -849,7 +849,7 @@ def test_to_abort_what_comes_to_be_published_at_that_moment() -> None:
         if what == "transact":
             other.wire.step = lambda _, perform: perform()
             publication.lake.set_attributes(attempt.staging, attributes={JOB: "x"})
-            publication.lake.link_into(attempt.staging, files)
+            publication.lake.bulk_link(attempt.staging, files)
         perform()
 
     other.wire.step = act

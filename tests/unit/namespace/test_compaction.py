@@ -175,7 +175,7 @@ def test_a_base_is_in_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_so_many_files_are_held(at: World) -> None:
     """However many files an operation has made: then a base is stored, and the next one begun."""
     for number in range(6):
-        at.lake.link_all(
+        at.lake.link_many(
             {f"d{number}/{name}": stored(at.store, f"theirs/{number}{name}") for name in "abcd"}
         )
     at.clock.advance(SETTLE)

@@ -79,7 +79,7 @@ def _in_pieces(lake: Namespace) -> None:
 
 def _copied(lake: Namespace) -> None:
     lake.write("g", b"1")
-    with lake.begin_write("f") as writer:
+    with lake.open_writer("f") as writer:
         writer.copy(lake.open("g"))
         writer.commit()
 

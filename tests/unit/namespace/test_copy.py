@@ -45,7 +45,7 @@ def test_a_copy_is_an_object_of_its_own(lake: Namespace) -> None:
     lake.write("a", b"rows")
     opened = lake.open("a")
     lake.write("a", b"others")
-    with lake.begin_write("b") as writer:
+    with lake.open_writer("b") as writer:
         assert writer.copy(opened) == 4
         writer.commit()
     assert lake.read("b") == b"rows"
@@ -55,13 +55,13 @@ def test_a_copy_is_an_object_of_its_own(lake: Namespace) -> None:
 def test_a_copy_is_the_whole_content(lake: Namespace) -> None:
     """Nothing is copied after something was written, nor written after something was copied."""
     lake.write("a", b"rows")
-    with lake.begin_write("b") as writer:
+    with lake.open_writer("b") as writer:
         writer.copy(lake.open("a"))
         with pytest.raises(ConfigurationError):
             writer.write(b"more")
         with pytest.raises(ConfigurationError):
             writer.copy(lake.open("a"))
-    with lake.begin_write("b") as writer:
+    with lake.open_writer("b") as writer:
         writer.write(b"first")
         with pytest.raises(ConfigurationError):
             writer.copy(lake.open("a"))
@@ -78,7 +78,7 @@ def test_what_was_changed_is_not_copied(lake: Namespace, content: bytes | None) 
         lake.store.delete("object")
     else:
         lake.store.put("object", content)
-    with lake.begin_write("b") as writer, pytest.raises(ObjectChanged):
+    with lake.open_writer("b") as writer, pytest.raises(ObjectChanged):
         writer.copy(opened)
     assert [info.path for info in objects_in(lake.store)] == ["object"][: content is not None]
 
@@ -103,7 +103,7 @@ def test_a_copy_is_tried_again(
         return real(source, target)
 
     monkeypatch.setattr(lake.store, "copy", copy)
-    writer = lake.begin_write("b")
+    writer = lake.open_writer("b")
     if happens:
         writer.copy(lake.open("a"))
         assert writer.commit().size == 4
@@ -116,7 +116,7 @@ def test_a_copy_is_tried_again(
 @pytest.mark.parametrize("size", [4, 9 << 20])
 def test_content_can_be_stored_before_it_is_named(lake: Namespace, size: int) -> None:
     """`finish` makes no file; `link` makes one of what it returns; the writer is done."""
-    writer = lake.begin_write("a")
+    writer = lake.open_writer("a")
     writer.write(b"x" * size)
     data = writer.finish()
     assert (data.size, lake.exists("a")) == (size, False)
@@ -175,7 +175,7 @@ def meddled() -> tuple[Namespace, Meddled]:
 def put_and_copy(lake: Namespace) -> None:
     """Make a file, and a copy of it."""
     lake.write("a", b"rows")
-    with lake.begin_write("b") as writer:
+    with lake.open_writer("b") as writer:
         writer.copy(lake.open("a"))
         writer.commit()
 

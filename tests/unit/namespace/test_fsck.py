@@ -155,7 +155,7 @@ def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
     """However late: it is looked for once more before its time comes, and is no garbage any more."""
     lake, other = at.client()[1], Namespace(at.table, at.store, "other", clock=at.clock)
     other.create()
-    datas = [lake.store_content(bytes([number])) for number in range(3)]
+    datas = [lake.upload(bytes([number])) for number in range(3)]
     at.clock.advance(9 * 86_400)
     found = lake.maintenance.fsck(unnamed=True).findings
     repairs = lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"])

@@ -65,7 +65,7 @@ class Site:
         """Have so many objects that nothing names, of a byte each; return their paths."""
         files = {f"{each:04}": stored(self.store, f"objects/{each:04}") for each in range(number)}
         self.lake.make_directory("d")
-        self.lake.link_into("d", files)
+        self.lake.bulk_link("d", files)
         self.lake.delete("d", recursive=True)
         self.lake.maintenance.empty_trash()
         self.clock.advance(1)
@@ -104,7 +104,7 @@ def test_sweeping_one_directory_tells_how_far_it_is(site: Site) -> None:
     """After each transaction, however many files are in it."""
     files = {f"{each:04}": stored(site.store, f"objects/{each:04}") for each in range(120)}
     site.lake.make_directory("d")
-    site.lake.link_into("d", files)
+    site.lake.bulk_link("d", files)
     site.lake.delete("d", recursive=True)
     told: list[tuple[int, int]] = []
     site.lake.maintenance.empty_trash(lambda done: told.append((done.files, done.directories)))
@@ -393,7 +393,7 @@ def test_files_that_have_one_object_are_swept_together(site: Site, own: bool) ->
     assert site.lake.maintenance.empty_trash() == TrashReport(files=2, directories=1)
     site.clock.advance(1)
     new = {f"e/{name}": stored(site.store, name) for name in "ab"}
-    site.lake.link_all(new)
+    site.lake.link_many(new)
     site.lake.maintenance.gc()
     assert (site.store.begin_head("old/a")().info is None) is own
 
@@ -438,7 +438,7 @@ def test_files_too_large_together_are_swept_in_smaller_batches(site: Site) -> No
     """A batch is halved until the table takes it."""
     files = {f"{number:02}": stored(site.store, f"objects/{number:02}") for number in range(40)}
     site.lake.make_directory("d")
-    site.lake.link_into("d", files, attributes={"k": "x" * 80_000})
+    site.lake.bulk_link("d", files, attributes={"k": "x" * 80_000})
     site.lake.delete("d", recursive=True)
     sent: list[int] = []
     right = site.table.transact

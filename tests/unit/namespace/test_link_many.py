@@ -16,9 +16,9 @@ from commitlog.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from commitlog.namespace import FILES_OF_A_LINK, Data, Namespace, Status, link_each
+from commitlog.namespace import LINK_BATCH_SIZE, Data, Namespace, Status
 from commitlog.namespaces import create_namespace
-from support.namespace import Auditor, objects_in, watched_transactions
+from support.namespace import Auditor, atomic_links, objects_in, watched_transactions
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def transactions(lake: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def stored(lake: Namespace, *paths: str) -> dict[str, Data]:
     """Store content for each path: its own name."""
-    return {path: lake.store_content(path.encode()) for path in paths}
+    return {path: lake.upload(path.encode()) for path in paths}
 
 
 def kinds(made: Mapping[str, Status | CommitError]) -> dict[str, str]:
@@ -52,21 +52,21 @@ def objects(lake: Namespace) -> set[str]:
 
 def test_nothing_wrong_is_one_transaction(lake: Namespace, transactions: list[int]) -> None:
     """All show at once, in any directories; what is returned is in the order of what was given."""
-    made = link_each(lake, stored(lake, "b/2", "a", "b/1"))
+    made = lake.link_many(stored(lake, "b/2", "a", "b/1"), atomic=False)
     assert [status.path for status in made.values() if isinstance(status, Status)] == list(made)
     assert list(made) == ["b/2", "a", "b/1"]
     assert lake.read("b/1") == b"b/1"
     assert len(transactions) == 1
-    assert link_each(lake, {}) == {}
+    assert lake.link_many({}, atomic=False) == {}
 
 
 def test_each_has_its_own_error(lake: Namespace) -> None:
     """The others are made, and the content of those that are not is removed."""
     lake.write("file", b"")
     lake.make_directory("d/taken")
-    paths = [f"d/{number:02}" for number in range(FILES_OF_A_LINK)]
+    paths = [f"d/{number:02}" for number in range(LINK_BATCH_SIZE)]
     files = stored(lake, *paths[:9], "d/taken", *paths[9:], "file/x", "a//b", "d/30/below")
-    made = link_each(lake, files)
+    made = lake.link_many(files, atomic=False)
     wrong = {"d/taken": IsADirectory, "file/x": NotADirectory, "d/30/below": NotADirectory}
     assert kinds({path: made[path] for path in wrong}) == {
         path: error.__name__ for path, error in wrong.items()
@@ -80,20 +80,20 @@ def test_each_has_its_own_error(lake: Namespace) -> None:
 def test_conditions_are_those_of_link(lake: Namespace) -> None:
     """What is there is replaced or not, and directories are made or not, as is wished."""
     lake.write("a", b"old")
-    made = link_each(lake, stored(lake, "a", "d/x", "b"), overwrite=False, parents=False)
+    made = lake.link_many(stored(lake, "a", "d/x", "b"), overwrite=False, parents=False, atomic=False)
     assert kinds(made) == {"a": AlreadyExists.__name__, "d/x": NotFound.__name__, "b": "Status"}
     assert lake.read("a") == b"old"
 
 
 def test_too_many_for_one_transaction_are_several(lake: Namespace, transactions: list[int]) -> None:
     """Files in directories of their own, and files that are replaced, take more writes than others."""
-    paths = [f"{number}/x" for number in range(FILES_OF_A_LINK)]
-    assert set(kinds(link_each(lake, stored(lake, *paths))).values()) == {"Status"}
+    paths = [f"{number}/x" for number in range(LINK_BATCH_SIZE)]
+    assert set(kinds(lake.link_many(stored(lake, *paths), atomic=False)).values()) == {"Status"}
     assert len(transactions) > 1 and max(transactions) <= 100
     transactions.clear()
-    paths = [f"d/{number}" for number in range(FILES_OF_A_LINK)]
+    paths = [f"d/{number}" for number in range(LINK_BATCH_SIZE)]
     for _ in range(2):
-        link_each(lake, stored(lake, *paths))
+        lake.link_many(stored(lake, *paths), atomic=False)
     assert len(transactions) == 2  # new, and replaced
 
 
@@ -105,13 +105,13 @@ def test_what_is_wrong_with_the_table_is_wrong_with_all(
     files = stored(lake, *"abcdefgh")
     calls = 0
 
-    def link_all(*_: Any, **__: Any) -> None:
+    def link_many(*_: Any, **__: Any) -> None:
         nonlocal calls
         calls += 1
         raise error("no answer")
 
-    monkeypatch.setattr(Namespace, "link_all", link_all)
-    made = link_each(lake, files)
+    monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
+    made = lake.link_many(files, atomic=False)
     assert calls == 1
     assert set(kinds(made).values()) == {error.__name__} and made.keys() == files.keys()
     left = {data.path for data in files.values()} if error is OutcomeUnknown else set()

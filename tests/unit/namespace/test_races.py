@@ -348,10 +348,10 @@ ALL: Mapping[str, Callable[[Namespace], object]] = {
     "grow": lambda lake: lake.reshard("d", shards=4),
     "replace": lambda lake: lake.replace("d", "e"),
     "replace nothing": lambda lake: lake.replace("d", "e/d"),
-    "link all": lambda lake: lake.link_all(
+    "link all": lambda lake: lake.link_many(
         {path: stored(lake.store, path) for path in ("d/new", "f", "x/y", "x/z/1")}
     ),
-    "link into": lambda lake: lake.link_into(
+    "bulk link": lambda lake: lake.bulk_link(
         "d", {name: stored(lake.store, name) for name in ("new", "newer")}
     ),
 }

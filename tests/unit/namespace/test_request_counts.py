@@ -15,14 +15,14 @@ from support.namespace import ServiceTable, Wire, stored
 LAKE = "lake"
 
 
-def link_all(lake: Namespace, *paths: str) -> None:
+def link_many(lake: Namespace, *paths: str) -> None:
     """Make files."""
-    lake.link_all({path: stored(lake.store, path) for path in paths})
+    lake.link_many({path: stored(lake.store, path) for path in paths})
 
 
-def link_into(lake: Namespace, directory: str, files: int) -> None:
+def bulk_link(lake: Namespace, directory: str, files: int) -> None:
     """Make as many files."""
-    lake.link_into(directory, {f"{each}": stored(lake.store, f"{each}") for each in range(files)})
+    lake.bulk_link(directory, {f"{each}": stored(lake.store, f"{each}") for each in range(files)})
 
 
 #: Operation, reads, listings, writes in its one transaction, and how many of those only check.
@@ -45,10 +45,10 @@ COSTS: list[tuple[Callable[[Namespace], object], int, int, int, int]] = [
     (lambda lake: lake.replace("d/e", "d/h"), 3, 0, 6, 0),
     (lambda lake: lake.replace("d/e", "a"), 3, 0, 7, 1),
     (lambda lake: lake.replace("d/e", "d/new"), 3, 0, 4, 0),
-    (lambda lake: link_all(lake, "d/e/1", "d/e/2", "d/e/3"), 5, 0, 4, 0),
-    (lambda lake: link_all(lake, "d/e/f", "d/h/i"), 5, 0, 4, 0),
-    (lambda lake: link_all(lake, "d/e/1", "d/x/1", "d/x/2"), 4, 0, 8, 0),
-    (lambda lake: link_into(lake, "d/e", 99), 2, 0, 100, 0),
+    (lambda lake: link_many(lake, "d/e/1", "d/e/2", "d/e/3"), 5, 0, 4, 0),
+    (lambda lake: link_many(lake, "d/e/f", "d/h/i"), 5, 0, 4, 0),
+    (lambda lake: link_many(lake, "d/e/1", "d/x/1", "d/x/2"), 4, 0, 8, 0),
+    (lambda lake: bulk_link(lake, "d/e", 99), 2, 0, 100, 0),
     (lambda lake: lake.delete("d/e/f"), 3, 0, 2, 0),
     (lambda lake: lake.delete("d/e/empty"), 4, 1, 4, 0),
     (lambda lake: lake.delete("d", recursive=True), 1, 0, 4, 0),
@@ -114,10 +114,10 @@ def test_several_files_take_a_round_trip_for_each_level() -> None:
     wire.step = step
     for mapper, reads in ((parallel, 3), (map, 3 + 9 + 27)):
         elapsed, before = 0, lake.request_stats
-        lake.link_all({path: stored(lake.store, path) for path in paths}, mapper=mapper)
+        lake.link_many({path: stored(lake.store, path) for path in paths}, mapper=mapper)
         assert elapsed == 20 * (reads + 1)
         found = lake.request_stats.since(before)
-        assert found.operations["link_all"].gets == found.total.gets == 3 + 9 + 27
+        assert found.operations["link_many"].gets == found.total.gets == 3 + 9 + 27
 
 
 @pytest.mark.parametrize("files", [0, 1, 200])

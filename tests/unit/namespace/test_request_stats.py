@@ -105,7 +105,7 @@ def test_open_files_and_writers_count_for_what_opened_them() -> None:
     lake, _ = opened()
 
     def work() -> None:
-        with lake.begin_write("f") as writer:
+        with lake.open_writer("f") as writer:
             for _ in range(3):
                 writer.write(b"1")
             writer.commit()
@@ -114,7 +114,7 @@ def test_open_files_and_writers_count_for_what_opened_them() -> None:
             file.read()
 
     assert counted(lake, work) == {
-        "begin_write": RequestCounts(calls=1, gets=5, transactions=1, writes=2, store_puts=1),
+        "open_writer": RequestCounts(calls=1, gets=5, transactions=1, writes=2, store_puts=1),
         "open": RequestCounts(calls=1, gets=1, store_gets=3),
     }
 
@@ -124,16 +124,16 @@ def test_large_content_is_staged_and_published() -> None:
     lake, _ = opened()
 
     def work() -> None:
-        with lake.begin_write("f") as writer:
+        with lake.open_writer("f") as writer:
             writer.write(bytes(9_000_000))
             writer.commit()
-        with lake.begin_write("g") as writer:
+        with lake.open_writer("g") as writer:
             writer.copy(lake.open("f"))
             writer.commit()
-        with lake.begin_write("h") as writer:
+        with lake.open_writer("h") as writer:
             writer.write(bytes(9_000_000))
 
-    found = counted(lake, work)["begin_write"]
+    found = counted(lake, work)["open_writer"]
     assert (found.store_stages, found.store_publishes, found.store_copies) == (2, 1, 1)
     assert (found.store_heads, found.store_puts) == (1, 0)
 
@@ -239,9 +239,9 @@ def test_threads_of_an_operation_count_for_it() -> None:
     lake.make_directory("d", shards=4)
     files = {f"{number}": stored(lake.store, f"o/{number}") for number in range(450)}
     with ThreadPoolExecutor(4) as threads:
-        found = counted(lake, lambda: lake.link_into("d", files, mapper=threads.map))
-        assert found.keys() == {"link_into"} and found["link_into"].calls == 1
-        assert found["link_into"].transactions >= 5
+        found = counted(lake, lambda: lake.bulk_link("d", files, mapper=threads.map))
+        assert found.keys() == {"bulk_link"} and found["bulk_link"].calls == 1
+        assert found["bulk_link"].transactions >= 5
         found = counted(lake, lambda: list(threads.map(lambda _: lake.stat("d/1"), range(400))))
     assert found == {"stat": RequestCounts(calls=400, gets=800)}
 

@@ -53,7 +53,7 @@ class Write:
         """Do it."""
         if not self.bits:
             return namespace.write(self.path, self.body, overwrite=self.overwrite, parents=self.parents)
-        writer = namespace.begin_write(self.path, overwrite=self.overwrite, parents=self.parents)
+        writer = namespace.open_writer(self.path, overwrite=self.overwrite, parents=self.parents)
         with writer:
             writer.write(self.body)
             return writer.commit()
@@ -129,11 +129,11 @@ class Link:
     def run(self, namespace: Namespace) -> object:
         """Do it."""
         data = {path: _stored(namespace, body) for path, body in self.files.items()}
-        return namespace.link_all(data, overwrite=self.overwrite, parents=self.parents)
+        return namespace.link_many(data, overwrite=self.overwrite, parents=self.parents)
 
     def apply(self, model: Model) -> None:
         """Do it to the plain tree."""
-        model.link_all(self.files, overwrite=self.overwrite, parents=self.parents)
+        model.link_many(self.files, overwrite=self.overwrite, parents=self.parents)
 
 
 @frozen
@@ -151,7 +151,7 @@ class LinkInto:
 
     def run(self, namespace: Namespace) -> object:
         """Do it."""
-        namespace.link_into(self.directory, {self.name: _stored(namespace, self.body)})
+        namespace.bulk_link(self.directory, {self.name: _stored(namespace, self.body)})
 
     def apply(self, model: Model) -> None:
         """Do it to the plain tree."""
@@ -233,7 +233,7 @@ class Draw:
         """Return what somebody might do who sees this tree."""
         flag = self.one_of(False, True)
         match self.one_of(
-            *("write", "write", "link", "link into", "make", "delete", "quiet"),
+            *("write", "write", "link", "bulk link", "make", "delete", "quiet"),
             *("rename", "rename", "rename", "rename over", "replace"),
         ):
             case "write":
@@ -255,7 +255,7 @@ class Draw:
                 paths = [self.one_of(self.free, self.file, self.anywhere)(model) for _ in range(3)]
                 bodies = {path: self.random.randbytes(1) for path in paths[self.one_of(0, 1) :]}
                 return Link(bodies, flag, self.one_of(True, True, False))
-            case "link into":
+            case "bulk link":
                 directory, _, name = self.free(model).rpartition("/")
                 return LinkInto(directory or self.there(model), name, self.random.randbytes(2))
             case "delete":

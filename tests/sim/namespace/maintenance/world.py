@@ -147,7 +147,7 @@ def job(files: Mapping[str, bytes], *, seconds: float) -> Do:
         attempt = target.begin("job")
         data: dict[str, Data] = {}
         for name, body in files.items():
-            with lake.begin_write(name) as writer:
+            with lake.open_writer(name) as writer:
                 writer.write(body)
                 data[name] = writer.finish()
         lake._context.clock.sleep(seconds)
