@@ -1,0 +1,174 @@
+"""The shape of modules: few, of a fair size, joined by composition, and found in two steps."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from attrs import frozen
+
+from support.project import ROOT
+from support.source import MODULES, Module, importers
+
+#: A module with fewer lines needs two importers, or a reason.
+SMALL = 120
+
+#: Small modules with one importer that have not been merged yet.
+TO_MERGE: frozenset[str] = frozenset()
+
+#: Bases whose classes differ in data only: records of which one kind has more fields.
+RECORDS = {"DataFile", "JobOptions"}
+
+
+def _is_lazy(module: Module) -> bool:
+    """Return whether code imports the module by its name, in a string, when it is used."""
+    last = module.name.rpartition(".")[2]
+    package = module.name.rpartition(".")[0]
+    full = re.compile(rf"{re.escape(module.name)}(:\w+)?")
+    return any(
+        any(full.fullmatch(text) for text in other.strings)
+        or (other.name == package and other.is_package and last in other.strings)
+        for other in MODULES.values()
+    )
+
+
+def test_small_modules_are_shared() -> None:
+    """A short module has two importers, is imported by name, or says why it is separate.
+
+    The reason is in its docstring, with the words "separate module".
+    """
+    alone = {
+        name
+        for name, module in MODULES.items()
+        if module.lines < SMALL
+        and module.file.stem not in ("__init__", "__main__")
+        and len(importers()[name]) < 2
+        and not _is_lazy(module)
+        and not re.search(r"\bseparate\s+module\b", module.docstring)
+    }
+    assert alone <= TO_MERGE
+
+
+def test_every_module_is_used() -> None:
+    """Each module is imported, is a program, or is imported by name."""
+    programs = ("__init__", "__main__")
+    unused = {
+        name
+        for name, module in MODULES.items()
+        if module.file.stem not in programs and not importers()[name] and not _is_lazy(module)
+    }
+    assert not unused
+
+
+def _is_abstract(node: ast.ClassDef) -> bool:
+    text = "\n".join(map(ast.unparse, (*node.bases, *node.keywords, *node.body)))
+    return "abstractmethod" in text or "Protocol" in text
+
+
+def _is_error(node: ast.ClassDef) -> bool:
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    return any(base.endswith(("Error", "Exception")) or base in _ERRORS for base in bases)
+
+
+_ERRORS = frozenset(MODULES["commitlog.errors"].classes)
+
+
+def test_no_class_is_split_by_inheritance() -> None:
+    """A base class in another module is a port, an error, or complete: used without being derived.
+
+    A base that nothing but its one subclass uses is a part of that class, moved to another file.
+    """
+    used = frozenset[str]().union(*(module.used_names for module in MODULES.values()))
+    parts = {
+        f"{module.name}.{base.owner} derives from {base.module}.{base.name}"
+        for module in MODULES.values()
+        for base in module.bases
+        if base.name not in used
+        and not _is_abstract(MODULES[base.module].classes[base.name])
+        and not _is_error(MODULES[base.module].classes[base.name])
+        and base.name not in RECORDS
+    }
+    assert not parts
+
+
+def test_inheritance_is_shallow() -> None:
+    """No class has three classes of the library above it, apart from errors."""
+    above = {
+        (module.name, base.owner): (base.module, base.name)
+        for module in MODULES.values()
+        for base in module.bases
+        if base.module != "commitlog.errors"
+    }
+
+    def depth(owner: tuple[str, str]) -> int:
+        return 0 if owner not in above else 1 + depth(above[owner])
+
+    assert not [f"{module}.{name}" for module, name in above if depth((module, name)) > 2]
+
+
+@pytest.mark.parametrize("top", ["commitlog", "tests", "benchmarks"])
+def test_no_attribute_repeats_its_owner(top: str) -> None:
+    """No expression such as ``output.store.store``: two levels have two names."""
+    repeated = re.compile(r"\.(\w+)\.\1\b(?!\()")
+    found = [
+        f"{file.relative_to(ROOT)}: {match.group()}"
+        for file in sorted((ROOT / top).rglob("*.py"))
+        for match in repeated.finditer(file.read_text())
+    ]
+    assert not found
+
+
+@frozen
+class Question:
+    """A question of a reader, and the way to its answer.
+
+    Attributes:
+        text: the question.
+        package: where the reader starts.
+        answer: the module and the definition that answer it.
+    """
+
+    text: str
+    package: str
+    answer: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+QUESTIONS = [
+    Question("Where is a rename planned?", "namespace", "namespace.write.plan_rename:plan_rename"),
+    Question(
+        "Where is a lease reclaimed?", "commit", "commit.lease_committer:LeaseCommitter._take_over"
+    ),
+    Question("Where does a Spark task write?", "spark", "spark.tasks:write_partition"),
+    Question("Where is a commit point written?", "outputs", "outputs.log:CommitLog.append"),
+    Question("Where is a lost upload collected?", "outputs", "outputs.recovery:abort_uploads"),
+]
+
+
+def _steps(module: Module) -> set[str]:
+    """Return the modules to which a reader of a module can go: those that it imports or names."""
+    package = module.name if module.is_package else module.name.rpartition(".")[0]
+    named = {f"{package}.{word}" for word in re.findall(r"[\w.]+", module.docstring)}
+    return {*module.own_imports, *(named & MODULES.keys())}
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_two_steps_lead_to_an_answer(question: Question) -> None:
+    """A package leads to a module, directly or through one other, that defines the answer."""
+    place, _, name = question.answer.partition(":")
+    target = MODULES[f"commitlog.{place}"]
+    first = _steps(MODULES[f"commitlog.{question.package}"])
+    second = {name for step in first for name in _steps(MODULES[step])}
+    assert target.name in first | second
+    body: list[ast.stmt] = target.tree.body
+    for part in name.split("."):
+        found = [
+            node
+            for node in body
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == part
+        ]
+        assert found, f"{target} does not define {name}"
+        body = found[0].body

@@ -1,0 +1,135 @@
+"""Public names are exported by packages, each is documented, and none is a coinage."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.project import ROOT
+from support.source import MODULES, Module, words
+
+#: The packages whose ``__init__`` exports the public names.
+PUBLIC = {module.name: module for module in MODULES.values() if module.is_package and module.exports}
+
+#: Words that named things of this library for which a field has a term, and the terms.
+COINAGES = {
+    "about": "metadata, or the subject",
+    "absence": "missing",
+    "anew": "again",
+    "brought": "the result",
+    "cargo": "batch",
+    "crew": "pool",
+    "floors": "watermarks",
+    "forks": "fork safety",
+    "gate": "guard record",
+    "given": "options, or arguments",
+    "headway": "progress",
+    "lake": "namespace",
+    "maps": "mapping",
+    "news": "changes",
+    "piece": "part, or chunk",
+    "repeats": "retries",
+    "shelf": "target",
+    "spot": "path, or position",
+    "tally": "counts",
+    "told": "reported, or outcome",
+    "trials": "failures",
+    "turns": "locking",
+    "words": "ids, or versions",
+}
+
+#: Import statements of examples, in doctests too.
+_IMPORT = re.compile(
+    r"^(?:>>> |\.\.\. )?\s*(?:from (commitlog[\w.]*) import|import (commitlog[\w.]*))", re.M
+)
+
+modules = pytest.mark.parametrize("module", MODULES.values(), ids=str)
+
+
+def _pages() -> Iterator[Path]:
+    yield ROOT / "README.md"
+    yield from sorted((ROOT / "docs").glob("*.md"))
+    yield from sorted((ROOT / "examples").rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
+def test_examples_import_from_packages(page: Path) -> None:
+    """An example for users imports from the library, or from a package of it, never from a module."""
+    found = {one or other for one, other in _IMPORT.findall(page.read_text())}
+    assert not found - {"commitlog", *PUBLIC}
+
+
+@modules
+def test_doctests_import_from_packages(module: Module) -> None:
+    """The examples in docstrings do as users do."""
+    lines = "\n".join(re.findall(r"^ *(>>> .*import.*)$", module.text, re.M))
+    found = {one or other for one, other in _IMPORT.findall(lines)}
+    assert not found - {"commitlog", *PUBLIC}
+
+
+def test_a_name_has_one_home() -> None:
+    """Two packages do not export the same thing, except the library itself."""
+    homes = Counter(
+        id(getattr(importlib.import_module(package), name))
+        for package, module in PUBLIC.items()
+        if package != "commitlog"
+        for name in module.exports
+    )
+    twice = [
+        f"{package}.{name}"
+        for package, module in PUBLIC.items()
+        if package != "commitlog"
+        for name in module.exports
+        if homes[id(getattr(importlib.import_module(package), name))] > 1
+    ]
+    assert not twice
+
+
+@modules
+def test_public_names_are_documented(module: Module) -> None:
+    """A module has a docstring, and so has each class, method and function that it exports."""
+    assert module.docstring
+    if module.file.name == "__main__.py":
+        return
+    loaded = importlib.import_module(module.name)
+    public = {name: getattr(loaded, name) for name in getattr(loaded, "__all__", ())}
+    assert not [name for name, value in public.items() if _is_defined(value) and not value.__doc__]
+    assert not [
+        f"{name}.{member}"
+        for name, value in public.items()
+        if inspect.isclass(value)
+        for member, found in vars(value).items()
+        if not member.startswith("_") and _is_method(found) and not _explained(value, member)
+    ]
+
+
+def _is_defined(value: object) -> bool:
+    """Return whether a value is a class or function; constants and type aliases have no docstring."""
+    return inspect.isclass(value) or inspect.isfunction(value)
+
+
+def _is_method(value: object) -> bool:
+    return inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))
+
+
+def _explained(owner: type, member: str) -> bool:
+    # An override need not repeat the port's docstring.
+    return any(inspect.getdoc(vars(base).get(member)) for base in owner.__mro__ if member in vars(base))
+
+
+@modules
+def test_names_are_terms(module: Module) -> None:
+    """No module, class, function, parameter or field has a coinage in its name."""
+    names = [(module.name.rpartition(".")[2], 1), *module.identifiers]
+    assert not [
+        f"line {line}: {name}, for which the term may be {COINAGES[word]}"
+        for name, line in names
+        for word in words(name)
+        if word in COINAGES
+    ]
