@@ -16,7 +16,7 @@ import sim.namespace.maintenance.seeded as upkeep
 import sim.namespace.seeded as namespace
 import sim.oplog.seeded as oplog
 import sim.outputs.seeded as outputs
-from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, campaign
+from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, run_campaign
 
 __all__ = ["LIMITS", "WORLDS", "run_seeds"]
 
@@ -90,6 +90,6 @@ WORLDS: Mapping[str, World] = {
 def run_seeds(name: str, runs: int) -> CampaignReport:
     """Run the first seeds of a world; raise `CampaignFailed`, with the command that repeats the run."""
     again = f"python -m commitlog.testing.sim --world {name} --seeds 1 --from {{seed}}"
-    report = campaign(WORLDS[name], runs=runs, again=again)
+    report = run_campaign(WORLDS[name], runs=runs, again=again)
     print(f"\n{name}: {report}")
     return report

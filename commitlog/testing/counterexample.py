@@ -66,8 +66,8 @@ class Counterexample:
             f"{len(self.calls)} of {self.total} calls prove it, whatever became of the others:",
             *timeline(self.calls),
         ]
-        names = {call: f"#{number}" for number, call in enumerate(self.calls, 1)}
-        order = ", ".join(names[call] for call in self.order)
+        labels = {call: f"#{number}" for number, call in enumerate(self.calls, 1)}
+        order = ", ".join(labels[call] for call in self.order)
         lines.append(f"the longest order that fits: {order}" if order else "none of them can come first")
         lines += [f"{call.version!r} is from {call.client}: {describe(call)}" for call in self.origins]
         return "\n".join(lines)
@@ -88,7 +88,7 @@ def timeline(calls: Sequence[Call]) -> list[str]:
 
 
 def describe(call: Call) -> str:
-    """Return what a call was, and how it ended, in a few words.
+    """Return the action of a call and its outcome in one line.
 
     >>> describe(Call(client="A", action=Action.REPLACE, key="k", expected="w1", version="w2",
     ...               outcome=Outcome.DONE, invoked=1, returned=2))
@@ -106,7 +106,7 @@ def describe(call: Call) -> str:
 
 
 class _Trial:
-    """Tells whether some calls are wrong, whatever the others did. After many trials it just says no."""
+    """Tests whether some calls are wrong, whatever the other calls did; False after too many tests."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls = calls
@@ -129,7 +129,7 @@ def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
 
 
 def _shortest(calls: Sequence[Call], limit: int) -> Sequence[Call]:
-    """Return what had begun by the earliest moment at which the calls were wrong."""
+    """Return the calls that had begun at the earliest moment at which the history was wrong."""
 
     def wrong(moment: float) -> bool:
         try:
@@ -156,24 +156,25 @@ def _related(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> 
     This avoids trying thousands of calls. The error is related to the versions that the last response
     names, and to those in the responses shortly before.
     """
-    told = [call for call in calls if call.outcome is not Outcome.UNKNOWN]
-    told.sort(key=lambda call: call.returned, reverse=True)
+    known = [call for call in calls if call.outcome is not Outcome.UNKNOWN]
+    known.sort(key=lambda call: call.returned, reverse=True)
     count = 1
-    while count < len(told):
-        latest, words = set(told[:count]), {word for call in told[:count] for word in _words(call)}
-        some = [call for call in calls if call in latest or words & _words(call)]
+    while count < len(known):
+        latest = set(known[:count])
+        versions = {version for call in latest for version in _versions(call)}
+        some = [call for call in calls if call in latest or versions & _versions(call)]
         if wrong(some):
             return some
         count *= 2
     return calls
 
 
-def _words(call: Call) -> set[str]:
-    return {word for word in (call.expected, call.version) if word is not None}
+def _versions(call: Call) -> set[str]:
+    return {version for version in (call.expected, call.version) if version is not None}
 
 
 def _fewest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> list[Call]:
-    """Leave out calls as long as the rest is wrong, larger parts first.
+    """Remove calls as long as the rest is wrong, larger parts first.
 
     More calls are never less wrong, so a call that was needed once stays needed.
     """
@@ -192,6 +193,6 @@ def _fewest(calls: Sequence[Call], wrong: Callable[[Sequence[Call]], bool]) -> l
 
 
 def _origins(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
-    """Return the calls, of those not kept, that were to write versions that the kept ones are about."""
+    """Return the calls that tried to write versions that the kept calls name but did not write."""
     wanted = {call.needs for call in kept} - {call.version for call in kept if call.writes} - {None}
     return [call for call in calls if call.action is not Action.READ and call.version in wanted]

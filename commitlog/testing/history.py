@@ -1,9 +1,10 @@
-"""What clients saw: `Call`, one conditional operation or read, and `History`, all of them.
+"""Histories: `Call`, one conditional operation or read of a client, and `History`, all of them.
 
-A `Recorder` or a `RecordedStore` makes histories, `check_linearizable` judges them.
+A `Recorder` or a `RecordedStore` makes histories, and `check_linearizable` checks them.
 
-*Words* name the versions of an object. No two writes of one key share a word. All clients use one time
-line: seconds of a clock that all of them read, or plain numbers. Only the order of times matters.
+Texts name the versions of an object. No two writes of one key write the same version. All clients use
+one time line: seconds of a clock that all of them read, or plain numbers. Only the order of times
+matters.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FORMAT = 1
 
 
 class Action(enum.Enum):
-    """What a call asks for."""
+    """The requested effect of a call."""
 
     #: Write the object if there is none: put, copy, publish.
     CREATE = "create"
@@ -64,7 +65,7 @@ class Call:
         outcome: how it ended.
         invoked: a moment before anything was sent.
         returned: a moment after the response arrived; infinite if and only if the outcome is unknown.
-        name: the name of the client's operation, for people.
+        name: the name of the client's operation, for messages.
     """
 
     client: str
@@ -87,7 +88,7 @@ class Call:
             raise TypeError(f"moments are numbers: {self!r}")
         conditional = action is Action.REPLACE or action is Action.REMOVE
         if (self.expected is not None) != conditional:
-            raise ValueError(f"a {action.value} {'needs' if conditional else 'has no'} expected word")
+            raise ValueError(f"a {action.value} {'needs' if conditional else 'has no'} expected version")
         writes = action is Action.CREATE or action is Action.REPLACE
         if action is not Action.READ and (self.version is not None) != writes:
             raise ValueError(f"a {action.value} {'needs' if writes else 'has no'} version")
@@ -100,7 +101,7 @@ class Call:
 
     @property
     def needs(self) -> str | None:
-        """The version that it was about: the one that it saw or expected, or None for no object."""
+        """The version that it saw or expected, or None for no object."""
         return self.version if self.action is Action.READ else self.expected
 
     @property
@@ -169,8 +170,8 @@ def head_line() -> bytes:
 
 
 def begin_line(number: int, call: Call) -> bytes:
-    """Return the line that says that `call` begins; `number` tells the calls of a file apart."""
-    said = {
+    """Return the line for the beginning of `call`; `number` identifies the call in its file."""
+    fields = {
         "client": call.client,
         "action": call.action.value,
         "key": call.key,
@@ -179,11 +180,13 @@ def begin_line(number: int, call: Call) -> bytes:
         "name": call.name,
         "at": call.invoked,
     }
-    return _line({"begin": number, **{name: value for name, value in said.items() if value is not None}})
+    return _line(
+        {"begin": number, **{name: value for name, value in fields.items() if value is not None}}
+    )
 
 
 def end_line(number: int, call: Call) -> bytes:
-    """Return the line that says how `call` ended."""
+    """Return the line for the end of `call`."""
     fields: dict[str, Any] = {"end": number, "outcome": call.outcome.value, "at": call.returned}
     if call.action is Action.READ and call.version is not None:
         fields["version"] = call.version
@@ -200,7 +203,7 @@ def _load(path: str | os.PathLike[str]) -> Iterable[Call]:
     with open(path, "rb") as file:
         for place, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
-                break  # its writer was killed in the middle of it
+                break  # the writer was killed while it wrote this line
             try:
                 fields = json.loads(line)
                 if place == 1:
@@ -225,7 +228,7 @@ def _load(path: str | os.PathLike[str]) -> Iterable[Call]:
 
 def _check_head(fields: dict[str, Any], path: str | os.PathLike[str]) -> None:
     if fields["kind"] != "history" or type(fields["format"]) is not int or fields["format"] < 1:
-        raise ValueError("it should say what the file is")
+        raise ValueError("the first line must give the kind and the format of the file")
     if fields["format"] > FORMAT:
         raise FormatTooNew(
             f"{os.fspath(path)!r} has format {fields['format']}, and this library reads up to {FORMAT}: "
@@ -243,5 +246,5 @@ def _ended(call: Call, fields: dict[str, Any]) -> Call:
     if call.action is Action.READ:
         changed["version"] = fields.pop("version", None)
     if fields:
-        raise ValueError(f"it says {sorted(fields)[0]!r} of a call that ends")
+        raise ValueError(f"unknown field {sorted(fields)[0]!r} at the end of a call")
     return evolve(call, **changed)

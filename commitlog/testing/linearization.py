@@ -28,10 +28,10 @@ from commitlog.testing.history import Call, Outcome
 
 __all__ = ["CheckUndecided", "Linearization", "linearize"]
 
-#: States are numbered: no object, a version that no call is about, one that only `others` are about, and
-#: then the versions that the calls are about.
+#: States are numbered: no object, a version that no call names, a version that only `others` name, and
+#: then the versions that the calls name.
 _ABSENT, _IDLE, _OTHER = 0, 1, 2
-#: What a call that changes nothing leaves.
+#: The state after a call that changes nothing: the state before it.
 _SAME = -1
 
 
@@ -77,11 +77,11 @@ class _Search:
 
     def __init__(self, calls: Iterable[Call], others: Iterable[Call], limit: int) -> None:
         ordered = sorted(calls, key=lambda call: call.invoked)
-        self._told = [call for call in ordered if call.outcome in (Outcome.DONE, Outcome.CONTRADICTED)]
+        self._known = [call for call in ordered if call.outcome in (Outcome.DONE, Outcome.CONTRADICTED)]
         self._unknown = [call for call in ordered if call.outcome is Outcome.UNKNOWN and call.writes]
         self._limit = limit
         others = [call for call in others if call.writes]
-        self._codes = _codes([*self._told, *self._unknown], others)
+        self._codes = _codes([*self._known, *self._unknown], others)
         self._trail: list[int] = []
         # A shared number for versions that are treated as equal.
         self._anytime: dict[int, set[int]] = {}
@@ -94,16 +94,16 @@ class _Search:
         self._unknown.sort(key=lambda call: call.invoked)
 
         # For each known call: the state that it needs, or must not find, and the state that it leaves.
-        self._state = [self._code(call.needs) for call in self._told]
-        self._equal = [call.outcome is Outcome.DONE for call in self._told]
-        self._after = [self._code(call.version) if call.writes else _SAME for call in self._told]
-        # Those that are left form a ring around their count; those that are taken are bits.
-        self._count = len(self._told)
+        self._state = [self._code(call.needs) for call in self._known]
+        self._equal = [call.outcome is Outcome.DONE for call in self._known]
+        self._after = [self._code(call.version) if call.writes else _SAME for call in self._known]
+        # The remaining calls form a ring around their count; the taken calls are bits.
+        self._count = len(self._known)
         self._next = [*range(1, self._count + 1), 0]
         self._previous = [self._count, *range(self._count)]
         self._lifted = 0
 
-        # Unknown calls in groups of those that would do the same, of each group how many are taken.
+        # Unknown calls, in groups with the same effect, and how many of each group are taken.
         groups: dict[tuple[int, int], list[int]] = {}
         for number, call in enumerate(self._unknown):
             groups.setdefault(self._change(call), []).append(number)
@@ -144,22 +144,22 @@ class _Search:
         return Linearization(True, self._calls(self._trail), len(seen))
 
     def _settle(self, state: int) -> list[tuple[int, int]]:
-        """Take all calls that fit and change nothing; return what may come next, the likeliest last.
+        """Take all calls that fit and change nothing; return the possible next calls, likeliest last.
 
-        A call may come next if none that is left returned before it was invoked. Since they are in the
-        order of their invocation, one pass tells.
+        A call may come next if no remaining call returned before it was invoked. The calls are in the
+        order of their invocation, so one pass suffices.
         """
         choices = []
         deadline = math.inf
         number = self._next[self._count]
-        while number != self._count and self._told[number].invoked <= deadline:
+        while number != self._count and self._known[number].invoked <= deadline:
             fits = (self._state[number] == state) == self._equal[number]
             if fits and self._after[number] == _SAME:
                 self._lift(number)
             else:
                 if fits:
                     choices.append((number, self._after[number]))
-                deadline = min(deadline, self._told[number].returned)
+                deadline = min(deadline, self._known[number].returned)
             number = self._next[number]
         maybe = [
             (~group, after)
@@ -171,7 +171,7 @@ class _Search:
         return [*free, *maybe, *choices]
 
     def _take(self, entry: int, after: int) -> int:
-        """Take a known call; for the complement of a number, one of a group; for the count, none."""
+        """Take a known call; for a negative entry, a call of group ``~entry``; for the count, none."""
         if entry < 0:
             group = self._groups[~entry]
             self._used |= 1 << group[self._taken[~entry]]
@@ -205,19 +205,19 @@ class _Search:
     def _calls(self, trail: Iterable[int]) -> tuple[Call, ...]:
         members = [iter(group) for group in self._groups]
         return tuple(
-            self._told[entry] if entry >= 0 else self._unknown[next(members[~entry])] for entry in trail
+            self._known[entry] if entry >= 0 else self._unknown[next(members[~entry])] for entry in trail
         )
 
-    def _code(self, word: str | None) -> int:
-        return _ABSENT if word is None else self._codes.get(word, _IDLE)
+    def _code(self, version: str | None) -> int:
+        return _ABSENT if version is None else self._codes.get(version, _IDLE)
 
     def _change(self, write: Call) -> tuple[int, int]:
-        """Return the state in which a write does something, and the one that it leaves."""
+        """Return the state that a write needs, and the state that it leaves."""
         return self._code(write.expected), self._code(write.version)
 
 
 def _codes(calls: Iterable[Call], others: Iterable[Call]) -> dict[str, int]:
-    """Number the versions that calls are about."""
+    """Number the versions that calls name."""
     codes = {call.expected: _OTHER for call in others if call.expected is not None}
-    words = sorted({call.needs for call in calls if call.needs is not None})
-    return codes | {word: code for code, word in enumerate(words, _OTHER + 1)}
+    versions = sorted({call.needs for call in calls if call.needs is not None})
+    return codes | {version: code for code, version in enumerate(versions, _OTHER + 1)}

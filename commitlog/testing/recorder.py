@@ -45,7 +45,7 @@ class Recorder:
         self._now = now
         self._last = -math.inf
         self._calls: list[Call] = []
-        self._words: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
         self._lock = threading.Lock()
         # Unbuffered: a written line is in the system's cache and survives the death of the process.
         self._file = None if path is None else open(path, "xb", buffering=0)  # noqa: SIM115
@@ -91,7 +91,7 @@ class Recorder:
         Args:
             number: the result of `begin`.
             outcome: the outcome of the call.
-            version: for a read, the word that it saw, or None for no object.
+            version: for a read, the version that it saw, or None for no object.
         """
         if outcome is Outcome.UNKNOWN:
             return
@@ -120,20 +120,20 @@ class Recorder:
         with self._lock:
             return History(self._calls)
 
-    def learn(self, etag: str, word: str) -> None:
-        """Remember that an object with `etag` (quoted or bare) is the version `word`.
+    def learn(self, etag: str, version: str) -> None:
+        """Remember that an object with `etag` (quoted or bare) is of this version.
 
-        The first word of an etag remains. An empty etag, from an answer without one, is ignored.
+        The first version of an etag remains. An empty etag, from an answer without one, is ignored.
         """
         if not etag:
             return
         with self._lock:
-            self._words.setdefault(etag.strip('"'), word)
+            self._versions.setdefault(etag.strip('"'), version)
 
-    def word(self, etag: str) -> str | None:
-        """Return the word of the version with `etag`, or None if it is unknown."""
+    def version_of(self, etag: str) -> str | None:
+        """Return the version of the object with `etag`, or None if it is unknown."""
         with self._lock:
-            return self._words.get(etag.strip('"'))
+            return self._versions.get(etag.strip('"'))
 
     def close(self) -> None:
         """Close the file, if there is one. Idempotent. Record no calls after it."""

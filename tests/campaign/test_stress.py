@@ -21,15 +21,13 @@ from attrs import evolve, frozen
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
 from commitlog.errors import ConfigurationError
 from commitlog.stores.api import ObjectStore
-from commitlog.testing import stress
 from commitlog.testing.history import Outcome
-from commitlog.testing.proxy import Proxy
-from commitlog.testing.proxy_faults import Hazard
-from commitlog.testing.stress import Report, Stress, main, run_stress
-from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
-from commitlog.testing.stress_fleet import Fleet
-from commitlog.testing.stress_signals import signals, troubles
-from commitlog.testing.stress_worker import Hours, Task
+from commitlog.testing.proxy import Hazard, Proxy
+from commitlog.testing.stress import StressReport, StressSettings, run, run_stress
+from commitlog.testing.stress.__main__ import main
+from commitlog.testing.stress.fleet import Fleet
+from commitlog.testing.stress.plan import KEPT, OWN, REMOVABLE, hazards, signals, troubles
+from commitlog.testing.stress.worker import Schedule, Task
 from commitlog.urls import Url, parse_store_url, parse_table_url
 from support.project import environment
 from support.selection import with_all_but
@@ -52,7 +50,7 @@ class World:
             filter(None, (self.store, self.table, self.mode, "foreign" * bool(self.foreign)))
         )
 
-    def stress(self, request: pytest.FixtureRequest, **settings: Any) -> Stress:
+    def stress(self, request: pytest.FixtureRequest, **settings: Any) -> StressSettings:
         """Return a run on a new bucket and a new table."""
         server = request.getfixturevalue(self.store)
         store = parse_store_url(f"s3://{server.new_bucket()}").with_options(server.options)
@@ -72,7 +70,7 @@ class World:
             "whole_reads": self.store != "juicefs",
             **settings,
         }
-        return Stress(store=store, table=table, mode=self.mode, foreign=self.foreign, **settings)
+        return StressSettings(store=store, table=table, mode=self.mode, foreign=self.foreign, **settings)
 
 
 #: One world for each way of enforcing conditions, and for each server.
@@ -92,7 +90,7 @@ MORE_WORLDS = [
 ]
 
 
-def check(report: Report) -> None:
+def check(report: StressReport) -> None:
     """Print the figures, and check that nothing was wrong and that there was trouble enough."""
     lines = "\n".join(report.lines())
     print(f"\n{lines}")
@@ -160,13 +158,13 @@ def test_from_the_shell(
     In the end all is removed that was there, among it what kept directories from being empty.
     """
     found: list[str] = []
-    clear = stress._clear
+    clear = run._clear
 
     def look_and_clear(store: ObjectStore) -> None:
         found.extend(info.path for info in store.list())
         clear(store)
 
-    monkeypatch.setattr(stress, "_clear", look_and_clear)
+    monkeypatch.setattr(run, "_clear", look_and_clear)
     arguments = ["--store", f"file://{tmp_path}/lake", "--table", f"sqlite://{tmp_path}/leases"]
     assert main([*arguments, "--seconds", "2", "--interval", "0.5", "--workers", "3"]) == 0, (
         capsys.readouterr()
@@ -200,13 +198,13 @@ def test_what_does_not_go_together_is_said(capsys: pytest.CaptureFixture[str]) -
 def test_settings_that_contradict_one_another_are_refused(settings: dict[str, Any]) -> None:
     """Leases need a table that processes share, and foreign writers need servers."""
     with pytest.raises(ConfigurationError):
-        Stress(**settings)
+        StressSettings(**settings)
 
 
 def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
     """Its last words are in the report, and the report is not in order."""
     with Fleet([task("s3://no-region-and-no-credentials")], tmp_path) as fleet:
-        fleet.begin(hours(0.1))
+        fleet.begin(schedule(0.1))
         fleet.join(time.monotonic() + 60)
     assert len(fleet.failures) == 1
     assert "ConfigurationError" in fleet.failures[0]
@@ -215,7 +213,7 @@ def test_a_worker_that_fails_is_told_of(tmp_path: Path) -> None:
 def test_a_worker_that_does_not_finish_is_told_of(tmp_path: Path) -> None:
     """It is killed at the deadline."""
     with Fleet([task(f"file://{tmp_path}/lake")], tmp_path) as fleet:
-        fleet.begin(hours(60.0))
+        fleet.begin(schedule(60.0))
         fleet.join(time.monotonic() + 0.5)
     assert fleet.failures == ["worker-0.0 did not finish in time"]
 
@@ -225,7 +223,7 @@ def test_workers_die_with_a_run_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import signal, sys\n"
         "from pathlib import Path\n"
-        "from commitlog.testing.stress_fleet import Fleet\n"
+        "from commitlog.testing.stress.fleet import Fleet\n"
         "from campaign.test_stress import task\n"
         "with Fleet([task('file:///nowhere')] * 2, Path(sys.argv[1])) as fleet:\n"
         "    fleet.signal(1, signal.SIGSTOP)\n"
@@ -268,10 +266,10 @@ def task(store: str) -> Task:
     )
 
 
-def hours(seconds: float) -> Hours:
-    """Return hours that begin now."""
+def schedule(seconds: float) -> Schedule:
+    """Return schedule that begin now."""
     now = time.monotonic()
-    return Hours(begin=now, end=now + seconds, deadline=now + seconds)
+    return Schedule(begin=now, end=now + seconds, deadline=now + seconds)
 
 
 # -- which faults strike which requests ------------------------------------------------------------
@@ -344,10 +342,10 @@ def test_everything_happens_to_the_table() -> None:
 # -- who dies, and who is stopped ------------------------------------------------------------------
 
 
-def run_of(**settings: Any) -> Stress:
+def run_of(**settings: Any) -> StressSettings:
     """Return a run that nobody makes."""
     settings = {"mode": "native", "seconds": 100.0, "workers": 3, **settings}
-    return Stress(store="s3://abc?endpoint_url=http://localhost", **settings)
+    return StressSettings(store="s3://abc?endpoint_url=http://localhost", **settings)
 
 
 LEASES = {"mode": "lease", "table": "dynamodb://abc?endpoint_url=http://localhost"}

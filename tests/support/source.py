@@ -92,9 +92,18 @@ class Module:
         return self.name.partition(".")[2].partition(".")[0]
 
     @cached_property
+    def _nodes(self) -> Sequence[tuple[ast.AST, bool]]:
+        """All nodes of the tree, and whether each runs when the module is loaded."""
+        found: list[tuple[ast.AST, bool]] = [(self.tree, True)]
+        for node, always in found:
+            for child in ast.iter_child_nodes(node):
+                found.append((child, always and not _runs_later(child)))
+        return found
+
+    @cached_property
     def imports(self) -> Sequence[Import]:
         """All imports, of the standard library and other packages too."""
-        return tuple(_imports(self.tree, always=True))
+        return [each for node, always in self._nodes for each in _imports(node, always=always)]
 
     @cached_property
     def own_imports(self) -> Mapping[str, bool]:
@@ -124,7 +133,7 @@ class Module:
         """The module and name of each name that is imported from a module."""
         return {
             alias.asname or alias.name: (node.module or "", alias.name)
-            for node in ast.walk(self.tree)
+            for node, _ in self._nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
@@ -132,7 +141,7 @@ class Module:
     @cached_property
     def classes(self) -> Mapping[str, ast.ClassDef]:
         """The classes, by name."""
-        return {node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)}
+        return {node.name: node for node, _ in self._nodes if isinstance(node, ast.ClassDef)}
 
     @property
     def bases(self) -> Iterator[Base]:
@@ -153,14 +162,14 @@ class Module:
     @cached_property
     def identifiers(self) -> Sequence[tuple[str, int]]:
         """The names of classes, functions, parameters and fields, with their lines."""
-        return tuple(_identifiers(self.tree))
+        return [each for node, _ in self._nodes for each in _identifiers(node)]
 
     @cached_property
     def strings(self) -> frozenset[str]:
         """The string constants, without f-strings."""
         return frozenset(
             node.value
-            for node in ast.walk(self.tree)
+            for node, _ in self._nodes
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
 
@@ -178,23 +187,22 @@ def _load() -> Mapping[str, Module]:
 MODULES: Mapping[str, Module] = _load()
 
 
+def _runs_later(node: ast.AST) -> bool:
+    """Return whether a node is a function, or code for type checking only."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
 def _imports(node: ast.AST, *, always: bool) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
-        match child:
-            case ast.Import(names=names):
-                yield from (Import(alias.name, always) for alias in names)
-            case ast.ImportFrom(module=module, level=level, names=names):
-                assert module and not level, f"relative import in line {child.lineno}"
-                below = {f"{module}.{alias.name}" for alias in names} & MODULES.keys()
-                yield from (Import(each, always) for each in sorted(below))
-                if len(below) < len(names):
-                    yield Import(module, always)
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                yield from _imports(child, always=False)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield from _imports(child, always=False)
-            case _:
-                yield from _imports(child, always=always)
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, always) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.module and not node.level, f"relative import in line {node.lineno}"
+        below = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+        yield from (Import(each, always) for each in sorted(below))
+        if len(below) < len(node.names):
+            yield Import(node.module, always)
 
 
 def _definition(module: str, name: str) -> tuple[str, str]:
@@ -204,29 +212,27 @@ def _definition(module: str, name: str) -> tuple[str, str]:
     return module, name
 
 
-def _used(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=name):
-            yield name
-        case ast.Attribute(attr=name):
-            yield name
-    for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "bases"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from _used(child)
+def _used(tree: ast.Module) -> Iterator[str]:
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        for field in node._fields:
+            if field not in ("annotation", "returns", "bases"):
+                value = getattr(node, field)
+                children = value if isinstance(value, list) else [value]
+                nodes += [child for child in children if isinstance(child, ast.AST)]
 
 
-def _identifiers(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name, node.lineno
-            case ast.arg(arg=name):
-                yield name, node.lineno
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, node.lineno
+def _identifiers(node: ast.AST) -> Iterator[tuple[str, int]]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name, node.lineno
+    elif isinstance(node, ast.arg):
+        yield node.arg, node.lineno
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.lineno
 
 
 def words(identifier: str) -> list[str]:

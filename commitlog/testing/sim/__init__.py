@@ -7,7 +7,8 @@ from commitlog.extras import require
 
 require("greenlet", extra="simulator", user=__name__)
 
-from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, campaign  # noqa: E402
+from commitlog.testing.clock import EPOCH, SimulatedClock  # noqa: E402
+from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, run_campaign  # noqa: E402
 from commitlog.testing.sim.choices import (  # noqa: E402
     Choices,
     Deviating,
@@ -17,13 +18,12 @@ from commitlog.testing.sim.choices import (  # noqa: E402
     Replayed,
     Seeded,
 )
-from commitlog.testing.sim.clock import EPOCH, SimulatedClock  # noqa: E402
-from commitlog.testing.sim.explore import Exploration, Violation, World, explore  # noqa: E402
+from commitlog.testing.sim.exploration import Exploration, Violation, World, explore  # noqa: E402
 from commitlog.testing.sim.faults import Fault, Faults, Forced  # noqa: E402
-from commitlog.testing.sim.shrink import Orders, Shrunk, shrink  # noqa: E402
+from commitlog.testing.sim.shrinking import Orders, Shrunk, shrink  # noqa: E402
 from commitlog.testing.sim.simulation import Crashed, Node, Simulation, Stuck  # noqa: E402
 from commitlog.testing.sim.store import SimulatedStore, store_state  # noqa: E402
-from commitlog.testing.sim.table import SimulatedTable, something_expired, table_state  # noqa: E402
+from commitlog.testing.sim.table import SimulatedTable, has_expired_items, table_state  # noqa: E402
 
 __all__ = [
     "EPOCH",
@@ -51,10 +51,10 @@ __all__ = [
     "Stuck",
     "Violation",
     "World",
-    "campaign",
     "explore",
+    "has_expired_items",
+    "run_campaign",
     "shrink",
-    "something_expired",
     "store_state",
     "table_state",
 ]

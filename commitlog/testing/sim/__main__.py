@@ -31,27 +31,27 @@ _FILE = Path("tests/worlds.py")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the shell; return the exit status."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        worlds = load_worlds(given.file)
+        worlds = load_worlds(options.file)
     except (OSError, ImportError, AttributeError) as error:
-        parser.error(f"--file {given.file}: {error}")
-    if given.list:
+        parser.error(f"--file {options.file}: {error}")
+    if options.list:
         print("\n".join(worlds))
         return 0
-    wanted = list(worlds) if given.world == ["all"] else given.world
+    wanted = list(worlds) if options.world == ["all"] else options.world
     if not wanted:
         parser.error(
             "name a world with --world NAME, or all of them with --world all; --list lists them"
         )
     if unknown := [name for name in wanted if name not in worlds]:
-        parser.error(f"no world {unknown[0]!r} in {given.file}; it has: {', '.join(worlds)}")
+        parser.error(f"no world {unknown[0]!r} in {options.file}; it has: {', '.join(worlds)}")
     results = run_worlds(
-        given.file,
+        options.file,
         wanted,
-        first=given.first,
-        seeds=given.seeds,
-        processes=given.processes,
+        first=options.first,
+        seeds=options.seeds,
+        processes=options.processes,
         command=_COMMAND,
         progress=lambda line: print(line, file=sys.stderr),
     )
@@ -59,11 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name}: {result.report}")
         for seed, message in result.violations.items():
             print(f"{name}: WRONG, seed {seed}\n{message}")
-    summary = _summary(given, results)
-    if given.json is not None:
-        given.json.write_text(json.dumps(summary, indent=2) + "\n")
-    if given.ledger is not None:
-        with given.ledger.open("a", encoding="utf-8") as ledger:
+    summary = _summary(options, results)
+    if options.json is not None:
+        options.json.write_text(json.dumps(summary, indent=2) + "\n")
+    if options.ledger is not None:
+        with options.ledger.open("a", encoding="utf-8") as ledger:
             ledger.writelines(_rows(summary))
     print(f"{summary['seeds']} seeds, {summary['violations']} violations")
     return 1 if summary["violations"] else 0
@@ -108,16 +108,16 @@ def _positive(text: str) -> int:
     return number
 
 
-def _summary(given: argparse.Namespace, results: Mapping[str, WorldResult]) -> dict[str, Any]:
+def _summary(options: argparse.Namespace, results: Mapping[str, WorldResult]) -> dict[str, Any]:
     worlds = {
         name: {
-            "from": given.first,
+            "from": options.first,
             "seeds": result.report.runs,
             "steps": result.report.steps,
             "cpu_seconds": round(result.cpu, 3),
             "runs_per_cpu_second": round(result.report.runs / max(result.cpu, 1e-9), 1),
             "faults": {fault.value: count for fault, count in _by_name(result.report.faults)},
-            "outcomes": dict(sorted(result.report.told.items())),
+            "outcomes": dict(sorted(result.report.outcomes.items())),
             "violations": {str(seed): text for seed, text in sorted(result.violations.items())},
         }
         for name, result in results.items()
@@ -125,7 +125,7 @@ def _summary(given: argparse.Namespace, results: Mapping[str, WorldResult]) -> d
     return {
         "version": _version(),
         "python": platform.python_version(),
-        "processes": given.processes,
+        "processes": options.processes,
         "seeds": sum(result.report.runs for result in results.values()),
         "violations": sum(len(result.violations) for result in results.values()),
         "worlds": worlds,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from commitlog.testing.sim.choices import Seeded
-from commitlog.testing.sim.explore import World
+from commitlog.testing.sim.exploration import World
 from commitlog.testing.sim.faults import Fault
-from commitlog.testing.sim.shrink import Shrunk, shrink
+from commitlog.testing.sim.shrinking import Shrunk, shrink
 from commitlog.testing.sim.simulation import Simulation
 
-__all__ = ["CampaignFailed", "CampaignReport", "campaign"]
+__all__ = ["CampaignFailed", "CampaignReport", "run_campaign"]
 
 
 @define
@@ -30,8 +30,8 @@ class CampaignReport:
         steps: number of events in all runs.
         seconds: duration of the campaign.
         faults: how often each fault struck.
-        told: sums of the judge's results, if the judge returns a mapping of words to numbers, such as
-            calls by outcome.
+        outcomes: sums of the judge's results, if the judge returns a mapping from names to numbers,
+            such as calls by outcome.
     """
 
     seed: int
@@ -39,16 +39,16 @@ class CampaignReport:
     steps: int = 0
     seconds: float = 0.0
     faults: Counter[Fault] = field(factory=Counter)
-    told: Counter[str] = field(factory=Counter)
+    outcomes: Counter[str] = field(factory=Counter)
 
-    def add(self, simulation: Simulation, told: object, *, seconds: float) -> None:
+    def add(self, simulation: Simulation, result: object, *, seconds: float) -> None:
         """Add a run that ended `seconds` after the beginning of the campaign."""
         self.runs += 1
         self.steps += simulation.steps
         self.seconds = seconds
         self.faults.update(simulation.injected)
-        if isinstance(told, Mapping):
-            self.told.update(told)
+        if isinstance(result, Mapping):
+            self.outcomes.update(result)
 
     def merge(self, other: CampaignReport) -> None:
         """Add the runs of another report of the same world."""
@@ -56,15 +56,15 @@ class CampaignReport:
         self.steps += other.steps
         self.seconds += other.seconds
         self.faults.update(other.faults)
-        self.told.update(other.told)
+        self.outcomes.update(other.outcomes)
 
     def __str__(self) -> str:
         lines = [
             f"{self.runs} runs from seed {self.seed}, {self.steps} steps, {self.seconds:.0f} s",
             "faults: " + _listed({fault.value: count for fault, count in self.faults.items()}),
         ]
-        if self.told:
-            lines.append("told: " + _listed(self.told))
+        if self.outcomes:
+            lines.append("outcomes: " + _listed(self.outcomes))
         return "\n".join(lines)
 
 
@@ -84,38 +84,38 @@ class CampaignFailed(AssertionError):
         self.report = report
 
 
-def campaign(
+def run_campaign(
     world: World,
     *,
     seed: int = 0,
     runs: int | None = None,
     seconds: float | None = None,
     steps: int = 100_000,
-    again: str = "campaign(world, seed={seed}, runs=1)",
-    tell: Callable[[str], object] | None = None,
-    tell_every: float = 30.0,
+    again: str = "run_campaign(world, seed={seed}, runs=1)",
+    progress: Callable[[str], object] | None = None,
+    progress_interval: float = 30.0,
 ) -> CampaignReport:
     """Run a world with consecutive seeds, and return a report.
 
     Args:
-        world: builds a world for each run, see `commitlog.testing.sim.explore.World`. Its judge may
-            return numbers, and `CampaignReport.told` sums them.
+        world: builds a world for each run, see `commitlog.testing.sim.exploration.World`. Its judge may
+            return numbers, and `CampaignReport.outcomes` sums them.
         seed: seed of the first run.
         runs: number of runs, or None for as many as `seconds` allows.
         seconds: duration, or None for no limit. `runs` or `seconds` must be given.
         steps: maximum number of steps of a run. A run with more steps fails, see `Simulation.run`.
         again: the command that starts with the run of ``{seed}``, for the message.
-        tell: called with a line of progress.
-        tell_every: seconds between two lines of progress.
+        progress: called with a line of progress.
+        progress_interval: seconds between two lines of progress.
 
     Raises:
         CampaignFailed: a run failed. An error that is no `AssertionError` propagates unchanged, with a
             note that has the command to repeat the run.
     """
     if runs is None and seconds is None:
-        raise ValueError("say how many runs, or for how many seconds")
+        raise ValueError("pass `runs` or `seconds`")
     report = CampaignReport(seed)
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     while (runs is None or report.runs < runs) and (seconds is None or report.seconds < seconds):
         current = seed + report.runs
         simulation, judge = world(Seeded(current))
@@ -124,19 +124,19 @@ def campaign(
         try:
             with simulation:
                 simulation.run(steps=steps)
-                words = judge()
+                result = judge()
         except AssertionError as found:
-            error, words = found, None
+            error, result = found, None
         except Exception as found:
             found.add_note(f"again: {again.format(seed=current)}")
             raise
         now = time.monotonic()
-        report.add(simulation, words, seconds=now - began)
+        report.add(simulation, result, seconds=now - began)
         if error is not None:
             raise _failed(world, current, report, steps, again) from error
-        if tell is not None and now - told >= tell_every:
-            told = now
-            tell(f"{report.runs} runs, {report.steps} steps, {report.seconds:.0f} s")
+        if progress is not None and now - reported >= progress_interval:
+            reported = now
+            progress(f"{report.runs} runs, {report.steps} steps, {report.seconds:.0f} s")
     return report
 
 
@@ -155,4 +155,4 @@ def _failed(world: World, seed: int, report: CampaignReport, steps: int, again: 
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts)) or "none"
+    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "none"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, campaign
-from commitlog.testing.sim.explore import World
+from commitlog.testing.sim.campaign import CampaignFailed, CampaignReport, run_campaign
+from commitlog.testing.sim.exploration import World
 
 __all__ = ["WorldResult", "load_worlds", "run_worlds"]
 
@@ -98,7 +98,7 @@ def run_worlds(
     results = {name: WorldResult(CampaignReport(first)) for name in names}
     total = seeds * len(names)
     done, began = 0, time.monotonic()
-    told = began
+    reported = began
     # A forked child would inherit locks of the threads of its parent.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
@@ -113,9 +113,9 @@ def run_worlds(
             result = task.result()
             results[tasks[task]].merge(result)
             done += result.report.runs
-            if time.monotonic() - told >= _PROGRESS:
-                told = time.monotonic()
-                rate = done / (told - began)
+            if time.monotonic() - reported >= _PROGRESS:
+                reported = time.monotonic()
+                rate = done / (reported - began)
                 left = (total - done) / rate
                 progress(f"{done} of {total} seeds, {rate:.0f} a second, {left:.0f} s left")
     return results
@@ -126,8 +126,8 @@ def _prepare(file: Path) -> None:
     # The library warns of faults that the simulator injects on purpose.
     logging.disable(logging.CRITICAL)
     load_worlds(file)
-    # A run leaves many objects in cycles, and next to nothing that lives on. Modules are not looked at
-    # again, and a collection is worth while only after some runs.
+    # A run leaves many objects in cycles, and few that stay. So a collection ignores the modules, and
+    # begins only after several runs.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS)
@@ -145,7 +145,7 @@ def _run_chunk(file: Path, name: str, first: int, runs: int, command: str) -> Wo
     began = time.process_time()
     for seed in range(first, first + runs):
         try:
-            report = campaign(world, seed=seed, runs=1, again=again)
+            report = run_campaign(world, seed=seed, runs=1, again=again)
         except CampaignFailed as failed:
             report = failed.report
             result.violations[seed] = str(failed)

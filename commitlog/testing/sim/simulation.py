@@ -19,8 +19,8 @@ from typing import TypeAlias, TypeVar
 
 from greenlet import getcurrent, greenlet
 
+from commitlog.testing.clock import SimulatedClock, TrueTime
 from commitlog.testing.sim.choices import Choices
-from commitlog.testing.sim.clock import SimulatedClock, TrueTime
 from commitlog.testing.sim.faults import Fault, Faults
 
 __all__ = ["Crashed", "Node", "NodeClock", "Simulation", "Stuck"]
@@ -65,7 +65,7 @@ class Simulation:
 
     Use it as a context manager, or call `close`, to end the nodes that still run.
 
-    >>> from commitlog.testing.sim.choices import Seeded
+    >>> from commitlog.testing.sim import Seeded
     >>> with Simulation(Seeded(1)) as simulation:
     ...     node = simulation.node("A")
     ...     node.start(lambda: node.clock.sleep(5))
@@ -137,7 +137,7 @@ class Simulation:
         """Return a clock for a server."""
         return SimulatedClock(self.time, rate=rate, offset=offset)
 
-    def server_word(self) -> str:
+    def new_id(self) -> str:
         """Return a unique word for an object that a server stores, derived from the current request."""
         self._effects += 1
         return f"{self._performing}.{self._effects}"
@@ -321,7 +321,7 @@ class Node:
         self.crashes = 0
         self._greenlet: greenlet | None = None
         self._awaited: object = None
-        self._words = 0
+        self._ids = 0
         self._requests = 0
         self._points = 0  # scheduling points passed so far
 
@@ -365,10 +365,10 @@ class Node:
 
         self.simulation.after(after, f"{self.name} starts", begin)
 
-    def word(self) -> str:
-        """Return a word that is unique among all nodes and calls."""
-        self._words += 1
-        return f"{self.name}-{self._words}"
+    def new_id(self) -> str:
+        """Return an id that is unique among all nodes and calls."""
+        self._ids += 1
+        return f"{self.name}-{self._ids}"
 
     def note(self, text: str) -> None:
         """Add a line to the trace and to the node's past."""

@@ -18,12 +18,12 @@ from commitlog.tables.api import (
     Write,
 )
 from commitlog.tables.memory import MemoryTable
-from commitlog.testing.sim.clock import SimulatedClock
+from commitlog.testing.clock import SimulatedClock
 from commitlog.testing.sim.faults import Fault
 from commitlog.testing.sim.request import begin, call
 from commitlog.testing.sim.simulation import Node
 
-__all__ = ["SimulatedTable", "something_expired", "table_state"]
+__all__ = ["SimulatedTable", "has_expired_items", "table_state"]
 
 T = TypeVar("T")
 
@@ -35,16 +35,16 @@ class SimulatedTable(Table):
         node: the node that uses this client.
         server: the table itself, such as a `commitlog.tables.memory.MemoryTable` on a clock of
             `Simulation.server_clock`; it is called when a request arrives, one at a time.
-        tells: whether the error of a failed condition contains the item that was found.
+        returns_old_item: whether the error of a failed condition contains the item that was found.
 
     Real tables retry throttled and conflicting requests internally. Here, the errors surface at once, as
     if those retries had failed.
     """
 
-    def __init__(self, node: Node, server: Table, *, tells: bool = True) -> None:
+    def __init__(self, node: Node, server: Table, *, returns_old_item: bool = True) -> None:
         self._node = node
         self._server = server
-        self._tells = tells
+        self._returns_old_item = returns_old_item
         self.url = server.url
         self.schema = server.schema
 
@@ -70,7 +70,7 @@ class SimulatedTable(Table):
         return begin(
             self._node,
             f"table.put {_name(self.schema.key_of(item))}",
-            self._told(lambda: self._server.put(kept, condition=condition)),
+            self._without_item(lambda: self._server.put(kept, condition=condition)),
             mutates=True,
             more=(Fault.CONFLICT,),
         )
@@ -79,7 +79,7 @@ class SimulatedTable(Table):
         """See `Table.delete`."""
         self._write(
             f"table.delete {_name(key)}",
-            self._told(lambda: self._server.delete(key, condition=condition)),
+            self._without_item(lambda: self._server.delete(key, condition=condition)),
         )
 
     def query_page(
@@ -112,14 +112,14 @@ class SimulatedTable(Table):
     def _write(self, what: str, perform: Callable[[], None]) -> None:
         call(self._node, what, perform, mutates=True, more=(Fault.CONFLICT,))
 
-    def _told(self, perform: Callable[[], None]) -> Callable[[], None]:
-        def silent() -> None:
+    def _without_item(self, perform: Callable[[], None]) -> Callable[[], None]:
+        def perform_without_item() -> None:
             try:
                 perform()
             except ConditionFailed as error:
                 raise ConditionFailed(str(error)) from None
 
-        return perform if self._tells else silent
+        return perform if self._returns_old_item else perform_without_item
 
 
 def _name(key: Key) -> str:
@@ -131,7 +131,7 @@ def table_state(server: Table) -> Callable[[], Hashable]:
     return lambda: tuple(sorted(tuple(sorted(item.items())) for item in server.scan()))
 
 
-def something_expired(server: MemoryTable, clock: SimulatedClock) -> Callable[[], bool]:
+def has_expired_items(server: MemoryTable, clock: SimulatedClock) -> Callable[[], bool]:
     """Return a function for `Simulation.add_sweeper`: whether TTL could drop an item of `server`.
 
     It notices an item that is already expired when it is written as soon as the time changes.

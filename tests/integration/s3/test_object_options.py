@@ -23,8 +23,8 @@ from commitlog.stores.s3 import bucket as bucket_module
 from commitlog.stores.s3.store import S3Store
 from commitlog.stores.s3_options import ObjectOptions
 from commitlog.tables.open import open_table
+from commitlog.testing.contract.store import check_object_store
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.store_checks import check_object_store
 from commitlog.urls import parse_table_url
 from support.servers import Ministack
 

@@ -34,9 +34,8 @@ from commitlog.stores.s3.bucket import Bucket, Request
 from commitlog.stores.s3.records import object_info
 from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
+from commitlog.testing.contract.store import check_object_store
 from commitlog.testing.proxy import Fault, Proxy
-from commitlog.testing.store_checks import check_object_store
-from support.servers import Juicefs, Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
 

@@ -172,4 +172,4 @@ def test_some_seeds() -> None:
     report = run_seeds("ingest", 120)
     assert set(report.faults) >= set(Fault) - {Fault.SWEPT, Fault.PARTIAL, Fault.MISROUTED}
     wanted = ("batch", "nothing new", "Unavailable", "OutcomeUnknown", "Stop", "StateMismatch")
-    assert report.told.keys() >= set(wanted)
+    assert report.outcomes.keys() >= set(wanted)

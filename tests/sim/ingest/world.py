@@ -116,7 +116,7 @@ class IngestWorld:
         self.outcomes: Counter[str] = Counter()
         self._backoff = backoff
         self._clock = simulation.server_clock(rate=store.rate, offset=store.offset)
-        self.bucket = Bucket(clock=self._clock, new_id=simulation.server_word)
+        self.bucket = Bucket(clock=self._clock, new_id=simulation.new_id)
         self.table = state_table(self._clock)
         #: The last version of each path, and how large all versions were.
         self.current: dict[str, str] = {}
@@ -253,7 +253,7 @@ class IngestWorld:
             splits=self.splits,
             step=step,
             backoff=self._backoff(name),
-            new_id=node.word,
+            new_id=node.new_id,
             decode=self._decode,
             code=self._code,
         )

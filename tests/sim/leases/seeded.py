@@ -153,7 +153,7 @@ def seeded_world(way: Way, *, spared: frozenset[Fault] | None = None, small: boo
             table=Ticks(rate=rate, offset=ahead + margin - draw.of("table's slack", (0.0, 5.0, 100.0))),
             settings=settings,
             backoff=lambda name: Backoff(random=_Jitter(draw, name)),
-            tells=draw.of("the table tells", (True, False)),
+            returns_old_item=draw.of("the table tells", (True, False)),
             bandwidths={name: bandwidth * draw.of(f"{name}'s link", (1.0, 8.0)) for name in names},
         )
         keys = tuple(f"k{number}" for number in range(draw.of("keys", counts[1])))
@@ -347,15 +347,15 @@ class _Workload:
 
     def _copy(self, client: Client, key: str) -> None:
         source, word = self._source(client)
-        client.store.copy_if_absent(source, key, word=word)
+        client.store.copy_if_absent(source, key, version=word)
 
     def _rename(self, client: Client, key: str) -> None:
         source, word = self._source(client)
-        client.store.rename_if_absent(source, key, word=word)
+        client.store.rename_if_absent(source, key, version=word)
 
     def _publish(self, client: Client, key: str) -> None:
         word = client.word()
-        client.store.publish_if_absent(client.store.stage(key, word), word=word)
+        client.store.publish_if_absent(client.store.stage(key, word), version=word)
 
     def _source(self, client: Client) -> tuple[str, str]:
         """Make an object that nobody else writes, to be copied once."""

@@ -22,7 +22,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import Action, Outcome, RecordedStore, Recorder
 from commitlog.testing.linearizability import NotLinearizable, check_linearizable
-from commitlog.testing.recorded import WORD
+from commitlog.testing.recorded_store import VERSION
 from commitlog.testing.sim import (
     Choices,
     Exploration,
@@ -442,9 +442,9 @@ def plain(client: Client) -> None:
     word = client.word()
     recorder = client.world.recorder
     number = recorder.begin(
-        client.name, Action.REPLACE, "k", expected=seen.metadata[WORD], version=word, name="put"
+        client.name, Action.REPLACE, "k", expected=seen.metadata[VERSION], version=word, name="put"
     )
-    client.store.store.put("k", word.encode(), metadata={WORD: word})
+    client.store.store.put("k", word.encode(), metadata={VERSION: word})
     recorder.end(number, Outcome.DONE)
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from commitlog.testing.linearizability import NotLinearizable
-from commitlog.testing.sim import CampaignFailed, Drawn, Fault, Seeded, campaign
+from commitlog.testing.sim import CampaignFailed, Drawn, Fault, Seeded, run_campaign
 from sim.leases.seeded import BEYOND, WAYS, Way, seeded_world
 from worlds import run_seeds
 
@@ -32,7 +32,7 @@ def test_some_seeds(way: Way) -> None:
         f"{name} {outcome}"
         for name in names
         for outcome in outcomes
-        if not report.told[f"{name} {outcome}"]
+        if not report.outcomes[f"{name} {outcome}"]
     ]
 
 
@@ -61,6 +61,6 @@ def test_a_seed_is_a_trace() -> None:
 def test_the_judge_can_find_against_the_protocol() -> None:
     """Without expiries that the store enforces, some seed soon shows what a late request does."""
     with pytest.raises(CampaignFailed) as caught:
-        campaign(seeded_world("unfenced", spared=BEYOND["lease"]), runs=300)
+        run_campaign(seeded_world("unfenced", spared=BEYOND["lease"]), runs=300)
     assert isinstance(caught.value.shrunk.error, NotLinearizable)
     assert caught.value.shrunk.faults <= 3

@@ -26,7 +26,7 @@ from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
 from commitlog.testing import Action, History, Outcome, RecordedStore, Recorder
 from commitlog.testing.linearizability import check_linearizable
-from commitlog.testing.recorded import WORD
+from commitlog.testing.recorded_store import VERSION
 from commitlog.testing.sim import (
     Choices,
     Node,
@@ -34,7 +34,7 @@ from commitlog.testing.sim import (
     SimulatedTable,
     Simulation,
     World,
-    something_expired,
+    has_expired_items,
     store_state,
     table_state,
 )
@@ -84,7 +84,7 @@ class Server(MemoryStore):
 
     def __init__(self, simulation: Simulation, ticks: Ticks, *, conditions: bool) -> None:
         clock = simulation.server_clock(rate=ticks.rate, offset=ticks.offset)
-        super().__init__(clock=clock, new_id=simulation.server_word)
+        super().__init__(clock=clock, new_id=simulation.new_id)
         self._conditions = conditions
         self.removed: set[str] = set()
 
@@ -95,12 +95,12 @@ class Server(MemoryStore):
         info = self.begin_head(path)().info
         super().delete(path, **options)
         if info is not None:
-            self.removed.add(info.metadata.get(WORD, ""))
+            self.removed.add(info.metadata.get(VERSION, ""))
 
     def abort(self, staged: Staged | StagedInfo) -> None:
         upload = self._space.uploads.get(staged.upload_id)
         if upload is not None:
-            self.removed.add(upload.metadata.get(WORD, ""))
+            self.removed.add(upload.metadata.get(VERSION, ""))
         super().abort(staged)
 
 
@@ -145,7 +145,7 @@ class CommitWorld:
         objects: what exists at the beginning: a word for each path.
         settings: how leases are kept.
         backoff: how the node of that name backs off.
-        tells: whether the table's failed conditions bring the item along.
+        returns_old_item: whether the table's failed conditions bring the item along.
         connect: makes a client, such as a mutated one, with the arguments of `ConditionalStore`.
         probe_report: what clients are told of the store; by default what is true, if it has to be told.
         bandwidths: bytes a second that the link of a node carries, where it is not without limit.
@@ -164,7 +164,7 @@ class CommitWorld:
         objects: Mapping[str, str] | None = None,
         settings: LeaseSettings = SMALL,
         backoff: Callable[[str], Backoff] = steady,
-        tells: bool = True,
+        returns_old_item: bool = True,
         connect: Callable[..., ConditionalStore] = ConditionalStore,
         probe_report: ProbeReport | None = None,
         bandwidths: Mapping[str, float] = MappingProxyType({}),
@@ -196,7 +196,7 @@ class CommitWorld:
         self._fences = fences
         self._settings = settings
         self._backoff = backoff
-        self._tells = tells
+        self._returns_old_item = returns_old_item
         self._connect = connect
         self._probe_report = probe_report
         self._versions: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class CommitWorld:
         simulation.add_state(table_state(self.items))
         simulation.add_state(self.recorder.order)
         simulation.add_state(lambda: frozenset(self.objects.removed))
-        simulation.add_sweeper(something_expired(self.items, clock), self.items.sweep)
+        simulation.add_sweeper(has_expired_items(self.items, clock), self.items.sweep)
 
     def start(
         self,
@@ -238,10 +238,10 @@ class CommitWorld:
             "probe_report": self._probe_report,
             "clock": node.clock,
             "backoff": self._backoff(name),
-            "new_id": node.word,
+            "new_id": node.new_id,
         }
         if self._mode != "native":
-            options["table"] = SimulatedTable(node, self.items, tells=self._tells)
+            options["table"] = SimulatedTable(node, self.items, returns_old_item=self._returns_old_item)
             options["settings"] = self._settings
         store = self._connect(self.port(node), **options)
         return Client(world=self, name=name, store=RecordedStore(store, self.recorder, client=name))
@@ -282,7 +282,7 @@ class CommitWorld:
 
     def _plant(self, path: str, word: str) -> None:
         number = self.recorder.begin("setup", Action.CREATE, path, version=word, name="setup")
-        result = self.objects.put(path, word.encode(), metadata={WORD: word})
+        result = self.objects.put(path, word.encode(), metadata={VERSION: word})
         self.recorder.end(number, Outcome.DONE)
         self.recorder.learn(result.etag, word)
         self.etags[path] = result.etag
@@ -345,14 +345,14 @@ def delete(path: str) -> Program:
 def copy(source: str, target: str) -> Program:
     """Copy an object that was there at the beginning. Let nobody else copy it to that target."""
     return _attempt(
-        lambda client: client.store.copy_if_absent(source, target, word=client.world.words[source])
+        lambda client: client.store.copy_if_absent(source, target, version=client.world.words[source])
     )
 
 
 def rename(source: str, target: str) -> Program:
     """Rename an object that was there at the beginning. Let nobody else copy it to that target."""
     return _attempt(
-        lambda client: client.store.rename_if_absent(source, target, word=client.world.words[source])
+        lambda client: client.store.rename_if_absent(source, target, version=client.world.words[source])
     )
 
 
@@ -361,7 +361,7 @@ def publish(path: str) -> Program:
 
     def call(client: Client) -> None:
         word = client.word()
-        client.store.publish_if_absent(client.store.stage(path, word), word=word)
+        client.store.publish_if_absent(client.store.stage(path, word), version=word)
 
     return _attempt(call)
 

@@ -89,7 +89,7 @@ class NamespaceWorld(NamespaceJudge):
         known: Known | None = None,
     ) -> None:
         clock = simulation.server_clock()
-        words = simulation.server_word
+        words = simulation.new_id
         super().__init__(
             table=WatchedTable(clock=clock, watch=self._changed, tokens=tokens),
             store=WatchedStore(clock=clock, new_id=words, watch=self._changed),
@@ -190,7 +190,7 @@ class NamespaceWorld(NamespaceJudge):
         backoff = self._backoff(node.name)
 
         def word() -> str:
-            made = node.word()
+            made = node.new_id()
             if node.name in self._running:
                 self._owners[made] = self._running[node.name]
             return made
@@ -198,9 +198,9 @@ class NamespaceWorld(NamespaceJudge):
         log = None
         if self.logs is not None:
             logs = ConditionalStore(
-                SimulatedStore(node, self.logs), clock=node.clock, backoff=backoff, new_id=node.word
+                SimulatedStore(node, self.logs), clock=node.clock, backoff=backoff, new_id=node.new_id
             )
-            log = self._code(OperationLog)(logs, "log", clock=node.clock, new_id=node.word)
+            log = self._code(OperationLog)(logs, "log", clock=node.clock, new_id=node.new_id)
         return self._code(Namespace)(
             SimulatedTable(node, self.table),
             SimulatedStore(node, self.store) if self._stored else self.store,

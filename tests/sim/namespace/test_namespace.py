@@ -374,6 +374,6 @@ RUNS: Mapping[str, int] = {
 def test_some_seeds(world: str) -> None:
     """Two to four clients, every operation, everything that can go wrong, and the same."""
     report = run_seeds(world, RUNS[world])
-    calls = {name.partition(":")[0] for name in report.told}
+    calls = {name.partition(":")[0] for name in report.outcomes}
     wanted = {"write", "rename", "replace", "delete", "make", "attributes", "grow", "stream", "link"}
     assert calls >= wanted | {"bulk link", "adopt", "sweep", "collect", "read", "list"}

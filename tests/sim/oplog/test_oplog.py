@@ -245,4 +245,4 @@ def test_some_seeds(kind: str, runs: int) -> None:
         *("decide: committed", "decide: rolled-back", "decide: NotFound"),
         *("recover: committed", "recover: rolled-back", "compact: something", "pending: some"),
     )
-    assert report.told.keys() >= set(wanted)
+    assert report.outcomes.keys() >= set(wanted)

@@ -156,7 +156,7 @@ class LogWorld:
         self.effects = effects
         self.outcomes: Counter[str] = Counter()
         self.begun: dict[str, Operation] = {}
-        self._server = _WatchedStore(clock=simulation.server_clock(), new_id=simulation.server_word)
+        self._server = _WatchedStore(clock=simulation.server_clock(), new_id=simulation.new_id)
         self.truth: LogTruth = self._server.truth
         self._backoff = backoff
         self._connect = connect
@@ -181,9 +181,11 @@ class LogWorld:
                 SimulatedStore(node, self._server),
                 clock=node.clock,
                 backoff=self._backoff(name),
-                new_id=node.word,
+                new_id=node.new_id,
             )
-            log = self._connect(store, "log", clock=node.clock, retention=self.settle, new_id=node.word)
+            log = self._connect(
+                store, "log", clock=node.clock, retention=self.settle, new_id=node.new_id
+            )
             program(Client(world=self, node=node, store=store, log=log))
 
         node.start(live, restart=live if restart else None, **options)

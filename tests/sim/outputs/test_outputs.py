@@ -419,10 +419,10 @@ def test_some_seeds(world: str) -> None:
     report = run_seeds(world, RUNS[world])
     assert set(report.faults) >= set(ON_THE_WAY) - {Fault.PARTIAL, Fault.DUPLICATED}
     calls = ("begin", "stage", "commit", "abort", "recover", "read", "log")
-    assert not [call for call in calls if not report.told[f"{call}: Unavailable"]]
+    assert not [call for call in calls if not report.outcomes[f"{call}: Unavailable"]]
     wanted = ["commit: JobAborted", "commit: JobAlreadyCommitted", "abort: is committed"]
     wanted += ["gc: removes", "compact: done"]
-    assert report.told.keys() >= set(wanted)
+    assert report.outcomes.keys() >= set(wanted)
 
 
 def digest(seed: int) -> str:

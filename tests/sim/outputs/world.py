@@ -47,7 +47,7 @@ from commitlog.testing.sim import (
     Simulation,
     World,
     explore,
-    something_expired,
+    has_expired_items,
     store_state,
     table_state,
 )
@@ -116,7 +116,7 @@ class OutputWorld:
             self.trouble += (NotFound,)
         self._server = WatchedStore(
             clock=simulation.server_clock(rate=store.rate, offset=store.offset),
-            new_id=simulation.server_word,
+            new_id=simulation.new_id,
             conditions=not leases,
         )
         self.truth: Truth = self._server.truth
@@ -130,7 +130,7 @@ class OutputWorld:
             items = self._items = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
             items.create()
             simulation.add_state(table_state(items))
-            simulation.add_sweeper(something_expired(items, clock), items.sweep)
+            simulation.add_sweeper(has_expired_items(items, clock), items.sweep)
         for number, job_id in enumerate(before):
             output = self._past_misfortune(f"before {number}")
             job = output.begin(job_id, visibility=self.visibility)
@@ -214,10 +214,10 @@ class OutputWorld:
             settings=SMALL,
             clock=node.clock,
             backoff=self._backoff(name),
-            new_id=node.word,
+            new_id=node.new_id,
         )
         output = self._connect(
-            store, "out", clock=node.clock, backoff=self._backoff(name), ids=_words(node.word)
+            store, "out", clock=node.clock, backoff=self._backoff(name), ids=_words(node.new_id)
         )
         return Client(world=self, node=node, output=output)
 

@@ -15,7 +15,7 @@ from commitlog.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from commitlog.testing.stress_foreign import ForeignStore
+from commitlog.testing.stress.foreign import ForeignStore
 from commitlog.urls import parse_store_url
 from support.fuzzing import Canned, http
 

@@ -35,7 +35,7 @@ from commitlog.stores.api import ObjectData, PutResult
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import Action, Call, History, Outcome, RecordedStore, Recorder
 from commitlog.testing.history import FORMAT, head_line
-from commitlog.testing.recorded import WORD
+from commitlog.testing.recorded_store import VERSION
 
 
 def make_call(**changes: Any) -> Call:
@@ -163,10 +163,10 @@ def test_a_call_ends_once() -> None:
 def test_what_was_learnt_first_remains() -> None:
     """The word of an etag is known quoted or bare, and does not change."""
     recorder = Recorder()
-    assert recorder.word("e") is None
+    assert recorder.version_of("e") is None
     recorder.learn('"e"', "w1")
     recorder.learn("e", "w2")
-    assert recorder.word("e") == recorder.word('"e"') == "w1"
+    assert recorder.version_of("e") == recorder.version_of('"e"') == "w1"
 
 
 # -- files -------------------------------------------------------------------------------------------
@@ -361,8 +361,8 @@ class Failing(ConditionalStore):
 CALLS: dict[str, Any] = {
     "put_if_absent": lambda store: store.put_if_absent("k", "w2"),
     "put_if_match": lambda store: store.put_if_match("k", "w2", etag="e", expected="w1"),
-    "copy_if_absent": lambda store: store.copy_if_absent("s", "k", word="w2"),
-    "publish_if_absent": lambda store: store.publish_if_absent(store.stage("k", "w2"), word="w2"),
+    "copy_if_absent": lambda store: store.copy_if_absent("s", "k", version="w2"),
+    "publish_if_absent": lambda store: store.publish_if_absent(store.stage("k", "w2"), version="w2"),
     "delete_if_match": lambda store: store.delete_if_match("k", etag="e", expected="w1"),
     "head": lambda store: store.head("k"),
     "get": lambda store: store.get("k"),
@@ -440,11 +440,11 @@ def test_each_method_is_taken_down() -> None:
     store, recorder = recorded()
     etag = store.put_if_absent("k", "w1").etag
     etag = store.put_if_match("k", "w2", etag=etag).etag
-    store.copy_if_absent("k", "copy", word="w2")
-    store.publish_if_absent(store.stage("staged", "w3"), word="w3")
+    store.copy_if_absent("k", "copy", version="w2")
+    store.publish_if_absent(store.stage("staged", "w3"), version="w3")
     store.delete_if_match("k", etag=etag)
     assert store.get("copy").data == b"w2"
-    assert store.head("staged").metadata[WORD] == "w3"
+    assert store.head("staged").metadata[VERSION] == "w3"
     with pytest.raises(NotFound):
         store.head("k")
     assert told(recorder) == [
@@ -465,7 +465,7 @@ class Torn(ConditionalStore):
     def __init__(self, times: float) -> None:
         super().__init__(MemoryStore())
         self.left = times
-        self.put_if_absent("k", b"w0", metadata={WORD: "w0"})
+        self.put_if_absent("k", b"w0", metadata={VERSION: "w0"})
 
     def get(self, path: str, **options: Any) -> ObjectData:
         before = super().get(path, **options)
@@ -473,7 +473,7 @@ class Torn(ConditionalStore):
             return before
         self.left -= 1
         word = before.data + b"+"
-        self.put_if_match(path, word, etag=before.etag, metadata={WORD: word.decode()})
+        self.put_if_match(path, word, etag=before.etag, metadata={VERSION: word.decode()})
         return evolve(super().get(path, **options), etag=before.etag)
 
 
@@ -521,7 +521,7 @@ def test_reads_that_never_agree_show_nothing() -> None:
     """A path that is replaced between any two reads is given up, after some."""
     recorder = Recorder()
     store = RecordedStore(Torn(times=math.inf), recorder, client="A", whole_reads=False)
-    with pytest.raises(Unavailable, match="another one"):
+    with pytest.raises(Unavailable, match="another version"):
         store.get("k")
     assert told(recorder) == [("read", "k", None, None, "nothing")]
 
@@ -530,12 +530,12 @@ def test_a_rename_is_two_calls() -> None:
     """A rename creates its target and removes its source; each has its own outcome."""
     store, recorder = recorded()
     store.put_if_absent("s", "w1")
-    store.rename_if_absent("s", "t", word="w1")
+    store.rename_if_absent("s", "t", version="w1")
     with pytest.raises(NotFound):
-        store.rename_if_absent("s", "t", word="w1")
+        store.rename_if_absent("s", "t", version="w1")
     store.put_if_absent("s", "w2")
     with pytest.raises(AlreadyExists):
-        store.rename_if_absent("s", "t", word="w2")
+        store.rename_if_absent("s", "t", version="w2")
     assert [call for call in told(recorder) if call[3] != "w2" or call[1] != "s"] == [
         ("create", "s", None, "w1", "done"),
         ("create", "t", None, "w1", "done"),
@@ -554,7 +554,7 @@ def test_of_an_unknown_rename_both_are_unknown(error: BaseException) -> None:
     """If it is not known what became of a rename, neither of its calls is."""
     recorder = Recorder()
     with pytest.raises(type(error)):
-        RecordedStore(Failing(error), recorder, client="A").rename_if_absent("s", "t", word="w1")
+        RecordedStore(Failing(error), recorder, client="A").rename_if_absent("s", "t", version="w1")
     assert told(recorder) == [
         ("create", "t", None, "w1", "unknown"),
         ("remove", "s", "w1", None, "unknown"),
@@ -588,7 +588,7 @@ def test_a_body_that_is_no_word_is_still_a_version() -> None:
 def test_what_is_expected_has_to_be_known() -> None:
     """An etag of which nobody here knows the version needs the version said, and nothing is sent."""
     store, recorder = recorded()
-    with pytest.raises(ValueError, match="say what is expected"):
+    with pytest.raises(ValueError, match="pass `expected`"):
         store.put_if_match("k", "w2", etag="e")
     with pytest.raises(PreconditionFailed):
         store.delete_if_match("k", etag="e", expected="w1")

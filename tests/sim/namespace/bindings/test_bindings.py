@@ -304,5 +304,5 @@ def test_states_of_larger_worlds(case: Case) -> None:
 def test_some_seeds(kind: str) -> None:
     """Two to three clients, others, every operation, everything that can go wrong, and the same."""
     report = run_seeds(f"binding-{kind}", 4)
-    calls = {name.partition(":")[0] for name in report.told}
+    calls = {name.partition(":")[0] for name in report.outcomes}
     assert calls >= {"write", "rename", "delete", "list"}

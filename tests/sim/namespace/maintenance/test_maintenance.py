@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from commitlog.oplog import Decision
-from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, campaign
+from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World, run_campaign
 from sim.namespace.case import Case as Small
 from sim.namespace.maintenance.world import (
     A_DAY,
@@ -358,7 +358,7 @@ def again(which: str) -> str:
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_some_seeds(case: Case) -> None:
     """The same in larger worlds, of which some runs are drawn."""
-    print(f"\n{case}: {campaign(case.world(rate=0.03), runs=3, again=again(f'[{case}]'))}")
+    print(f"\n{case}: {run_campaign(case.world(rate=0.03), runs=3, again=again(f'[{case}]'))}")
 
 
 @pytest.mark.campaign
@@ -369,7 +369,7 @@ def test_many_seeds(
 ) -> None:
     """The same, for as long as told."""
     with capsys.disabled():
-        report = campaign(
+        report = run_campaign(
             case.world(rate=0.03), seed=campaign_seed, seconds=campaign_seconds, again=again(f"[{case}]")
         )
         print(f"\n{case}: {report}")

@@ -377,7 +377,7 @@ class UpkeepWorld(NamespaceWorld):
             store=lake.store,
             log=lake._context.changes.log.root,
             name=LAKE,
-            new_id=node.word,
+            new_id=node.new_id,
         )
         done = restorer.restore(decide=self._decider(do.decide), replace=do.replace)
         assert not done.lost, f"I4: {done.lost}"

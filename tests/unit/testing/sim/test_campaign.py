@@ -22,7 +22,7 @@ from commitlog.testing.sim import (
     SimulatedStore,
     Simulation,
     Stuck,
-    campaign,
+    run_campaign,
     shrink,
 )
 
@@ -32,7 +32,7 @@ RATES = {Fault.LOST_REQUEST: 0.1, Fault.LOST_RESPONSE: 0.1, Fault.PAUSED: 0.1}
 def world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     """Three nodes put two objects each; all is well unless B's second is stored, and not known to be."""
     simulation = Simulation(choices, faults=Faults(rates=RATES, delays=(1.0, 5.0)), latencies=(0.1, 0.5))
-    server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.server_word)
+    server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.new_id)
     done: Counter[str] = Counter()
 
     def start(name: str) -> None:
@@ -70,14 +70,14 @@ def healthy(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
 def failing(**options: object) -> CampaignFailed:
     """Return how a campaign of the world fails."""
     with pytest.raises(CampaignFailed) as caught:
-        campaign(world, runs=200, **options)  # type: ignore[arg-type]
+        run_campaign(world, runs=200, **options)  # type: ignore[arg-type]
     return caught.value
 
 
 def test_a_campaign_counts_what_it_did() -> None:
     """Runs, steps, faults by kind, and what the judges told."""
-    report = campaign(healthy, seed=5, runs=30)
-    assert (report.seed, report.runs, report.told) == (5, 30, Counter(runs=30))
+    report = run_campaign(healthy, seed=5, runs=30)
+    assert (report.seed, report.runs, report.outcomes) == (5, 30, Counter(runs=30))
     assert report.steps > 30 * 6
     assert set(report.faults) == set(RATES)
     assert "30 runs from seed 5" in str(report)
@@ -87,7 +87,7 @@ def test_a_campaign_counts_what_it_did() -> None:
 def test_a_campaign_is_over_when_its_time_is() -> None:
     """And tells now and then how far it is."""
     lines: list[str] = []
-    report = campaign(healthy, seconds=1.0, tell=lines.append, tell_every=0.01)
+    report = run_campaign(healthy, seconds=1.0, progress=lines.append, progress_interval=0.01)
     assert report.seconds >= 1.0
     assert report.runs > 1
     assert lines
@@ -95,8 +95,8 @@ def test_a_campaign_is_over_when_its_time_is() -> None:
 
 def test_a_campaign_has_an_end() -> None:
     """Runs or seconds have to be said."""
-    with pytest.raises(ValueError, match="how many"):
-        campaign(healthy)
+    with pytest.raises(ValueError, match="pass `runs` or"):
+        run_campaign(healthy)
 
 
 def test_a_run_that_is_wrong_ends_the_campaign() -> None:
@@ -106,7 +106,7 @@ def test_a_run_that_is_wrong_ends_the_campaign() -> None:
     assert f"again: do --seed {error.seed}\n" in str(error)
     assert "B2 is there, and B does not know" in str(error)
     with pytest.raises(CampaignFailed):
-        campaign(world, seed=error.seed, runs=1)
+        run_campaign(world, seed=error.seed, runs=1)
 
 
 def test_a_run_that_is_wrong_is_shrunk() -> None:
@@ -197,7 +197,7 @@ def test_a_run_without_end_is_wrong() -> None:
         return simulation, lambda: None
 
     with pytest.raises(CampaignFailed) as caught:
-        campaign(endless, runs=1, steps=50)
+        run_campaign(endless, runs=1, steps=50)
     assert isinstance(caught.value.__cause__, Stuck)
 
 
@@ -211,7 +211,7 @@ def test_an_error_of_the_world_is_raised_as_it_is() -> None:
         return Simulation(choices), judge
 
     with pytest.raises(KeyError) as caught:
-        campaign(broken, seed=3, runs=1, again="seed {seed}")
+        run_campaign(broken, seed=3, runs=1, again="seed {seed}")
     assert caught.value.__notes__ == ["again: seed 3"]
 
 
@@ -229,7 +229,7 @@ def test_a_world_that_depends_on_more_than_its_choices_is_told() -> None:
         return Simulation(choices), judge
 
     with pytest.raises(RuntimeError, match="more than its choices"):
-        campaign(moody, runs=1)
+        run_campaign(moody, runs=1)
 
 
 def test_a_report_adds_up() -> None:
@@ -238,7 +238,7 @@ def test_a_report_adds_up() -> None:
     with Simulation(Seeded(0)) as simulation:
         report.add(simulation, {"a": 2}, seconds=1.0)
         report.add(simulation, {"a": 3}, seconds=2.0)
-    assert (report.runs, report.told, report.seconds) == (2, Counter(a=5), 2.0)
+    assert (report.runs, report.outcomes, report.seconds) == (2, Counter(a=5), 2.0)
 
 
 def test_deviations_repeat_a_run() -> None:

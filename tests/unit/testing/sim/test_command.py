@@ -22,7 +22,7 @@ def world(wrong, raises):
     def build(choices):
         number = choices.pick("number", [1.0] * 4)
         simulation = Simulation(choices)
-        server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.server_word)
+        server = MemoryStore(clock=simulation.server_clock(), new_id=simulation.new_id)
         node = simulation.node("A")
         node.start(lambda: SimulatedStore(node, server).put("k", b""))
 

@@ -45,7 +45,7 @@ class Toy:
 
     def __attrs_post_init__(self) -> None:
         clock = self.simulation.server_clock()
-        server = MemoryStore(clock=clock, new_id=self.simulation.server_word)
+        server = MemoryStore(clock=clock, new_id=self.simulation.new_id)
         self.simulation.add_state(store_state(server))
         for after, name in enumerate("AB"):
             node = self.simulation.node(name)

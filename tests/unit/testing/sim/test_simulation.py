@@ -43,7 +43,7 @@ from commitlog.testing.sim import (
     Simulation,
     Stuck,
     explore,
-    something_expired,
+    has_expired_items,
     store_state,
 )
 from commitlog.urls import parse_table_url
@@ -154,13 +154,11 @@ class Bench:
     def __init__(self, *forced: Forced, rate: float = 1.0, offset: float = 0.0, **options: Any) -> None:
         self.forced = forced
         self.simulation = Simulation(Replayed(()), faults=Faults(forced=forced), **options)
-        self.objects = MemoryStore(
-            clock=self.simulation.server_clock(), new_id=self.simulation.server_word
-        )
+        self.objects = MemoryStore(clock=self.simulation.server_clock(), new_id=self.simulation.new_id)
         clock = self.simulation.server_clock()
         self.items = MemoryTable(parse_table_url("memory://"), LEASE_SCHEMA, clock=clock)
         self.items.create()
-        self.simulation.add_sweeper(something_expired(self.items, clock), self.items.sweep)
+        self.simulation.add_sweeper(has_expired_items(self.items, clock), self.items.sweep)
         self.node = self.simulation.node("A", rate=rate, offset=offset)
         self.store = SimulatedStore(self.node, self.objects)
         self.table = SimulatedTable(self.node, self.items)
@@ -642,8 +640,8 @@ def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 @pytest.fixture
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlog.testing.checks.race", one_by_one)
-    monkeypatch.setattr("commitlog.testing.table_race_checks.race", one_by_one)
+    monkeypatch.setattr("commitlog.testing.contract.assertions.race", one_by_one)
+    monkeypatch.setattr("commitlog.testing.contract.table.race", one_by_one)
 
 
 @pytest.mark.usefixtures("_no_threads")
@@ -664,7 +662,7 @@ def test_a_table_may_keep_silent() -> None:
     """A table that does not tell what it found instead leaves its client to ask."""
     bench = Bench()
     bench.items.put(item(generation=3))
-    silent = SimulatedTable(bench.node, bench.items, tells=False)
+    silent = SimulatedTable(bench.node, bench.items, returns_old_item=False)
     error = bench.run(lambda: silent.put(item(), condition=Equals("generation", 2)))
     assert isinstance(error, ConditionFailed)
     assert not error.item_known
@@ -710,7 +708,7 @@ def test_what_is_wrong_with_a_store_comes_out() -> None:
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation = Simulation(choices)
-        server = Forgetful(new_id=simulation.server_word)
+        server = Forgetful(new_id=simulation.new_id)
         won = creators(simulation, server, "AB")
         simulation.add_state(store_state(server))
 

@@ -1,4 +1,4 @@
-"""Checks of the `ObjectStore` contract on uploads that wait to be published."""
+"""Checks of the `ObjectStore` contract on staged uploads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import partial
 
 from commitlog.errors import AlreadyExists, CommitError, NotFound, OutcomeUnknown, PreconditionFailed
 from commitlog.stores.api import NONCE, IfAbsent, IfMatch, Operation, PutResult, Staged, same_etag
-from commitlog.testing.checks import assert_raises
-from commitlog.testing.store_run import Run, race
+from commitlog.testing.contract.assertions import assert_raises
+from commitlog.testing.contract.store_run import Run, race
 
 __all__ = ["STAGE_CHECKS"]
 
@@ -25,7 +25,7 @@ def _check_publish(run: Run) -> None:
         listed = [info for info in run.store.list_staged(path) if info.upload_id == staged.upload_id]
         assert [info.path for info in listed] == [path], f"list_staged gives {listed}"
         assert listed[0].initiated > 0, f"list_staged gives {listed}"
-        # it goes through a log, and perhaps to another machine
+        # a client sends it through a log, perhaps to another machine
         result = run.store.publish(pickle.loads(pickle.dumps(staged)))
         run.assert_holds(path, data, "publishing")
         info = run.store.head(path)
@@ -50,11 +50,11 @@ def _check_nonces(run: Run) -> None:
     path = run.path("nonces")
     one, two = run.store.stage(path, b"1"), run.store.stage(path, b"2", metadata={NONCE: "mine"})
     assert one.nonce and one.nonce != two.nonce, "a nonce is empty, or used twice"
-    assert two.nonce == "mine", "the nonce that was given is not taken"
+    assert two.nonce == "mine", "the given nonce is not used"
     run.store.publish(two)
-    assert run.store.head(path).nonce == "mine", "the published object bears another nonce"
+    assert run.store.head(path).nonce == "mine", "the published object has another nonce"
     run.store.publish(one)
-    assert run.store.head(path).nonce == one.nonce, "the published object bears another nonce"
+    assert run.store.head(path).nonce == one.nonce, "the published object has another nonce"
     run.assert_holds(path, b"1", "publishing over another object")
 
 
@@ -79,14 +79,14 @@ def _check_abort(run: Run) -> None:
 def _check_writer(run: Run) -> None:
     path = run.path("writer")
     with run.store.begin_stage(path) as writer:
-        for piece in (b"one ", bytearray(b"two "), memoryview(b"three")):
-            assert writer.write(piece) == len(piece), "write does not return the length"
+        for chunk in (b"one ", bytearray(b"two "), memoryview(b"three")):
+            assert writer.write(chunk) == len(chunk), "write does not return the length"
         run.assert_holds(path, None, "writing to an upload")
         staged = writer.finish()
         writer.abort()
     assert_raises(CommitError, "writing to a finished upload", writer.write, b"x")
     run.store.publish(staged)
-    run.assert_holds(path, b"one two three", "publishing what a writer wrote")
+    run.assert_holds(path, b"one two three", "publishing the upload of a writer")
 
     class Failure(Exception):
         pass
@@ -165,7 +165,7 @@ def _check_list_staged(run: Run) -> None:
 
 
 def _check_racing_publishers(run: Run) -> None:
-    """Recoverers publish the same upload at the same time: it must come out whole, and nothing else."""
+    """Concurrent recoveries publish the same upload: the object must be complete, and that upload."""
     for number in range(run.keys):
         path = run.path(f"published-by-all/{number}")
         staged = run.store.stage(path, b"whole")
@@ -174,7 +174,7 @@ def _check_racing_publishers(run: Run) -> None:
             fine = isinstance(outcome, PutResult | NotFound | OutcomeUnknown)
             assert fine, f"a racing publish ended in {outcome!r}"
         run.assert_holds(path, b"whole", "racing publishers")
-        assert run.store.head(path).nonce == staged.nonce, "the published object bears another nonce"
+        assert run.store.head(path).nonce == staged.nonce, "the published object has another nonce"
 
 
 STAGE_CHECKS: tuple[Callable[[Run], None], ...] = (

@@ -1,4 +1,4 @@
-"""The process behind `commitlog.testing.proxy`: relays requests of HTTP/1.1 and strikes some of them.
+"""The process behind `Proxy`: it relays HTTP/1.1 requests and injects faults.
 
 It reads its commands as lines of JSON from standard input, and ends with that input.
 """
@@ -18,19 +18,19 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from commitlog.testing.proxy_ceph import asked_as_ceph, told_as_ceph
-from commitlog.testing.proxy_faults import Fault, Hazard, Plan, Strike
-from commitlog.testing.proxy_http import Message, Peer
+from commitlog.testing.proxy.faults import Fault, Hazard, Plan, Strike
+from commitlog.testing.proxy.http import Message, Peer
 
 __all__ = ["main"]
 
 _KEPT_REQUESTS = 10_000
+_CONDITIONS = ("if-match", "if-none-match")
 
 _Address: TypeAlias = tuple[str, int]
 
 
 def main() -> None:
-    """Serve until the end of standard input; see `commitlog.testing.proxy.Proxy` for the commands."""
+    """Serve until the end of standard input; see `Proxy` for the commands."""
     relay = _Relay(*json.loads(sys.argv[1]))
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         threading.Thread(target=relay.serve, args=(listener,), daemon=True).start()
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 class _Relay:
-    """Hands requests on, one thread a connection: blocking calls are the cheapest there are here."""
+    """Forwards requests, with a thread for each connection: blocking calls cost the least time here."""
 
     def __init__(
         self, upstream: str, dynamodb: str, latency: Mapping[str, float], like_ceph: bool
@@ -59,7 +59,7 @@ class _Relay:
         self._doubling: set[str] = set()
         self._doubled = threading.Condition(self._lock)
 
-    # -- what the proxy asks for -------------------------------------------------------------------
+    # -- commands of `Proxy` -------------------------------------------------------------------
 
     def inject(self, fault: dict[str, Any]) -> None:
         with self._lock:
@@ -93,30 +93,30 @@ class _Relay:
     def _converse(self, connection: socket.socket) -> None:
         client, link = Peer(connection), _Link(self._addresses)
         try:
-            goes_on = True
-            while goes_on and (request := client.read_request()):
+            is_open = True
+            while is_open and (request := client.read_request()):
                 fault = self._note(request)
                 time.sleep(next((self._latency[k] for k in request.kinds if k in self._latency), 0.0))
                 if fault is None:
-                    goes_on = self._hand_on(client, link, request)
+                    is_open = self._forward(client, link, request)
                 else:
-                    goes_on = self._strike(client, link, request, fault)
+                    is_open = self._strike(client, link, request, fault)
         except (OSError, ValueError, IndexError):
-            # Either side is gone or speaks no HTTP. The other is to see a broken connection, not an
-            # orderly end.
+            # One side is gone or sends no HTTP. The client must see a broken connection, not an orderly
+            # end.
             client.reset()
         finally:
             client.close()
             link.close()
 
-    def _hand_on(self, client: Peer, link: _Link, request: Message) -> bool:
-        """Get the request answered; return whether the conversation goes on."""
+    def _forward(self, client: Peer, link: _Link, request: Message) -> bool:
+        """Forward the request and its response; return whether the connection stays open."""
         response = self._exchange(link, request)
         client.send(response.data)
         return not (response.last or request.last)
 
     def _strike(self, client: Peer, link: _Link, request: Message, fault: Fault) -> bool:
-        """Let the fault happen; return whether the conversation goes on."""
+        """Inject the fault; return whether the connection stays open."""
         action = fault.action
         if action == "drop_request":
             self._count(fault, 0)
@@ -124,7 +124,7 @@ class _Relay:
             return False
         if action == "answer":
             self._count(fault, 0)
-            client.send(_made_up(fault, request))
+            client.send(_injected_response(fault, request))
             return not request.last
         if action == "duplicate":
             response = self._double(link, request, fault)
@@ -135,16 +135,16 @@ class _Relay:
         if action in ("drop_response", "reset"):
             client.reset()
             return False
-        client.send(_made_up(fault, request) if action == "fail" else response.data)
+        client.send(_injected_response(fault, request) if action == "fail" else response.data)
         return not (response.last or request.last)
 
     def _double(self, link: _Link, request: Message, fault: Fault) -> Message:
-        """Return the answer to the first of two requests."""
+        """Send the request twice; return the first response."""
         if fault.seconds:
             response = self._exchange(link, request)
             threading.Thread(target=self._repeat, args=(request, fault), daemon=True).start()
             return response
-        with self._alone(request.path):
+        with self._exclusively(request.path):
             response = self._relay(link, request)
             again = self._relay(link, request)
         self._count(fault, again.status)
@@ -160,7 +160,7 @@ class _Relay:
             link.close()
 
     def _late(self, link: _Link, request: Message, fault: Fault) -> Message:
-        """Get the request answered, as many seconds later as the fault says."""
+        """Forward the request after the delay of the fault."""
         status = 0
         with self._lock:
             self._pending += 1
@@ -183,11 +183,11 @@ class _Relay:
     def _relay(self, link: _Link, request: Message) -> Message:
         if not self._like_ceph:
             return link.exchange(request)
-        return told_as_ceph(request, link.exchange(asked_as_ceph(request)))
+        return _as_answered_by_ceph(request, link.exchange(_as_asked_of_ceph(request)))
 
     @contextmanager
-    def _alone(self, path: str) -> Iterator[None]:
-        """Keep other mutations of `path` back that have not been handed on yet."""
+    def _exclusively(self, path: str) -> Iterator[None]:
+        """Hold back other mutations of `path` that have not been forwarded yet."""
         with self._doubled:
             self._doubled.wait_for(lambda: path not in self._doubling)
             self._doubling.add(path)
@@ -224,14 +224,14 @@ class _Relay:
 
 
 class _Link:
-    """The connections of one conversation to the servers, opened when first needed."""
+    """The connections to the servers for one client connection, opened on first use."""
 
     def __init__(self, addresses: Mapping[str, _Address]) -> None:
         self._addresses = addresses
         self._peers: dict[str, Peer] = {}
 
     def exchange(self, request: Message) -> Message:
-        """Send the request to its server and return the answer."""
+        """Send the request to its server and return the response."""
         service = request.service
         peer = self._peers.pop(service, None)
         if peer is not None and peer.is_stale():
@@ -253,6 +253,53 @@ def _address(url: str) -> _Address:
     return parts.hostname or "", parts.port or 80
 
 
-def _made_up(fault: Fault, request: Message) -> bytes:
+def _injected_response(fault: Fault, request: Message) -> bytes:
     body = b"" if request.method == "HEAD" else fault.body.encode()
     return b"HTTP/1.1 %d Injected\r\nContent-Length: %d\r\n\r\n%b" % (fault.status, len(body), body)
+
+
+def _as_asked_of_ceph(request: Message) -> Message:
+    """Return the request that makes the server do what Ceph's radosgw 16 would do.
+
+    Of the conditions, a PUT takes "no object", and an etag if it has no quotes; a quoted etag never
+    matches. Copies, deletions and completed uploads ignore conditions.
+
+    The server must enforce all conditions, and check the signatures only of requests that are signed in
+    their query: the proxy changes the signed headers of other requests.
+    """
+    if request.service != "S3" or not request.mutates:
+        return request
+    if request.kinds[0] != "PUT" or "uploadId=" in request.target:
+        return _with(request, dict.fromkeys(_CONDITIONS))
+    etag = request.headers.get("if-match")
+    if etag is None:
+        return request
+    # No object has the etag "quoted", so the server refuses the request as Ceph would.
+    return _with(request, {"if-match": '"quoted"' if etag.startswith('"') else f'"{etag}"'})
+
+
+def _as_answered_by_ceph(request: Message, response: Message) -> Message:
+    """Return the response as Ceph would send it.
+
+    A request after its signed expiry gets ``AccessDenied`` with an empty message, and a ``Date`` past
+    the expiry.
+    """
+    if "fenced" not in request.kinds or response.status != 403:
+        return response
+    body = b"<Error><Code>AccessDenied</Code><Message></Message></Error>"
+    refusal = _with(response, {"transfer-encoding": None, "content-length": str(len(body))})
+    return evolve(refusal, data=refusal.data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" + body)
+
+
+def _with(message: Message, headers: dict[str, str | None]) -> Message:
+    """Return the message with these headers; without those that are None."""
+    head, _, body = message.data.partition(b"\r\n\r\n")
+    lines = [
+        line
+        for line in head.split(b"\r\n")
+        if line.partition(b":")[0].decode("latin-1").lower() not in headers
+    ]
+    new = {name: value for name, value in headers.items() if value is not None}
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in new.items()]
+    kept = {name: value for name, value in message.headers.items() if name not in headers}
+    return evolve(message, headers={**kept, **new}, data=b"\r\n".join(lines) + b"\r\n\r\n" + body)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from commitlog.testing.sim.choices import Choices, Deviating, Recording
-from commitlog.testing.sim.explore import World
+from commitlog.testing.sim.exploration import World
 
 __all__ = ["Orders", "Shrunk", "shrink"]
 

@@ -1,14 +1,4 @@
-"""An HTTP proxy on loopback that makes a nearby server slow, or its network unreliable.
-
-For benchmarks, it adds a latency to each kind of request. For tests, it loses, delays or duplicates
-requests and their responses: those that a test names (`Fault`), or random ones from a seed (`Hazard`).
-It runs in its own process, so that it takes no time from the interpreter under test, and ends with the
-process that started it.
-
-Guarantees: it duplicates a request only if a fault says so, latencies of concurrent requests overlap,
-and requests that it lets through are unchanged (except ``Expect``, which it answers itself). It holds
-whole bodies in memory. No TLS.
-"""
+"""`Proxy`: starts the proxy's process and controls it."""
 
 from __future__ import annotations
 
@@ -24,9 +14,9 @@ from typing import Any, Self
 from attrs import asdict
 
 from commitlog.errors import Unavailable
-from commitlog.testing.proxy_faults import Action, Fault, Hazard, Strike
+from commitlog.testing.proxy.faults import Fault, Hazard, Strike
 
-__all__ = ["Action", "Fault", "Hazard", "Proxy", "Strike"]
+__all__ = ["Proxy"]
 
 
 class Proxy:
@@ -36,14 +26,14 @@ class Proxy:
         upstream: URL of the server, such as ``http://127.0.0.1:8000``.
         dynamodb: URL of another server, for the requests of DynamoDB; so that one endpoint serves both.
         latency: seconds to add to each request of a kind.
-        like_ceph: let the server behave as Ceph's radosgw 16 does, see `commitlog.testing.proxy_ceph`.
+        like_ceph: let the server behave as Ceph's radosgw 16 does, see `commitlog.testing.proxy.relay`.
 
     The kind of a request is its HTTP method for S3 (``HEAD``, ``PUT``, …), but ``COPY`` for a
     CopyObject and ``PUBLISH`` for a CompleteMultipartUpload, and the operation for DynamoDB
     (``PutItem``, …), taken from the ``X-Amz-Target`` header. A request is of wider kinds as well:
     ``PUT`` for ``COPY``, ``POST`` for ``PUBLISH``, ``S3`` or ``DynamoDB``; and ``if-absent`` or
-    ``if-match`` if it carries that condition, ``fenced`` if its signature expires. Of several latencies
-    that of the narrowest kind counts. It passes before the server sees the request.
+    ``if-match`` if it carries that condition, ``fenced`` if its signature expires. Of several latencies,
+    that of the narrowest kind applies. It passes before the server gets the request.
 
     The methods may be called from any thread. An instance can be entered once.
     """
@@ -63,7 +53,7 @@ class Proxy:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        code = "from commitlog.testing.proxy_relay import main; main()"
+        code = "from commitlog.testing.proxy.relay import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(self._settings)],
             stdin=subprocess.PIPE,
@@ -93,22 +83,22 @@ class Proxy:
 
     @property
     def endpoint_url(self) -> str:
-        """The URL that clients are to talk to."""
+        """The URL for clients."""
         return f"http://127.0.0.1:{self._port}"
 
     def inject(self, fault: Fault) -> None:
-        """Let `fault` happen to the next requests that match it.
+        """Inject a fault into the next requests that match it.
 
-        Several faults form a queue: the first that matches a request is the one that strikes it.
+        Several faults form a queue: the first that matches a request strikes it.
         """
         self._ask("inject", asdict(fault))
 
     def endanger(self, hazards: Iterable[Hazard], *, seed: int = 0) -> None:
-        """Let `hazards` strike from now on, in place of those before; without any there is peace.
+        """Replace the hazards that strike from now on. An empty `hazards` ends all of them.
 
-        Whether the n-th request of its kind (counted from here) is struck, by which of the hazards that
-        match it, and for how long, depends on `seed`, the kind and n alone. Which request is the n-th is
-        a matter of timing: the seed reproduces the plan, not the run. A `Fault` goes before a hazard.
+        The faults of the n-th request of its kind (counted from here) depend on `seed`, the kind and n
+        alone. Which request is the n-th depends on timing: the seed reproduces the plan, not the run. A
+        `Fault` takes precedence over a hazard.
         """
         self._ask("endanger", [asdict(hazard) for hazard in hazards], seed)
 
@@ -117,14 +107,14 @@ class Proxy:
         return Counter({Strike(*what): count for *what, count in self._ask("strikes")})
 
     def pending(self) -> int:
-        """Return how many requests are held back, or are yet to be sent a second time."""
+        """Return the number of requests that are delayed, or whose duplicate is not sent yet."""
         number: int = self._ask("pending")
         return number
 
     def requests(self) -> list[str]:
-        """Return the requests seen since the last call, as ``"PUT /bucket/key"``, in order.
+        """Return the requests since the last call, as ``"PUT /bucket/key"``, in order.
 
-        At most the last ten thousand. One that was dropped is among them.
+        They include dropped requests. Only the last ten thousand are kept.
         """
         seen: list[str] = self._ask("requests")
         return seen
@@ -136,7 +126,7 @@ class Proxy:
                 self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
                 self._process.stdin.flush()
             except BrokenPipeError:
-                pass  # The missing answer says it.
+                pass  # `_answer` raises the error
             return self._answer()
 
     def _answer(self) -> Any:

@@ -1,4 +1,4 @@
-"""The faults of `commitlog.testing.proxy`: named faults, and hazards that strike at random by a seed."""
+"""The faults that the proxy injects: named faults, and hazards that strike at random from a seed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from attrs import field, frozen, validators
 
 __all__ = ["Action", "Fault", "Hazard", "Plan", "Strike"]
 
-#: What can go wrong with one request:
+#: The kinds of faults of a request:
 #:
 #: * ``drop_request``: the connection is reset, and the server does not get the request.
-#: * ``drop_response``: the server carries the request out, then the connection is reset.
+#: * ``drop_response``: the server performs the request, then the connection is reset.
 #: * ``reset``: the connection is reset at once, and the server gets the request `seconds` later.
 #: * ``delay``: the server gets the request `seconds` later, while the client waits.
 #: * ``duplicate``: the server gets the request twice, and the client the first answer. The second comes
 #:   `seconds` after that answer; for 0, right behind the first, before the answer goes out and before
 #:   any other mutation of the same path that comes through this proxy.
-#: * ``fail``: the server carries the request out, and the client gets `status` instead of its answer.
+#: * ``fail``: the server performs the request, and the client gets `status` instead of its answer.
 #: * ``answer``: the client gets `status`, and the server does not get the request.
 Action: TypeAlias = Literal[
     "drop_request", "drop_response", "reset", "delay", "duplicate", "fail", "answer"
@@ -27,13 +27,13 @@ Action: TypeAlias = Literal[
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
-def _words(value: Iterable[str]) -> tuple[str, ...]:
+def _as_tuple(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
 @frozen(kw_only=True)
 class Fault:
-    """Something that goes wrong with the next requests of one kind.
+    """A fault of the next requests of one kind.
 
     Attributes:
         kind: which requests; see `commitlog.testing.proxy.Proxy`.
@@ -50,7 +50,7 @@ class Fault:
     kind: str
     action: Action = field(validator=validators.in_(_ACTIONS))
     path: str = ""
-    without: tuple[str, ...] = field(default=(), converter=_words)
+    without: tuple[str, ...] = field(default=(), converter=_as_tuple)
     skip: int = field(default=0, validator=validators.ge(0))
     times: int = field(default=1, validator=validators.ge(1))
     seconds: float = field(default=0.0, validator=validators.ge(0))
@@ -80,7 +80,7 @@ class Hazard:
     Raises `ValueError` for values out of range.
     """
 
-    kinds: tuple[str, ...] = field(converter=_words)
+    kinds: tuple[str, ...] = field(converter=_as_tuple)
     action: Action = field(validator=validators.in_(_ACTIONS))
     rate: float = field(validator=[validators.ge(0), validators.le(1)])
     path: str = ""
@@ -105,11 +105,11 @@ class Strike:
 
 
 class Plan:
-    """Which of the requests to come are struck: a function of the seed. Not thread-safe.
+    """The faults of future requests, as a function of the seed. Not thread-safe.
 
     Args:
-        hazards: what may happen; of several that strike the same request the first one does.
-        seed: what decides.
+        hazards: the possible faults. If several strike the same request, the first one does.
+        seed: the seed.
 
     >>> plan = Plan((Hazard(kinds=("PUT",), action="delay", rate=0.5, seconds=(0, 2)),), seed=1)
     >>> [None if fault is None else round(fault.seconds, 2) for fault in
@@ -123,10 +123,10 @@ class Plan:
         self._counts: dict[str, int] = {}
 
     def next(self, kinds: tuple[str, ...], target: str) -> Fault | None:
-        """Return what happens to the next request of these kinds, the narrowest being the first."""
+        """Return the fault of the next request of these kinds, narrowest first, or None."""
         kind = kinds[0]
         number = self._counts[kind] = self._counts.get(kind, 0) + 1
-        # A generator of its own for each request, so that no other request has a part in its fate.
+        # A separate generator for each request, so that no other request affects its fate.
         random = Random(f"{self._seed} {kind} {number}")
         for hazard in self._hazards:
             drawn, seconds = random.random(), random.uniform(*hazard.seconds)

@@ -1,4 +1,8 @@
-"""Checks of the `Table` contract under competition, and of transactions."""
+"""The contract of the `Table` port, as one function that checks any table.
+
+It needs no test framework: a broken rule raises `AssertionError` that names the rule. The checks of
+single items are in `table_items`.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,14 @@ from commitlog.tables.api import (
     Equals,
     Key,
     Put,
+    Table,
     Write,
 )
-from commitlog.testing.checks import assert_raises, race
-from commitlog.testing.table_run import Run, assert_reason, assert_stored, cases
+from commitlog.testing.contract.assertions import assert_raises, race
+from commitlog.testing.contract.table_items import ITEM_CHECKS
+from commitlog.testing.contract.table_run import Run, assert_reason, assert_stored, cases
 
-__all__ = ["RACE_CHECKS", "TRANSACTION_CHECKS", "check_no_transactions"]
+__all__ = ["check_table"]
 
 # -- races ------------------------------------------------------------------------------------------
 
@@ -29,15 +35,15 @@ def _check_racing_creates(run: Run) -> None:
         key = run.key(f"race-{i}")
         items = [run.item(key, {"owner": racer}) for racer in range(run.threads)]
         outcomes = race([partial(run.table.put, item, condition=Absent()) for item in items])
-        won = _the_winner("create", outcomes, ConditionFailed)
+        won = _winner("create", outcomes, ConditionFailed)
         assert_stored(run, key, items[won], "racing creates")
 
 
-def _the_winner(what: str, outcomes: Sequence[CommitError | None], otherwise: type[CommitError]) -> int:
-    """Return the number of the only racer that won; all others must have got `otherwise`."""
+def _winner(what: str, outcomes: Sequence[CommitError | None], otherwise: type[CommitError]) -> int:
+    """Return the number of the only racer that won. All others must have raised `otherwise`."""
     for outcome in outcomes:
-        fine = outcome is None or isinstance(outcome, otherwise)
-        assert fine, f"a racing {what} ended in {outcome!r}"
+        expected = outcome is None or isinstance(outcome, otherwise)
+        assert expected, f"a racing {what} ended in {outcome!r}"
     won = outcomes.count(None)
     assert won == 1, f"{won} of {len(outcomes)} racers won with a {what}"
     return outcomes.index(None)
@@ -55,7 +61,7 @@ def _check_racing_generations(run: Run) -> None:
 
     _assert_all_end(race([count] * run.threads))
     wanted = run.item(key, {"generation": rounds * run.threads})
-    assert_stored(run, key, wanted, "racing compare-and-swaps, one of which was lost")
+    assert_stored(run, key, wanted, "racing compare-and-swaps: an update was lost")
 
 
 def _assert_all_end(outcomes: Sequence[CommitError | None]) -> None:
@@ -113,23 +119,23 @@ def _check_transactions(run: Run) -> None:
 
 
 def _check_transaction_conditions(run: Run) -> None:
-    beside = run.key("beside")
+    other = run.key("other")
     for i, (key, stored, condition) in enumerate(cases(run, "transact-if")):
-        mark = run.item(beside, {"n": i})
+        mark = run.item(other, {"n": i})
         write: Write = (Check(key, condition), Put(run.item(key), condition), Delete(key, condition))[
             i % 3
         ]
         canceled = _canceled(run, [write, Put(mark)])
         assert (canceled is None) == condition.holds(stored), f"{write} over {stored}: {canceled!r}"
         if canceled is None:
-            assert_stored(run, beside, mark, "a transaction")
+            assert_stored(run, other, mark, "a transaction")
         else:
             assert_reason(run, canceled.reasons[0], stored)
             assert_stored(run, key, stored, "a transaction that was canceled")
 
 
 def _canceled(run: Run, writes: Sequence[Write]) -> TransactionCanceled | None:
-    """Try a transaction, and return why it did not happen."""
+    """Try a transaction; return its error, or None if it happened."""
     try:
         run.table.transact(writes)
     except TransactionCanceled as error:
@@ -140,13 +146,13 @@ def _canceled(run: Run, writes: Sequence[Write]) -> TransactionCanceled | None:
 def _check_racing_transactions(run: Run) -> None:
     for i in range(run.keys):
         pair = [run.key(f"pair-{i}-{side}") for side in ("left", "right")]
-        # Half of them in the opposite order, which would deadlock a table that locks item by item.
+        # Half of them have the opposite order, which would deadlock a table that locks item by item.
         puts = [
             [Put(run.item(key, {"owner": racer}), Absent()) for key in pair[:: 1 if racer % 2 else -1]]
             for racer in range(run.threads)
         ]
         outcomes = race([partial(run.table.transact, writes) for writes in puts])
-        won = _the_winner("transaction", outcomes, TransactionCanceled)
+        won = _winner("transaction", outcomes, TransactionCanceled)
         for key in pair:
             assert_stored(run, key, run.item(key, {"owner": won}), "racing transactions")
 
@@ -163,7 +169,7 @@ def _check_transfers(run: Run) -> None:
 
     _assert_all_end(race([partial(transfer, racer) for racer in range(run.threads)]))
     total = sum(_generation(run, key) for key in accounts)
-    assert total == 0, f"racing transactions made {total} out of nothing"
+    assert total == 0, f"racing transfers changed the sum by {total}"
 
 
 def _transfer(run: Run, source: Key, target: Key) -> bool:
@@ -175,7 +181,7 @@ def _transfer(run: Run, source: Key, target: Key) -> bool:
 
 
 def check_no_transactions(run: Run) -> None:
-    """Check that a table without transactions says so, and does nothing."""
+    """Check that a table without transactions raises `NotSupported` and does nothing."""
     key = run.key("transact")
     why = "a transaction on a table that has none"
     assert_raises(NotSupported, why, run.table.transact, [Put(run.item(key))])
@@ -192,3 +198,44 @@ TRANSACTION_CHECKS = (
     _check_racing_transactions,
     _check_transfers,
 )
+
+
+def check_table(
+    table: Table,
+    *,
+    transactions: bool = True,
+    returns_old_item: bool = True,
+    empty_values: bool = True,
+    threads: int = 8,
+    keys: int = 12,
+) -> None:
+    """Check that `table` keeps the rules of the port. Raises `AssertionError` if it does not.
+
+    The table must exist. It may be in use: the check writes only keys of a new random prefix, and leaves
+    a few dozen small items behind.
+
+    Args:
+        table: the table to check.
+        transactions: False if the service has none: `Table.transact` must then raise `NotSupported`.
+        returns_old_item: False if errors of failed conditions do not have the stored item.
+        empty_values: False if the service cannot store empty strings and binaries.
+        threads: number of racing threads.
+        keys: number of keys that they race for.
+
+    >>> from commitlog.tables import TableSchema
+    >>> from commitlog.tables.open import open_table
+    >>> table = open_table("memory://", TableSchema(hash_key="path", range_key="etag"))
+    >>> table.create()
+    True
+    >>> check_table(table)
+    """
+    run = Run(
+        table=table,
+        returns_old_item=returns_old_item,
+        empty_values=empty_values,
+        threads=threads,
+        keys=keys,
+    )
+    transaction_checks = TRANSACTION_CHECKS if transactions else (check_no_transactions,)
+    for check in (*ITEM_CHECKS, *RACE_CHECKS, *transaction_checks):
+        check(run)

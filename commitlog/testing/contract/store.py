@@ -1,6 +1,6 @@
-"""The contract of the `ObjectStore` port, as one function that any store can be passed to.
+"""The contract of the `ObjectStore` port, as one function that checks any store.
 
-Needs no test framework: a broken rule raises `AssertionError` that says which.
+It needs no test framework: a broken rule raises `AssertionError` that names the rule.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from commitlog.errors import (
 )
 from commitlog.stores.api import NONCE, ObjectStore, Staged, same_etag
 from commitlog.stores.body import Body
-from commitlog.testing.checks import assert_raises
-from commitlog.testing.store_condition_checks import CONDITION_CHECKS
-from commitlog.testing.store_list_checks import LIST_CHECKS
-from commitlog.testing.store_run import Conditions, Run
-from commitlog.testing.store_stage_checks import STAGE_CHECKS
+from commitlog.testing.contract.assertions import assert_raises
+from commitlog.testing.contract.store_conditions import CONDITION_CHECKS
+from commitlog.testing.contract.store_listings import LIST_CHECKS
+from commitlog.testing.contract.store_run import Conditions, Run
+from commitlog.testing.contract.store_uploads import STAGE_CHECKS
 
 __all__ = ["check_object_store"]
 
@@ -46,24 +46,24 @@ def check_object_store(
 ) -> None:
     """Check that `store` keeps the rules of the port. Raises `AssertionError` if it does not.
 
-    A store that cannot be reached or used raises what says so: `Unavailable`, `AccessDenied`, ….
+    The error of a store that cannot be reached or used propagates: `Unavailable`, `AccessDenied`, ….
 
-    The store may be in use: only objects and uploads below a new random prefix are made, and they are
-    removed at the end, also after a failure. What a server is known not to do is left out by the
-    arguments; the defaults are the whole contract.
+    The store may be in use: the check creates objects and uploads only below a new random prefix, and
+    removes them at the end, also after a failure. The arguments leave out rules that a server is known
+    not to keep; the defaults are the whole contract.
 
     Args:
-        store: what to check.
-        byte_order: listings come in the byte order of UTF-8. If False, in any order that is kept.
-        conditions: the conditions that are honoured; all that `store.capabilities` lists by default.
-        races: those of `conditions` that are honoured by racing requests; all of them by default.
-        fences: an expired fence is refused; by default, if `store.capabilities` says that it takes one.
+        store: the store to check.
+        byte_order: listings are in the byte order of UTF-8. If False, in any order that stays the same.
+        conditions: the conditions that the store enforces; by default, those of `store.capabilities`.
+        races: those of `conditions` that hold for racing requests; by default, all of them.
+        fences: an expired request is refused; by default, if `store.capabilities` supports an expiry.
         nested: ``a`` and ``a/b`` can both be objects.
         fresh_etags: writing the same bytes again changes the etag. S3's etags depend on content.
         forgets_uploads: publishing an upload again is `NotFound`. Some servers remember it for a while
             and answer as they did the first time.
-        threads: how many racers there are.
-        keys: how many objects each kind of race is for.
+        threads: number of racing threads.
+        keys: number of objects for each kind of race.
 
     >>> from commitlog.stores.memory import MemoryStore
     >>> check_object_store(MemoryStore(), keys=1)
@@ -99,9 +99,9 @@ def _run(check: Callable[[Run], None], run: Run) -> None:
     try:
         check(run)
     except (AccessDenied, BucketNotFound, OutcomeUnknown, Unavailable):
-        raise  # of these a store that keeps every rule is capable
+        raise  # a store that keeps every rule may raise these, too
     except CommitError as error:
-        raise AssertionError(f"what should have been done was refused: {error!r}") from error
+        raise AssertionError(f"a request was refused that the contract allows: {error!r}") from error
 
 
 _NAMES = (
@@ -130,7 +130,7 @@ def _check_bodies(run: Run) -> None:
     for number, (body, data) in enumerate(bodies):
         path = run.path(f"body-{number}")
         result = run.store.put(path, body)
-        assert result.path == path, f"put to {path!r} tells of {result.path!r}"
+        assert result.path == path, f"put to {path!r} returned the path {result.path!r}"
         run.assert_holds(path, data, f"a put of {data[:20]!r}")
         assert same_etag(run.store.head(path).etag, result.etag), "put and head differ in the etag"
 
@@ -140,7 +140,7 @@ def _check_no_bodies(run: Run) -> None:
     for body in (None, "text", io.StringIO("text")):
         for send in (run.store.put, run.store.stage):
             assert_raises(TypeError, f"{body!r} is no body", send, path, cast(Body, body))
-    run.assert_holds(path, None, "what is no body")
+    run.assert_holds(path, None, "refused bodies")
 
 
 def _positioned(data: bytes, position: int) -> io.BytesIO:
@@ -185,17 +185,19 @@ def _check_bad_paths(run: Run) -> None:
 
 
 def _check_metadata(run: Run) -> None:
-    path, given = run.path("metadata"), {"made-by": "a check, 100%", "empty-not": "x", NONCE: "n1"}
-    run.store.put(path, b"1", metadata=given)
-    assert dict(run.store.head(path).metadata) == given, "head gives other metadata than put was given"
-    assert dict(run.store.get(path).metadata) == given, "get gives other metadata than put was given"
-    assert run.store.head(path).nonce == "n1", "the nonce is not found again"
+    path, metadata = run.path("metadata"), {"made-by": "a check, 100%", "empty-not": "x", NONCE: "n1"}
+    run.store.put(path, b"1", metadata=metadata)
+    assert dict(run.store.head(path).metadata) == metadata, "head returns other metadata than put got"
+    assert dict(run.store.get(path).metadata) == metadata, "get returns other metadata than put got"
+    assert run.store.head(path).nonce == "n1", "head does not return the nonce"
     (listed,) = run.store.list(path)
     assert not listed.metadata, "a listing must leave metadata empty"
     run.store.put(path, b"2", metadata={"other": "1"})
-    assert dict(run.store.head(path).metadata) == {"other": "1"}, "metadata of a replaced object stayed"
+    assert dict(run.store.head(path).metadata) == {"other": "1"}, (
+        "metadata of a replaced object remained"
+    )
     run.store.put(path, b"3")
-    assert not run.store.head(path).metadata, "an object has metadata that it was not given"
+    assert not run.store.head(path).metadata, "an object has metadata of an earlier one"
     for wrong in (
         {"Upper": "x"},
         {"": "x"},
@@ -284,12 +286,12 @@ def _check_copy(run: Run) -> None:
         run.assert_holds(target, b"copied", "a copy")
         run.assert_holds(source, b"copied", "a copy from it")
         info = run.store.head(target)
-        assert result.path == target, f"a copy to {target!r} tells of {result.path!r}"
+        assert result.path == target, f"a copy to {target!r} returned the path {result.path!r}"
         assert same_etag(info.etag, result.etag), "copy and head differ in the etag"
         assert dict(info.metadata) == {NONCE: "n", "kind": "x"}, "a copy lost metadata"
         run.store.put(target, b"to be replaced")
     run.store.delete(source)
-    run.assert_holds(target, b"to be replaced", "the delete of what it was copied from")
+    run.assert_holds(target, b"to be replaced", "the delete of the source of its copy")
 
 
 def _check_delete(run: Run) -> None:

@@ -1,16 +1,9 @@
-"""Stress test: processes write conditionally to a real store through a faulty network and get killed.
-
-`run_stress` starts worker processes that call one store at random. A proxy between them and the store
-loses, delays and duplicates their requests. The test also kills and stops workers. At the end,
-`check_linearizable` judges the history of all calls. To run it from the shell, give a store and a table
-that the test may write to:
-
-    python -m commitlog.testing.stress --store 's3://bucket?endpoint_url=http://host:9000' \\
-        --table 'dynamodb://commits?endpoint_url=http://host:8000' --seconds 60 --seed 1
+"""A stress run: processes write conditionally to a real store through a faulty network and get killed.
 
 The seed determines the plan: which fault strikes the request of which number, which worker is killed or
 stopped at which time, and which calls each worker makes. How these coincide depends on real timing, so a
-seed does not reproduce a run. `stress_faults` lists the faults that the plan excludes, with the reasons.
+seed does not reproduce a run. `commitlog.testing.stress.plan` lists the faults that the plan excludes,
+with the reasons.
 
 Every step has a time limit. No process outlives the call or, on Linux, the process that started it. The
 output contains no credentials.
@@ -18,18 +11,16 @@ output contains no credentials.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from attrs import evolve, fields
+from attrs import evolve, frozen
 
 from commitlog._util.ids import random_id
 from commitlog.commit.conditional import ConditionalStore, Mode
@@ -41,19 +32,102 @@ from commitlog.stores.api import ObjectStore
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
 from commitlog.testing.history import History
-from commitlog.testing.linearizability import CheckUndecided, NotLinearizable, check_linearizable
+from commitlog.testing.linearizability import NotLinearizable, check_linearizable
 from commitlog.testing.proxy import Proxy, Strike
-from commitlog.testing.recorded import WORD, RecordedStore
+from commitlog.testing.recorded_store import VERSION, RecordedStore
 from commitlog.testing.recorder import Recorder
-from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE, hazards
-from commitlog.testing.stress_fleet import Fleet
-from commitlog.testing.stress_report import Report
-from commitlog.testing.stress_settings import Stress
-from commitlog.testing.stress_signals import signals, troubles
-from commitlog.testing.stress_worker import Hours, Task
+from commitlog.testing.stress.fleet import Fleet
+from commitlog.testing.stress.plan import (
+    KEPT,
+    OWN,
+    REMOVABLE,
+    StressSettings,
+    Trouble,
+    hazards,
+    signals,
+    troubles,
+)
+from commitlog.testing.stress.worker import Schedule, Task
 from commitlog.urls import Url
 
-__all__ = ["Report", "Stress", "main", "run_stress"]
+__all__ = ["StressReport", "run_stress"]
+
+
+@frozen(kw_only=True)
+class StressReport:
+    """The result of a run.
+
+    Attributes:
+        stress: the settings of the run.
+        fenced: whether the store enforces the expiry of requests. Only then did the run inject long
+            delays.
+        history: all calls of all workers, and the final reads of an auditor.
+        strikes: how often each sort of fault struck.
+        troubles: which workers were killed and stopped, and when.
+        finished: seconds from the last fault until every worker had written every path.
+        violation: the part of the history that no order of the calls explains, or None.
+        failures: workers that failed or did not finish, and objects with metadata and body of
+            different versions.
+    """
+
+    stress: StressSettings
+    fenced: bool
+    history: History
+    strikes: Counter[Strike]
+    troubles: tuple[Trouble, ...]
+    finished: float
+    violation: NotLinearizable | None
+    failures: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run found no error."""
+        return self.violation is None and not self.failures
+
+    @property
+    def kills(self) -> int:
+        """The number of workers that were killed."""
+        return sum(trouble.stop is None for trouble in self.troubles)
+
+    @property
+    def stops(self) -> tuple[float, ...]:
+        """The length of each stop of a worker, in seconds."""
+        return tuple(trouble.stop for trouble in self.troubles if trouble.stop is not None)
+
+    @property
+    def refused(self) -> int:
+        """The number of late requests that the store refused."""
+        return sum(count for strike, count in self.strikes.items() if strike.status == 403)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report line by line, for people."""
+        stress = self.stress
+        where = f"leases in {stress.table}" if stress.table else "its own conditions"
+        yield f"{stress.store}: {stress.mode}, {where}"
+        yield (
+            f"{stress.workers} workers ({stress.foreign} foreign), {stress.seconds:g} s, seed "
+            f"{stress.seed}; expiry enforced: {'yes' if self.fenced else 'no'}"
+        )
+        yield f"calls: {len(self.history)} on {len(self.history.by_key())} paths"
+        calls = Counter((call.name, call.outcome.value) for call in self.history)
+        for name in sorted({name for name, _ in calls}):
+            outcomes = [
+                f"{outcome} {count}" for (of, outcome), count in sorted(calls.items()) if of == name
+            ]
+            yield f"  {name}: {', '.join(outcomes)}"
+        yield f"faults: {self.strikes.total()}"
+        actions: Counter[str] = Counter()
+        for strike, count in self.strikes.items():
+            actions[strike.action] += count
+        for action, count in sorted(actions.items()):
+            yield f"  {action}: {count}"
+        yield f"  requests that the store refused as late: {self.refused}"
+        beyond = sum(seconds > stress.timeout for seconds in self.stops)
+        yield f"killed: {self.kills}; stopped: {len(self.stops)}, longer than a lease: {beyond}"
+        yield f"all written {self.finished:.1f} s after the last fault"
+        yield from self.failures
+        yield f"linearizable: {'yes' if self.violation is None else f'NO. {self.violation}'}"
+
 
 #: Name of the object under each path prefix that is never removed.
 _STAYS = "stays"
@@ -61,7 +135,7 @@ _STAYS = "stays"
 _POLL = 0.1
 
 
-def run_stress(stress: Stress) -> Report:
+def run_stress(stress: StressSettings) -> StressReport:
     """Run `stress` and check its result.
 
     The run puts all its objects below a new prefix and removes them at the end. Lease records stay in
@@ -95,7 +169,12 @@ def run_stress(stress: Stress) -> Report:
 
 class _Run:
     def __init__(
-        self, stress: Stress, place: Url, store: ObjectStore, probe_report: ProbeReport, directory: Path
+        self,
+        stress: StressSettings,
+        place: Url,
+        store: ObjectStore,
+        probe_report: ProbeReport,
+        directory: Path,
     ) -> None:
         self._stress = stress
         self._place = place
@@ -105,7 +184,7 @@ class _Run:
         self._fenced = probe_report.proves(Kind.FENCE)
         self._troubles = troubles(stress, fenced=self._fenced)
 
-    def report(self) -> Report:
+    def report(self) -> StressReport:
         stress = self._stress
         strikes: Counter[Strike] = Counter()
         with ExitStack() as stack:
@@ -119,7 +198,7 @@ class _Run:
             begin = time.monotonic()
             end = begin + stress.seconds
             deadline = end + stress.grace
-            fleet.begin(Hours(begin=begin, end=end, deadline=deadline))
+            fleet.begin(Schedule(begin=begin, end=end, deadline=deadline))
             for at, worker, number in signals(self._troubles):
                 _sleep_until(begin + at)
                 fleet.signal(worker, number)
@@ -135,7 +214,7 @@ class _Run:
             check_linearizable(history)
         except NotLinearizable as error:
             violation = error
-        return Report(
+        return StressReport(
             stress=stress,
             fenced=self._fenced,
             history=history,
@@ -180,7 +259,7 @@ class _Run:
         for path in history.by_key():
             with suppress(NotFound):
                 found = auditor.get(path)
-                if found.data != found.metadata.get(WORD, "").encode():
+                if found.data != found.metadata.get(VERSION, "").encode():
                     torn.append(f"{path!r} has the metadata of one version and the body of another")
         return History([*history, *recorder.history()]), torn
 
@@ -215,52 +294,3 @@ def _clear(store: ObjectStore) -> None:
         for staged in store.list_staged():
             store.abort(staged)
         store.delete_many(info.path for info in store.list())
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the stress test from the shell; return 0 if it passed, 1 if it failed, 2 without a verdict."""
-    parser = argparse.ArgumentParser(
-        prog="python -m commitlog.testing.stress",
-        description="Write conditionally from many processes over a bad network, and judge the outcome.",
-    )
-    parser.add_argument(
-        "--store", required=True, metavar="URL", help="s3://bucket?endpoint_url=http://…"
-    )
-    parser.add_argument(
-        "--table", metavar="URL", help="dynamodb://table?endpoint_url=http://… or sqlite:///file"
-    )
-    parser.add_argument(
-        "--mode", choices=["lease", "auto", "native"], help="default: lease with a table"
-    )
-    for name, kind, what in (
-        ("seconds", float, "how long faults go on"),
-        ("workers", int, "processes at a time"),
-        ("foreign", int, "how many of them are clients of object_store"),
-        ("seed", int, "what the plan is drawn from"),
-        ("timeout", float, "seconds of a lease"),
-        ("skew", float, "max_clock_skew_rate"),
-        ("rate", float, "share of requests that each sort of fault strikes"),
-        ("interval", float, "seconds between signals, on average"),
-    ):
-        default = getattr(fields(Stress), name).default
-        parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {default})")
-    parser.add_argument(
-        "--torn-reads",
-        dest="whole_reads",
-        action="store_false",
-        help="a read of the store may show parts of two versions, as JuiceFS does: read twice",
-    )
-    given = vars(parser.parse_args(arguments))
-    given["mode"] = given["mode"] or ("native" if given["table"] is None else "lease")
-    try:
-        report = run_stress(Stress(**given))
-    except (CommitError, CheckUndecided) as error:
-        print(f"stress: {error}", file=sys.stderr)
-        return 2
-    for line in report.lines():
-        print(line)
-    return 0 if report.ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

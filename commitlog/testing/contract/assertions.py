@@ -1,4 +1,4 @@
-"""Building blocks of the contract checks of both ports: a call that must fail, and racing calls."""
+"""Assertions of the contract checks of both ports: a call that must fail, and racing calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def assert_raises(
     except kind:
         return
     except Exception as error:
-        raise AssertionError(f"{because}: {kind.__name__} was due, not {error!r}") from error
-    raise AssertionError(f"{because}: {kind.__name__} was due, not {result!r}")
+        raise AssertionError(f"{because}: expected {kind.__name__}, not {error!r}") from error
+    raise AssertionError(f"{because}: expected {kind.__name__}, not {result!r}")
 
 
 def race(calls: Sequence[Callable[[], T]]) -> list[T | CommitError]:
-    """Start all calls at once, each in a thread; return what each one gave or which error it raised."""
+    """Start all calls at once, each in a thread; return the result or the error of each."""
     barrier = threading.Barrier(len(calls), timeout=60.0)
 
     def racer(call: Callable[[], T]) -> T | CommitError:

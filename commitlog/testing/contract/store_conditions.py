@@ -22,8 +22,8 @@ from commitlog.stores.api import (
     RequestExpiry,
     same_etag,
 )
-from commitlog.testing.checks import assert_raises
-from commitlog.testing.store_run import Run, race
+from commitlog.testing.contract.assertions import assert_raises
+from commitlog.testing.contract.store_run import Run, race
 
 __all__ = ["CONDITION_CHECKS"]
 

@@ -28,8 +28,8 @@ from commitlog.tables.rules import (
     MAX_TOKEN_CHARS,
     MAX_TRANSACTION_WRITES,
 )
-from commitlog.testing.checks import assert_raises
-from commitlog.testing.table_run import Run, assert_reason, assert_stored, cases
+from commitlog.testing.contract.assertions import assert_raises
+from commitlog.testing.contract.table_run import Run, assert_reason, assert_stored, cases
 
 __all__ = ["ITEM_CHECKS"]
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the process behind `commitlog.testing.proxy` sees it: whole messages, byte for byte."""
+"""HTTP/1.1 messages as the proxy reads and forwards them: whole, and byte for byte."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Message:
     """A request or a response.
 
     Attributes:
-        words: of its first line.
+        start_line: the parts of its first line.
         headers: names in lower case.
         data: all its bytes.
         last: whether the connection ends with it.
     """
 
-    words: list[str]
+    start_line: list[str]
     headers: dict[str, str]
     data: bytes
     last: bool
@@ -33,12 +33,12 @@ class Message:
     @property
     def method(self) -> str:
         """Method of a request."""
-        return self.words[0]
+        return self.start_line[0]
 
     @property
     def target(self) -> str:
         """Path and query of a request."""
-        return self.words[1]
+        return self.start_line[1]
 
     @property
     def path(self) -> str:
@@ -48,21 +48,21 @@ class Message:
     @property
     def status(self) -> int:
         """Status of a response."""
-        return int(self.words[1])
+        return int(self.start_line[1])
 
     @property
     def service(self) -> str:
-        """What a request is for: ``DynamoDB`` or ``S3``."""
+        """The service of a request: ``DynamoDB`` or ``S3``."""
         return "DynamoDB" if "x-amz-target" in self.headers else "S3"
 
     @property
     def mutates(self) -> bool:
-        """Whether an object may change by a request."""
+        """Whether the request may change an object."""
         return self.service == "S3" and self.method not in _READS
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of what kinds a request is, see `commitlog.testing.proxy.Proxy`; the narrowest first."""
+        """The kinds of a request, narrowest first; see `Proxy`."""
         if self.service == "DynamoDB":
             return self.headers["x-amz-target"].rpartition(".")[2], "DynamoDB"
         kinds = [self.method, "S3"]
@@ -80,9 +80,9 @@ class Message:
 
 
 class Peer:
-    """One side of a conversation in HTTP/1.1. Not thread-safe.
+    """One end of an HTTP/1.1 connection. Not thread-safe.
 
-    Raises `OSError` if the other side is gone, `ValueError` or `IndexError` if it speaks no HTTP.
+    Raises `OSError` if the other side is gone, `ValueError` or `IndexError` if it sends no HTTP.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -95,31 +95,31 @@ class Peer:
         head = self._read_head()
         if head is None:
             return None
-        words, headers, data = head
+        start_line, headers, data = head
         if "expect" in headers:
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
             lines = data.split(b"\r\n")
             data = b"\r\n".join(line for line in lines if not line.lower().startswith(b"expect:"))
         body, _ = self._read_body(headers, otherwise=0)
-        return Message(words, headers, data + body, last=_is_last(headers))
+        return Message(start_line, headers, data + body, last=_is_last(headers))
 
     def read_response(self, *, to_head: bool) -> Message:
         """Return the response to a request; `to_head` if that was HEAD, so that no body follows."""
         head = self._read_head()
         if head is None:
             raise ConnectionResetError("the server closed the connection instead of answering")
-        words, headers, data = head
-        if to_head or words[1] in ("204", "304"):
-            return Message(words, headers, data, last=_is_last(headers))
+        start_line, headers, data = head
+        if to_head or start_line[1] in ("204", "304"):
+            return Message(start_line, headers, data, last=_is_last(headers))
         body, ended = self._read_body(headers, otherwise=None)
-        return Message(words, headers, data + body, last=ended or _is_last(headers))
+        return Message(start_line, headers, data + body, last=ended or _is_last(headers))
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
         self._socket.sendall(data)
 
     def is_stale(self) -> bool:
-        """Tell whether the other side has closed the idle connection."""
+        """Return whether the other side has closed the idle connection."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def reset(self) -> None:

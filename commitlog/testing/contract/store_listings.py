@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from commitlog.errors import ConfigurationError
 from commitlog.stores.api import Page
-from commitlog.testing.checks import assert_raises
-from commitlog.testing.store_run import Run
+from commitlog.testing.contract.assertions import assert_raises
+from commitlog.testing.contract.store_run import Run
 
 __all__ = ["LIST_CHECKS"]
 

@@ -1,6 +1,6 @@
 """A worker process of a stress run: it calls a store at random and records the results.
 
-`commitlog.testing.stress_fleet` starts it, sends its task and times as lines of JSON, and may kill it.
+`Fleet` starts it, sends its task and times as lines of JSON, and may kill it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ from commitlog.commit.probe_report import ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.commit.settings import DynamoCommit, LeaseSettings, SqliteCommit
 from commitlog.connect import connect
-from commitlog.errors import (
-    CommitError,
-    NotFound,
-)
+from commitlog.errors import CommitError, NotFound
 from commitlog.stores.open import open_store
 from commitlog.tables.open import open_table
-from commitlog.testing.recorded import WORD, RecordedStore
+from commitlog.testing.recorded_store import VERSION, RecordedStore
 from commitlog.testing.recorder import Recorder
-from commitlog.testing.stress_faults import KEPT, OWN, REMOVABLE
-from commitlog.testing.stress_foreign import ForeignStore
+from commitlog.testing.stress.foreign import ForeignStore
+from commitlog.testing.stress.plan import KEPT, OWN, REMOVABLE
 from commitlog.urls import Url
 
-__all__ = ["Hours", "Task", "main", "open_client"]
+__all__ = ["Schedule", "Task", "main", "open_client"]
 
 #: Number of paths of each sort that are in use at a time.
 _WIDTH = 3
@@ -90,7 +87,7 @@ class Task:
 
 
 @frozen(kw_only=True)
-class Hours:
+class Schedule:
     """The times of the workers' phases, on `time.monotonic`.
 
     Attributes:
@@ -137,14 +134,16 @@ def open_client(task: Task, *, patient: bool) -> ConditionalStore | ForeignStore
 class Worker:
     """The code that performs a task. A failed call does not stop it."""
 
-    def __init__(self, task: Task, hours: Hours) -> None:
+    def __init__(self, task: Task, schedule: Schedule) -> None:
         self._task = task
-        self._hours = hours
+        self._schedule = schedule
         self._random = Random(task.seed)
         self._recorder = Recorder(path=task.history)
         self._store: RecordedStore
+        #: The store that performs the calls of `_store`. Its calls are not recorded.
+        self._client: Any
         self._choices: tuple[list[Callable[[], None]], list[int]]
-        self._words = 0
+        self._versions = 0
         #: The last etag seen at each path.
         self._seen: dict[str, str] = {}
 
@@ -157,7 +156,7 @@ class Worker:
         Raises:
             TimeoutError: a path could not be written before the deadline.
         """
-        end = self._hours.end
+        end = self._schedule.end
         with closing(client):
             self._use(client)
             while time.monotonic() < end:
@@ -172,9 +171,9 @@ class Worker:
 
     def _use(self, client: ConditionalStore | ForeignStore) -> None:
         # Any: the foreign client has only the methods that are called.
-        store: Any = client
+        self._client = client
         self._store = RecordedStore(
-            store, self._recorder, client=self._task.client, whole_reads=self._task.whole_reads
+            self._client, self._recorder, client=self._task.client, whole_reads=self._task.whole_reads
         )
         weights = {self._get: 2, self._create: 2, self._replace: 4, self._copy: 1}
         if not self._task.foreign:
@@ -191,12 +190,12 @@ class Worker:
 
     def _create(self) -> None:
         path = self._path()
-        self._seen[path] = self._store.put_if_absent(path, self._word()).etag
+        self._seen[path] = self._store.put_if_absent(path, self._new_version()).etag
 
     def _replace(self) -> None:
         path = self._path()
         if (etag := self._etag(path)) is not None:
-            self._seen[path] = self._store.put_if_match(path, self._word(), etag=etag).etag
+            self._seen[path] = self._store.put_if_match(path, self._new_version(), etag=etag).etag
 
     def _remove(self) -> None:
         path = self._choose(REMOVABLE)
@@ -204,21 +203,21 @@ class Worker:
             self._store.delete_if_match(path, etag=etag)
 
     def _copy(self) -> None:
-        word, target = self._word(), self._path()
-        source = OWN + word
-        self._store.store.put(source, word.encode(), metadata={WORD: word})
-        self._seen[target] = self._store.copy_if_absent(source, target, word=word).etag
+        version, target = self._new_version(), self._path()
+        source = OWN + version
+        self._client.put(source, version.encode(), metadata={VERSION: version})
+        self._seen[target] = self._store.copy_if_absent(source, target, version=version).etag
 
     def _rename(self) -> None:
-        word, target = self._word(), self._path()
-        source = OWN + word
-        self._store.put_if_absent(source, word)
-        self._seen[target] = self._store.rename_if_absent(source, target, word=word).etag
+        version, target = self._new_version(), self._path()
+        source = OWN + version
+        self._store.put_if_absent(source, version)
+        self._seen[target] = self._store.rename_if_absent(source, target, version=version).etag
 
     def _publish(self) -> None:
-        word, target = self._word(), self._path()
-        staged = self._store.stage(target, word)
-        self._seen[target] = self._store.publish_if_absent(staged, word=word).etag
+        version, target = self._new_version(), self._path()
+        staged = self._store.stage(target, version)
+        self._seen[target] = self._store.publish_if_absent(staged, version=version).etag
 
     def _write_at_last(self, path: str) -> None:
         """Retry until `path` is written once, whether or not an object is there."""
@@ -226,11 +225,11 @@ class Worker:
             try:
                 etag = self._look(path, self._store.get)
                 if etag is None:
-                    self._store.put_if_absent(path, self._word())
+                    self._store.put_if_absent(path, self._new_version())
                 else:
-                    self._store.put_if_match(path, self._word(), etag=etag)
+                    self._store.put_if_match(path, self._new_version(), etag=etag)
             except CommitError as error:
-                if time.monotonic() > self._hours.deadline:
+                if time.monotonic() > self._schedule.deadline:
                     raise TimeoutError(f"{path!r} could not be written in time") from error
                 time.sleep(_PAUSE)
             else:
@@ -252,9 +251,9 @@ class Worker:
         self._seen[path] = etag
         return etag
 
-    def _word(self) -> str:
-        self._words += 1
-        return f"{self._task.client}-{self._words}"
+    def _new_version(self) -> str:
+        self._versions += 1
+        return f"{self._task.client}-{self._versions}"
 
     def _path(self) -> str:
         return self._choose(self._random.choice((KEPT, REMOVABLE)))
@@ -262,11 +261,11 @@ class Worker:
     def _choose(self, sort: str) -> str:
         # Sometimes choose an earlier path, because a late request may still arrive there.
         back = self._random.choice((0, 0, 0, 1, 2, 3)) * _ERA
-        return self._random.choice(self._paths(sort, min(time.monotonic(), self._hours.end) - back))
+        return self._random.choice(self._paths(sort, min(time.monotonic(), self._schedule.end) - back))
 
     def _paths(self, sort: str, moment: float) -> list[str]:
         # A kept object is created only once, so creations need new paths to compete for.
-        era = max(0, int((moment - self._hours.begin) / _ERA)) if sort == KEPT else 0
+        era = max(0, int((moment - self._schedule.begin) / _ERA)) if sort == KEPT else 0
         return [f"{sort}{era}-{number}" for number in range(_WIDTH)]
 
 
@@ -279,8 +278,4 @@ def main() -> None:
     client = open_client(task, patient=task.patient)
     print("ready", flush=True)
     if line := sys.stdin.readline():
-        Worker(task, Hours(**json.loads(line))).run(client)
-
-
-if __name__ == "__main__":
-    main()
+        Worker(task, Schedule(**json.loads(line))).run(client)

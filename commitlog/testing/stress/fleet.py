@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from attrs import asdict, evolve
 
-from commitlog.testing.stress_worker import Hours, Task
+from commitlog.testing.stress.worker import Schedule, Task
 
 __all__ = ["Fleet"]
 
@@ -37,7 +37,7 @@ class Fleet:
     def __init__(self, tasks: Sequence[Task], directory: Path) -> None:
         self._tasks = tasks
         self._directory = directory
-        self._hours: Hours | None = None
+        self._schedule: Schedule | None = None
         self._lives = [0] * len(tasks)
         self._processes: list[subprocess.Popen[bytes]] = []
         #: The names of workers that failed, with the end of their error output.
@@ -75,11 +75,11 @@ class Fleet:
         """The history files that workers have created."""
         return sorted(self._directory.glob("*.jsonl"))
 
-    def begin(self, hours: Hours) -> None:
+    def begin(self, schedule: Schedule) -> None:
         """Let the workers begin."""
-        self._hours = hours
+        self._schedule = schedule
         for process in self._processes:
-            self._tell(process, asdict(hours))
+            self._send(process, asdict(schedule))
 
     def signal(self, worker: int, number: signal.Signals) -> None:
         """Send a signal to a worker. Restart it if the signal is SIGKILL."""
@@ -108,15 +108,15 @@ class Fleet:
             else:
                 done = max(done, time.monotonic())
                 if status:
-                    said = self._errors(worker).read_text(errors="replace")[-_TAIL:]
-                    self.failures.append(f"{self._name(worker)} ended with status {status}:\n{said}")
+                    output = self._errors(worker).read_text(errors="replace")[-_TAIL:]
+                    self.failures.append(f"{self._name(worker)} ended with status {status}:\n{output}")
         return done
 
     def _start(self, worker: int) -> subprocess.Popen[bytes]:
         task, name = self._tasks[worker], self._name(worker)
         with open(self._errors(worker), "wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "commitlog.testing.stress_worker"],
+                [sys.executable, "-c", "from commitlog.testing.stress.worker import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -124,16 +124,16 @@ class Fleet:
         history = str(self._directory / f"{name}.jsonl")
         task = evolve(task, client=name, seed=f"{task.seed} {name}", history=history)
         # Not as an argument: every user of the machine can read arguments.
-        self._tell(process, task.to_dict())
-        if self._hours is not None:
-            self._tell(process, asdict(self._hours))
+        self._send(process, task.to_dict())
+        if self._schedule is not None:
+            self._send(process, asdict(self._schedule))
         return process
 
     @staticmethod
-    def _tell(process: subprocess.Popen[bytes], what: dict[str, Any]) -> None:
+    def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # the worker has failed; `join` reports it
-            process.stdin.write(json.dumps(what).encode() + b"\n")
+            process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
 
     def _name(self, worker: int) -> str:

@@ -21,7 +21,7 @@ from commitlog.stores.api import (
     RequestExpiry,
     same_etag,
 )
-from commitlog.testing import checks
+from commitlog.testing.contract import assertions
 
 __all__ = ["Conditions", "Run", "race"]
 
@@ -102,15 +102,15 @@ class Run:
         )
         assert len(listed) == 1, f"after {after}: {path!r} is listed {len(listed)} times"
         for one in (info, found, listed[0]):
-            assert one.path == path, f"asked for {path!r} and was told of {one.path!r}"
+            assert one.path == path, f"a request for {path!r} returned the path {one.path!r}"
             assert one.size == len(data), f"after {after}: size {one.size}, not {len(data)}"
             assert same_etag(one.etag, info.etag), f"two etags of {path!r}: {one.etag} and {info.etag}"
             assert one.last_modified > 0, f"{path!r} was last modified at {one.last_modified}"
 
 
 def race(calls: Sequence[Callable[[], T]]) -> list[T | CommitError]:
-    """As `commitlog.testing.checks.race`; a call that did nothing is made again."""
-    return checks.race([partial(_insist, call) for call in calls])
+    """Run `assertions.race`; repeat a call that did nothing."""
+    return assertions.race([partial(_insist, call) for call in calls])
 
 
 def _insist(call: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""`RecordedStore`: a client's `ConditionalStore` that records its calls as a history."""
+"""`RecordedStore`: a client of a `ConditionalStore` that records its calls in a history."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from commitlog.stores.api import ObjectData, ObjectInfo, PutResult, Staged
 from commitlog.testing.history import Action, Outcome
 from commitlog.testing.recorder import Recorder
 
-__all__ = ["WORD", "RecordedStore"]
+__all__ = ["VERSION", "RecordedStore"]
 
 T = TypeVar("T")
 Info = TypeVar("Info", bound=ObjectInfo)
 
-#: How often a read is repeated, at most, until two in a row agree.
+#: Maximum number of repetitions of a read until two in a row agree.
 _READS = 20
 
-#: Metadata key under which an object bears the word of its version.
-WORD = "version"
+#: The metadata key that holds the version of an object.
+VERSION = "version"
 
 #: The meaning of errors for the object of an action. All other errors say that nothing happened.
-_TOLD: Mapping[Action, Mapping[type[CommitError], Outcome]] = MappingProxyType(
+_OUTCOMES: Mapping[Action, Mapping[type[CommitError], Outcome]] = MappingProxyType(
     {
         Action.CREATE: {AlreadyExists: Outcome.CONTRADICTED},
         Action.REPLACE: {PreconditionFailed: Outcome.CONTRADICTED},
@@ -48,7 +48,7 @@ _TOLD: Mapping[Action, Mapping[type[CommitError], Outcome]] = MappingProxyType(
 
 @frozen(kw_only=True)
 class _Part:
-    """One thing that a call does: an action on a key, with the words expected and written."""
+    """One action of a call on a key, with the expected and the written version."""
 
     action: Action
     key: str
@@ -66,7 +66,7 @@ class RecordedStore:
         whole_reads: whether one read shows one version. A read of the gateway of JuiceFS may show parts
             of two versions. If False, a read counts only if the next read agrees with it.
 
-    A word names a version. No other write of the same key may use it. The object has the word as its
+    A version is a text. No other write of the same key may use it. The object has its version as its
     body and in its metadata, so GET, HEAD and copies preserve it. Results and errors are those of
     `ConditionalStore`. After a foreign exception, a simulated crash or ``KeyboardInterrupt``, the call
     has an unknown outcome in the history.
@@ -92,67 +92,73 @@ class RecordedStore:
         self._recorder = recorder
         self._whole_reads = whole_reads
 
-    def put_if_absent(self, path: str, word: str) -> PutResult:
+    def put_if_absent(self, path: str, version: str) -> PutResult:
         """See `ConditionalStore.put_if_absent`; an `Action.CREATE`."""
-        part = _Part(action=Action.CREATE, key=path, version=word)
+        part = _Part(action=Action.CREATE, key=path, version=version)
         return self._write(
             "put_if_absent",
-            lambda: self.store.put_if_absent(path, word.encode(), metadata={WORD: word}),
+            lambda: self.store.put_if_absent(path, version.encode(), metadata={VERSION: version}),
             part,
         )
 
-    def put_if_match(self, path: str, word: str, *, etag: str, expected: str | None = None) -> PutResult:
+    def put_if_match(
+        self, path: str, version: str, *, etag: str, expected: str | None = None
+    ) -> PutResult:
         """See `ConditionalStore.put_if_match`; an `Action.REPLACE`.
 
         Args:
             path: path of the object.
-            word: the word of the new version.
+            version: the version to write.
             etag: the etag of the expected version.
-            expected: the word of the expected version. It may be omitted if a write, `head` or `get` of
+            expected: the expected version. It may be omitted if a write, `head` or `get` of
                 this process has shown it.
         """
-        part = _Part(action=Action.REPLACE, key=path, expected=self._word(etag, expected), version=word)
+        part = _Part(
+            action=Action.REPLACE, key=path, expected=self._version(etag, expected), version=version
+        )
         return self._write(
             "put_if_match",
-            lambda: self.store.put_if_match(path, word.encode(), etag=etag, metadata={WORD: word}),
+            lambda: self.store.put_if_match(
+                path, version.encode(), etag=etag, metadata={VERSION: version}
+            ),
             part,
         )
 
-    def copy_if_absent(self, source: str, target: str, *, word: str) -> PutResult:
+    def copy_if_absent(self, source: str, target: str, *, version: str) -> PutResult:
         """See `ConditionalStore.copy_if_absent`; an `Action.CREATE` of the target.
 
-        `word` is the word of the source. The source must not change while the copy may still happen.
+        `version` is that of the source. The source must not change while the copy may still happen.
         Copy each source once, to one target.
         """
-        part = _Part(action=Action.CREATE, key=target, version=word)
+        part = _Part(action=Action.CREATE, key=target, version=version)
         return self._write("copy_if_absent", lambda: self.store.copy_if_absent(source, target), part)
 
-    def rename_if_absent(self, source: str, target: str, *, word: str) -> PutResult:
+    def rename_if_absent(self, source: str, target: str, *, version: str) -> PutResult:
         """See `ConditionalStore.rename_if_absent`; an `Action.CREATE` and an `Action.REMOVE`.
 
         A rename is not atomic: creation of the target and removal of the source may each take effect at
-        any time of the call, and if the outcome is unknown, it is that of both. `word` is as for
+        any time of the call, and if the outcome is unknown, it is that of both. `version` is as for
         `copy_if_absent`.
         """
         return self._write(
             "rename_if_absent",
             lambda: self.store.rename_if_absent(source, target),
-            _Part(action=Action.CREATE, key=target, version=word),
-            _Part(action=Action.REMOVE, key=source, expected=word),
+            _Part(action=Action.CREATE, key=target, version=version),
+            _Part(action=Action.REMOVE, key=source, expected=version),
         )
 
-    def stage(self, path: str, word: str) -> Staged:
+    def stage(self, path: str, version: str) -> Staged:
         """Upload an object that is invisible until `publish_if_absent`. The call is not recorded."""
-        return self.store.stage(path, word.encode(), metadata={WORD: word})
+        return self.store.stage(path, version.encode(), metadata={VERSION: version})
 
-    def publish_if_absent(self, staged: Staged, *, word: str) -> PutResult:
+    def publish_if_absent(self, staged: Staged, *, version: str) -> PutResult:
         """See `ConditionalStore.publish_if_absent`; an `Action.CREATE`. Publish an upload once."""
-        part = _Part(action=Action.CREATE, key=staged.path, version=word)
+        part = _Part(action=Action.CREATE, key=staged.path, version=version)
         return self._write("publish_if_absent", lambda: self.store.publish_if_absent(staged), part)
 
     def delete_if_match(self, path: str, *, etag: str, expected: str | None = None) -> None:
         """See `ConditionalStore.delete_if_match`; an `Action.REMOVE`. Arguments as of `put_if_match`."""
-        part = _Part(action=Action.REMOVE, key=path, expected=self._word(etag, expected))
+        part = _Part(action=Action.REMOVE, key=path, expected=self._version(etag, expected))
         self._run("delete_if_match", lambda: self.store.delete_if_match(path, etag=etag), part)
 
     def head(self, path: str) -> ObjectInfo:
@@ -163,11 +169,11 @@ class RecordedStore:
         """See `ConditionalStore.get`, of the whole object; an `Action.READ`."""
         return self._read("get", path, lambda: self.store.get(path))
 
-    def _word(self, etag: str, expected: str | None) -> str:
-        word = self._recorder.word(etag) if expected is None else expected
-        if word is None:
-            raise ValueError(f"which version has etag {etag} was not seen here: say what is expected")
-        return word
+    def _version(self, etag: str, expected: str | None) -> str:
+        version = self._recorder.version_of(etag) if expected is None else expected
+        if version is None:
+            raise ValueError(f"the version with etag {etag} was not seen here: pass `expected`")
+        return version
 
     def _write(self, name: str, perform: Callable[[], PutResult], *parts: _Part) -> PutResult:
         result = self._run(name, perform, *parts)
@@ -181,14 +187,14 @@ class RecordedStore:
         return self._run(name, read, part, seen=self._seen)
 
     def _seen(self, info: ObjectInfo) -> str | None:
-        """Return the word of the version that a read found, if any."""
-        word = info.metadata.get(WORD)
-        if word is None and isinstance(info, ObjectData):
-            word = info.data.decode("ascii", "backslashreplace")
-        if word is None:
-            return self._recorder.word(info.etag)
-        self._recorder.learn(info.etag, word)
-        return word
+        """Return the version that a read found, or None if it is unknown."""
+        version = info.metadata.get(VERSION)
+        if version is None and isinstance(info, ObjectData):
+            version = info.data.decode("ascii", "backslashreplace")
+        if version is None:
+            return self._recorder.version_of(info.etag)
+        self._recorder.learn(info.etag, version)
+        return version
 
     def _run(
         self,
@@ -215,12 +221,12 @@ class RecordedStore:
             raise
         except CommitError as error:
             for number, part in zip(numbers, parts, strict=True):
-                self._recorder.end(number, _told(part.action, error))
+                self._recorder.end(number, _outcome(part.action, error))
             raise
-        word = None if seen is None else seen(result)
-        outcome = Outcome.NOTHING if seen is not None and word is None else Outcome.DONE
+        version = None if seen is None else seen(result)
+        outcome = Outcome.NOTHING if seen is not None and version is None else Outcome.DONE
         for number in numbers:
-            self._recorder.end(number, outcome, version=word)
+            self._recorder.end(number, outcome, version=version)
         return result
 
 
@@ -236,12 +242,12 @@ def _agreed(read: Callable[[], Info]) -> Info:
         if found == last and found.etag:
             return found
         last = found
-    raise Unavailable(f"{last.path!r} was another one in each of {_READS} reads")
+    raise Unavailable(f"{last.path!r} had another version in each of {_READS} reads")
 
 
-def _told(action: Action, error: CommitError) -> Outcome:
+def _outcome(action: Action, error: CommitError) -> Outcome:
     """Return the outcome of the action according to `error`."""
     if isinstance(error, (BucketNotFound, TableNotFound)):
         return Outcome.NOTHING
-    told = (outcome for kind, outcome in _TOLD[action].items() if isinstance(error, kind))
-    return next(told, Outcome.NOTHING)
+    found = (outcome for kind, outcome in _OUTCOMES[action].items() if isinstance(error, kind))
+    return next(found, Outcome.NOTHING)

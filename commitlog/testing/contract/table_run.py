@@ -51,7 +51,7 @@ class Run:
 
 
 def assert_stored(run: Run, key: Key, item: Item | None, after: str) -> None:
-    """Assert that `item` is stored under `key` now, with values of the very types."""
+    """Assert that `item` is stored under `key` now, with values of the same types."""
     found = run.table.get(key)
     assert _same(found, item), f"after {after}: stored is {found!r}, not {item!r}"
 
@@ -65,14 +65,14 @@ def _same(one: Item | None, other: Item | None) -> bool:
 
 
 def assert_reason(run: Run, error: BaseException | None, stored: Item | None) -> None:
-    """Assert that `error` says that the stored item did not satisfy the condition."""
+    """Assert that `error` reports that the stored item did not satisfy the condition."""
     assert isinstance(error, ConditionFailed), f"not a ConditionFailed: {error!r}"
     if error.item_known:
-        assert _same(error.item, stored), f"ConditionFailed bears {error.item!r}, not {stored!r}"
+        assert _same(error.item, stored), f"ConditionFailed has {error.item!r}, not {stored!r}"
     else:
-        assert error.item is None, "ConditionFailed bears an item that it calls unknown"
-        told = not run.returns_old_item or stored is None
-        assert told, f"ConditionFailed does not bear what was found: {stored!r}"
+        assert error.item is None, "ConditionFailed has an item that it calls unknown"
+        unknown = not run.returns_old_item or stored is None
+        assert unknown, f"ConditionFailed does not have the stored item: {stored!r}"
 
 
 _CONDITIONS: Sequence[TableCondition] = (
@@ -97,7 +97,7 @@ _STATES: Sequence[Item | None] = (
 
 
 def cases(run: Run, name: str) -> Iterator[tuple[Key, Item | None, TableCondition]]:
-    """Yield every condition with every kind of item that it may meet, stored under a new key."""
+    """Yield every condition with every kind of item, stored under a new key."""
     for c, condition in enumerate(_CONDITIONS):
         for s, state in enumerate(_STATES):
             key = run.key(f"{name}-{c}-{s}")

@@ -1,0 +1,1 @@
+"""Commands for sources: their status, problems and repairs."""
