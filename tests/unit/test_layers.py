@@ -65,13 +65,7 @@ CONFINED = {
 
 #: Circles of imports that are not removed yet. All other imports count, in functions and for type
 #: checking too.
-KNOWN_CIRCLES = (
-    {"commitlog.spark", "commitlog.spark.builder", "commitlog.spark.ingest"},
-    {
-        f"commitlog.filesystem.{name}"
-        for name in ("files", "filesystem", "making", "reading", "transactions")
-    },
-)
+KNOWN_CIRCLES = ({"commitlog.spark", "commitlog.spark.builder", "commitlog.spark.ingest"},)
 
 
 def _floor(package: str) -> int:

@@ -20,17 +20,12 @@ TO_MERGE = {
     "commitlog.commit.native_committer",
     "commitlog.commit.strategy",
     "commitlog.cli.fs.directories",
-    "commitlog.demo.crash",
-    "commitlog.filesystem.layers",
-    "commitlog.filesystem.transactions",
-    "commitlog.ingest.prefetch",
     "commitlog.namespace.creation",
     "commitlog.outputs.preview",
     "commitlog.spark.formats.arrow",
     "commitlog.spark.formats.moments",
     "commitlog.spark.inputs.orc_tail",
     "commitlog.stores.local.writer",
-    "commitlog.testing.servers",
 }
 
 #: Bases that are parts of the classes that derive from them, and are not replaced yet.

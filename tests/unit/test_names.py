@@ -63,7 +63,6 @@ _IMPORT = re.compile(
 def _pages() -> Iterator[Path]:
     yield ROOT / "README.md"
     yield from sorted((ROOT / "docs").glob("*.md"))
-    yield from sorted((ROOT / "examples").rglob("*.py"))
 
 
 def _foreign(text: str) -> set[str]:

@@ -36,6 +36,7 @@ from commitlog.stores.s3.store import S3Store
 from commitlog.testing import ManualClock
 from commitlog.testing.contract.store import check_object_store
 from commitlog.testing.proxy import Fault, Proxy
+from support.servers import Juicefs, Ministack, Seaweedfs
 
 pytestmark = pytest.mark.servers
 
