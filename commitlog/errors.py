@@ -84,16 +84,25 @@ class AccessDenied(CommitError, PermissionError):
 # -- failed conditions -------------------------------------------------------------
 
 
+class BucketNotFound(CommitError):
+    """The bucket or root directory does not exist. Create it, or correct the URL. Nothing happened.
+
+    It is not a `NotFound`, because it says nothing about the objects in the bucket.
+    """
+
+
+class TableNotFound(CommitError):
+    """The table does not exist. Create it with ``commitlog table create URL``. Nothing happened.
+
+    It is not a `NotFound`, because it says nothing about the items in the table.
+    """
+
+
 class NotFound(CommitError, FileNotFoundError):
-    """There is no object under that path (or no upload under that id). Nothing happened."""
+    """There is no such object, upload, path or version in an existing store or table.
 
-
-class BucketNotFound(NotFound):
-    """The bucket or root directory does not exist. Create it, or correct the URL."""
-
-
-class TableNotFound(NotFound):
-    """The table does not exist. Create it with ``commitlog table create URL``."""
+    Nothing happened.
+    """
 
 
 class AlreadyExists(CommitError, FileExistsError):

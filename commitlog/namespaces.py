@@ -116,7 +116,8 @@ def open_namespace(
 
     Raises:
         ConfigurationError: an argument is wrong, or `store` names another bucket than the namespace's.
-        NotFound: the table, or the namespace in it, does not exist.
+        NotFound: the table has no such namespace.
+        TableNotFound: the table does not exist.
         FormatTooNew: it was created by a newer version of this library.
 
     >>> lake = create_namespace("lake", store="memory://mounted", metadata="memory://mounted-names")

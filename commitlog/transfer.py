@@ -19,7 +19,6 @@ from typing import TypeAlias, TypeVar
 from attrs import frozen
 
 from commitlog._util.concurrency import work, work_in_groups
-from commitlog.absence import is_absent
 from commitlog.errors import CommitError, NotADirectory, NotFound
 from commitlog.namespace import (
     LINK_BATCH_SIZE,
@@ -100,9 +99,7 @@ class NamespacePath:
         """
         try:
             status = self.namespace.stat(self.path)
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return None
         if self.directory_only and not status.is_directory:
             raise NotADirectory(f"{self.url} is a file")

@@ -488,7 +488,7 @@ class ConditionalStore:
         except CommitError as error:
             with contextlib.suppress(CommitError):  # it stays staged then, for a clean-up to find
                 self.store.abort(staged)
-            if type(error) is not NotFound:
+            if not isinstance(error, NotFound):
                 raise
             # S3 says to begin the upload again after a 409 ("CompleteMultipartUpload", If-None-Match),
             # so a retry

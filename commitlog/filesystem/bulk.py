@@ -16,8 +16,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
-from commitlog.absence import is_absent
-from commitlog.errors import ConfigurationError
+from commitlog.errors import ConfigurationError, NotFound
 from commitlog.filesystem.locations import Locations
 from commitlog.namespace import Data, Mapper, OpenFile
 from commitlog.transfer import (
@@ -202,7 +201,7 @@ class Bulk:
             directories={path for path, source in sources.items() if source in plan.directories},
             one=lambda source, path, _: self._fs.cp_file(source, path),
             store=store,
-            is_ignored=is_absent if ignore_missing else lambda error: False,
+            is_ignored=lambda error: ignore_missing and isinstance(error, NotFound),
         )
 
     def _make(

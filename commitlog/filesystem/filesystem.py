@@ -13,7 +13,6 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, tokenize
 
-from commitlog.absence import is_absent
 from commitlog.clock import SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -155,7 +154,7 @@ class CommitlogFileSystem(AbstractFileSystem):
     def info(self, path: str, **kwargs: Any) -> Info:
         """Return the details of `path`: name, size, type, id, version, etag, created, modified.
 
-        Raises `NotFound`, which is a `FileNotFoundError`.
+        Raises `NotFound`, which is a `FileNotFoundError`; `TableNotFound` and `BucketNotFound` are not.
         """
         return self._locations.info(self._strip_protocol(path))
 
@@ -499,9 +498,7 @@ class CommitlogFileSystem(AbstractFileSystem):
         at = self._find(path)
         try:
             at.namespace.set_attributes(at.path, modified=int(SystemClock().epoch() * 1000))
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             with contextlib.suppress(AlreadyExists):  # another client has just made it
                 self.pipe_file(path, b"", mode="create")
 
@@ -658,5 +655,5 @@ class CommitlogFileSystem(AbstractFileSystem):
 
 
 def _omit_missing(error: OSError) -> None:
-    if not is_absent(error):
+    if not isinstance(error, NotFound):
         raise error

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from commitlog.absence import is_absent
 from commitlog.errors import ConfigurationError, InvalidPath, IsADirectory, NotFound
 from commitlog.namespace import Namespace, OpenFile, Status
 from commitlog.namespace.model.keys import Keys
@@ -73,9 +72,7 @@ class Locations:
             return self.info(path)
         except InvalidPath:
             return None
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return None
 
     def entries(self, path: str) -> list[Info]:
@@ -130,9 +127,9 @@ class Locations:
         namespace = source.namespace
         try:
             namespace.rename(source.path, target.path, overwrite=True)
-        except NotFound as error:
+        except NotFound:
             parent = target.path.rpartition("/")[0]
-            if not is_absent(error) or not parent:
+            if not parent:
                 raise
             namespace.stat(source.path)  # a missing source must leave no new directories
             namespace.make_directory(parent, atomic=False)

@@ -12,7 +12,6 @@ from attrs import evolve, frozen
 
 from commitlog._util.concurrency import Executor, Future
 from commitlog.errors import (
-    BucketNotFound,
     CorruptRecord,
     InputChanged,
     InputMissing,
@@ -64,8 +63,6 @@ class Pinned:
             else:
                 whole = self.fetched.result()
                 data = evolve(whole, data=whole.data[start:end])
-        except BucketNotFound:
-            raise
         except NotFound:
             raise InputMissing(f"{path!r} was listed, but does not exist any more") from None
         if not same_etag(data.etag, self.file.etag) or data.size != self.file.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -12,12 +13,12 @@ from typing import Any, Literal, Self, TypeAlias, overload
 
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
-from commitlog.absence import SuppressAbsent
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     CommitError,
     ConfigurationError,
     IsADirectory,
+    NotFound,
     ObjectChanged,
     OutcomeUnknown,
     TransactionTooLarge,
@@ -226,7 +227,7 @@ class Namespace:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory at `path`."""
-        with SuppressAbsent():
+        with contextlib.suppress(NotFound):
             self.stat(path)
             return True
         self._context.describe(writing=False)

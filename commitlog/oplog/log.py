@@ -23,12 +23,10 @@ from attrs import evolve, field, frozen
 
 from commitlog._util.concurrency import OpenExecutor, in_order
 from commitlog._util.ids import random_id
-from commitlog.absence import is_absent
 from commitlog.clock import Clock, SystemClock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
-    BucketNotFound,
     CommitError,
     ConfigurationError,
     CorruptRecord,
@@ -204,8 +202,6 @@ class OperationLog:
         """Return the decision of operation `id`; None if it is undecided, forgotten or never began."""
         try:
             return self._read_decided(id).decision
-        except BucketNotFound:
-            raise
         except NotFound:
             return None
 
@@ -399,7 +395,7 @@ class OperationLog:
             match outcome:
                 case Operation():
                     yield outcome
-                case NotFound() if is_absent(outcome):
+                case NotFound():
                     pass
                 case CorruptRecord() | FormatTooNew() if unreadable is not None:
                     unreadable(outcome)
@@ -426,9 +422,7 @@ class OperationLog:
         seen = self._clock.monotonic()
         try:
             operation = self._read_pending(id)
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return None  # another process has decided it
         stands = self.decision(id)
         if stands is None:
@@ -437,9 +431,7 @@ class OperationLog:
                 return None
             try:
                 stands = self._decide(operation, decision, seen)
-            except NotFound as error:
-                if not is_absent(error):
-                    raise
+            except NotFound:
                 return None
         return evolve(operation, decision=stands)
 
@@ -450,7 +442,7 @@ class OperationLog:
                 return self.decide(operation, decision) is decision
             return self._decide(operation, decision, began) is decision
         except CommitError as error:
-            if type(error) is NotFound:
+            if isinstance(error, NotFound):
                 return False  # decided so long ago that the decision is forgotten
             self._drifted.append(operation.id)
             _log.warning(

@@ -12,7 +12,7 @@ import logging
 import zlib
 
 from commitlog.commit.conditional import ConditionalStore
-from commitlog.errors import AlreadyExists, BucketNotFound, CorruptRecord, NotFound
+from commitlog.errors import AlreadyExists, CorruptRecord, NotFound
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import build, count, flag, items, mapping, maybe_text, text
 from commitlog.outputs.job import Visibility
@@ -56,8 +56,6 @@ class Checkpoints:
             if until is None or version <= until:
                 try:
                     return self._load(version)
-                except BucketNotFound:
-                    raise
                 except (NotFound, CorruptRecord) as error:
                     _log.warning("checkpoint %d of the log is passed over: %s", version, error)
         return State()

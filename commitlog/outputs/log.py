@@ -17,7 +17,6 @@ from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
-    BucketNotFound,
     CommitError,
     ConfigurationError,
     Conflict,
@@ -127,8 +126,6 @@ class CommitLog:
             version += 1
             try:
                 record = self.get(version)
-            except BucketNotFound:
-                raise
             except NotFound:
                 return
             yield record
@@ -177,8 +174,6 @@ class CommitLog:
         """
         try:
             self.get(version)
-        except BucketNotFound:
-            raise
         except NotFound:
             raise CorruptRecord(
                 f"{self.directory!r} has a checkpoint of version {version}, but no such record: records"

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from commitlog._util.concurrency import SERIAL
 from commitlog._util.retry import Backoff
-from commitlog.absence import is_absent
 from commitlog.clock import Clock
 from commitlog.commit import ConditionalStore
 from commitlog.errors import NotFound
@@ -64,9 +63,7 @@ class PreviewPublisher(Publisher):
         """Return whether there is something to publish for `record`; errors as of `Publisher`."""
         try:
             pending = PendingJob.read(self._pending, record.attempt)
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return False
         if pending.lists(record):
             self._to_publish.add(record.attempt)

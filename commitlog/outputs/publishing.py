@@ -26,7 +26,6 @@ from commitlog.clock import Clock
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
-    BucketNotFound,
     CommitError,
     Conflict,
     CorruptRecord,
@@ -107,8 +106,6 @@ class Publisher:
             return 0
         try:
             record = self._log.get(success.version)
-        except BucketNotFound:
-            raise
         except NotFound:
             record = None
         if not isinstance(record, CommitRecord) or Success.of(record) != success:
@@ -127,8 +124,6 @@ class Publisher:
         pending: PendingJob | None
         try:
             pending = PendingJob.read(self._pending, record.attempt)
-        except BucketNotFound:
-            raise
         except NotFound:
             return False
         except CorruptRecord as error:
@@ -193,8 +188,6 @@ class Publisher:
         def publish(staged: Staged) -> None:
             try:
                 self._publish(staged)
-            except BucketNotFound:
-                raise
             except NotFound as error:
                 missing[staged.path.removeprefix(self.place(""))] = error
 
@@ -405,8 +398,6 @@ class Publisher:
         def look(file: DataFile) -> None:
             try:
                 seen = self._store.head(self.place(file.path)).nonce == file.nonce
-            except BucketNotFound:
-                raise
             except NotFound:
                 seen = False
             if not seen:
@@ -425,9 +416,7 @@ class Publisher:
         def once() -> None:
             try:
                 self._store.publish(staged)
-            except NotFound as error:
-                if isinstance(error, BucketNotFound):
-                    raise  # which HEAD cannot tell from a file that is gone
+            except NotFound:
                 if self._store.head(staged.path).nonce != staged.nonce:
                     raise
 

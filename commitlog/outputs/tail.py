@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 from attrs import define, frozen
 
 from commitlog.errors import (
-    BucketNotFound,
     CorruptRecord,
     FormatTooNew,
     NotFound,
@@ -345,8 +344,6 @@ class Tail:
         if version not in self._stretches:
             try:
                 record = self._log.get(version)
-            except BucketNotFound:
-                raise
             except NotFound:
                 return None
             self._stretches[version] = _stretch_of(record)
@@ -440,8 +437,6 @@ class Tail:
         if position.record:
             try:
                 there = _mark(self._log.get(position.record))
-            except BucketNotFound:
-                raise
             except NotFound:
                 there = None
             if there != position.mark:

@@ -24,7 +24,6 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.errors import (
-    BucketNotFound,
     NotFound,
     StateMismatch,
     UnknownColumns,
@@ -161,8 +160,6 @@ class CommitlogTail(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with output.store:
             try:
                 yield from rows_of(content_of(output), work.files, stored, self._schema, Pruning())
-            except BucketNotFound:
-                raise
             except NotFound as error:
                 raise StateMismatch(
                     f"a file of the stream is gone ({error}): a later version replaced it, and it was"

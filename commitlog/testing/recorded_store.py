@@ -11,12 +11,10 @@ from attrs import frozen
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import (
     AlreadyExists,
-    BucketNotFound,
     CommitError,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
-    TableNotFound,
     Unavailable,
 )
 from commitlog.stores.api import ObjectData, ObjectInfo, PutResult, Staged
@@ -247,7 +245,5 @@ def _agreed(read: Callable[[], Info]) -> Info:
 
 def _outcome(action: Action, error: CommitError) -> Outcome:
     """Return the outcome of the action according to `error`."""
-    if isinstance(error, (BucketNotFound, TableNotFound)):
-        return Outcome.NOTHING
     found = (outcome for kind, outcome in _OUTCOMES[action].items() if isinstance(error, kind))
     return next(found, Outcome.NOTHING)

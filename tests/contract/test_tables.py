@@ -107,7 +107,7 @@ def test_missing_table(opened: Opener) -> None:
     ):
         with pytest.raises(TableNotFound, match="commitlog table create") as caught:
             call()
-        assert isinstance(caught.value, NotFound)
+        assert not isinstance(caught.value, NotFound)
 
 
 def test_other_keys(opened: Opener) -> None:

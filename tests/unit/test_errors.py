@@ -51,3 +51,9 @@ def test_builtins(leaf, builtin):
     """An error can be caught as the builtin that says the same."""
     assert issubclass(leaf, builtin)
     assert not issubclass(errors.OutcomeUnknown, (OSError, ValueError))
+
+
+@pytest.mark.parametrize("leaf", [errors.BucketNotFound, errors.TableNotFound])
+def test_a_missing_bucket_or_table_is_not_a_missing_object(leaf):
+    """Code that handles a missing object or file does not catch the error of a missing store."""
+    assert not issubclass(leaf, (errors.NotFound, OSError, LookupError))

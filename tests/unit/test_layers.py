@@ -13,7 +13,7 @@ from support.source import MODULES, Module, circles
 FLOORS = (
     {"errors", "clock"},
     {"_util"},
-    {"absence", "extras", "paths"},
+    {"extras", "paths"},
     {"_sqlite", "urls"},
     {"aws"},
     {"stores", "tables"},

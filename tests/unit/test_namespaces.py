@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.errors import AlreadyExists, ConfigurationError, NotFound
+from commitlog.errors import AlreadyExists, ConfigurationError, NotFound, TableNotFound
 from commitlog.namespace import Namespace
 from commitlog.namespace.store_identity import StoreIdentity
 from commitlog.namespaces import (
@@ -177,8 +177,8 @@ def test_the_table_of_names_may_come_from_the_environment(
 
 
 def test_a_namespace_that_is_not_there(names: str, store: str) -> None:
-    """A table or namespace that does not exist is not found, and is not made by looking."""
-    with pytest.raises(NotFound):
+    """A missing table or namespace is an error, and is not made by looking."""
+    with pytest.raises(TableNotFound):
         open_namespace("lake", metadata=names)
     create_namespace("lake", store=store, metadata=names).close()
     with pytest.raises(NotFound, match="there is no namespace 'land'"):

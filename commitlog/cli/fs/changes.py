@@ -8,7 +8,6 @@ from functools import partial
 
 import click
 
-from commitlog.absence import SuppressAbsent
 from commitlog.cli.connection import Connection, grace_option, namespace_options
 from commitlog.cli.exit_status import Trials
 from commitlog.cli.fs.paths import Found, Goals, Spot, found, spot, urls_argument
@@ -25,6 +24,7 @@ from commitlog.errors import (
     InvalidPath,
     IsADirectory,
     NotADirectory,
+    NotFound,
 )
 from commitlog.namespace import Status
 
@@ -153,7 +153,7 @@ def rm(
         "files and directories were removed",
         go_on="the same command" if force else "the same command with --force",
     )
-    missing = SuppressAbsent() if force else contextlib.nullcontext()
+    missing = contextlib.suppress(NotFound) if force else contextlib.nullcontext()
 
     def remove(each: Found, _: Advance) -> Found | None:
         with missing:

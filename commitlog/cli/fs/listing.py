@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 import click
 from attrs import frozen
 
-from commitlog.absence import SuppressAbsent
 from commitlog.cli.connection import Connection, namespace_options
 from commitlog.cli.exit_status import Exit, Question, Trials
 from commitlog.cli.fs.paths import Found, braces, expression, found, spot, url_of, urls_argument
@@ -23,6 +23,7 @@ from commitlog.cli.output import (
     readable,
     size_of,
 )
+from commitlog.errors import NotFound
 from commitlog.namespace import Namespace, Status
 
 __all__ = ["find", "ls", "test", "tree"]
@@ -74,7 +75,7 @@ def test(connection: Connection, url: str, wanted: str) -> None:
     """
     at = spot(connection, url)
     is_so = False
-    with SuppressAbsent():
+    with contextlib.suppress(NotFound):
         status = at.namespace.stat(at.path)
         if status.is_directory:
             is_so = wanted in ("any", "directory")

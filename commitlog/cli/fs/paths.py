@@ -16,7 +16,6 @@ from typing import TypeVar
 import click
 from attrs import frozen
 
-from commitlog.absence import is_absent
 from commitlog.cli.connection import Connection
 from commitlog.cli.fs import LITERAL
 from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound
@@ -75,9 +74,7 @@ class Spot:
         """Return the status of the file or directory at the path, or None."""
         try:
             status = self.namespace.stat(self.path)
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return None
         if self.inside and not status.is_directory:
             raise NotADirectory(f"{self.url} is a file")
@@ -206,9 +203,7 @@ def _matching(namespace: Namespace, pattern: str) -> Iterator[Status]:
     path = "/".join(map(_literal, parts[:plain]))
     try:
         status = namespace.stat(path)
-    except NotFound as error:
-        if not is_absent(error):
-            raise
+    except NotFound:
         return
     if plain == len(parts):
         yield status

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 from attrs import evolve
 
-from commitlog.absence import is_absent
 from commitlog.cli.connection import Connection
 from commitlog.cli.exit_status import Trials
 from commitlog.cli.progress import Headway
@@ -101,9 +100,7 @@ def head_or_none(store: ConditionalStore, path: str) -> ObjectInfo | None:
     """Return what is known of an object, or None if there is none."""
     try:
         return store.head(path)
-    except NotFound as error:
-        if not is_absent(error):
-            raise
+    except NotFound:
         return None
 
 

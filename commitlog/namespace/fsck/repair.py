@@ -12,7 +12,6 @@ from functools import cache
 
 from attrs import evolve, frozen
 
-from commitlog.absence import is_absent
 from commitlog.errors import (
     AlreadyExists,
     Conflict,
@@ -133,9 +132,7 @@ class Repairer:
             except (AlreadyExists, CorruptRecord, FormatTooNew, TransactionTooLarge):
                 yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                 continue
-            except (PlanOutdated, Conflict, NotFound) as error:
-                if isinstance(error, NotFound) and not is_absent(error):
-                    raise
+            except (PlanOutdated, Conflict, NotFound):
                 yield RepairReport(finding=finding, outcome=Outcome.CHANGED)
                 continue
             outcome = Outcome.PLANNED if dry_run else Outcome.DONE

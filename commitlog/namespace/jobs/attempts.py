@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from commitlog.absence import SuppressAbsent, is_absent
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import NotFound, PreconditionFailed
 from commitlog.namespace.model.keys import ATTEMPT, STAGING
@@ -54,17 +53,12 @@ def sweep_staging(
     aborted = 0
     try:
         staged = [each for each in lake.list(STAGING) if each.is_directory]
-    except NotFound as error:
-        if not is_absent(error):
-            raise
+    except NotFound:
         return 0
     for each in staged:
         # Other entries, which an earlier release allowed here, are left alone.
         if ATTEMPT.fullmatch(each.name) and each.updated <= (now - older_than) * 1000:
-            with (
-                SuppressAbsent(),
-                contextlib.suppress(PreconditionFailed),
-            ):  # another client does it, too
+            with contextlib.suppress(NotFound, PreconditionFailed):  # another client does it, too
                 lake.delete(each.path, recursive=True, expected=each)
                 aborted += 1
     return aborted

@@ -22,7 +22,6 @@ from typing import TypeAlias, get_args
 
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
-from commitlog.absence import SuppressAbsent, is_absent
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -169,7 +168,7 @@ class DirectoryCommitter:
             with contextlib.suppress(CommitError):
                 if (done := self.find(attempt)) is not None:
                     return done
-            if not is_absent(error) or self._staged(attempt) is not None:
+            if not isinstance(error, NotFound) or self._staged(attempt) is not None:
                 raise
             if (moved := self._elsewhere(attempt)) is not None:
                 return moved
@@ -229,9 +228,7 @@ class DirectoryCommitter:
             except PreconditionFailed:
                 untouched = False
                 self.lake.delete(attempt.staging, recursive=True)
-        except NotFound as error:
-            if not is_absent(error):
-                raise
+        except NotFound:
             return False
         if untouched:
             with contextlib.suppress(CommitError):
@@ -260,13 +257,13 @@ class DirectoryCommitter:
         """Raise `NotADirectory` if a file is above the target."""
         above = self.target
         while above := above.rpartition("/")[0]:
-            with SuppressAbsent():
+            with contextlib.suppress(NotFound):
                 if not self.lake.stat(above).is_directory:
                     raise NotADirectory(f"{above!r} is a file: no job can be published below it")
                 return
 
     def _staged(self, attempt: Attempt) -> Status | None:
-        with SuppressAbsent():
+        with contextlib.suppress(NotFound):
             return self.lake.stat(attempt.staging)
         return None
 
@@ -293,7 +290,7 @@ class DirectoryCommitter:
             try:
                 return self._move(attempt, found.there, fit)
             except NotFound as error:
-                if not is_absent(error) or self._staged(attempt) is None:
+                if self._staged(attempt) is None:
                     raise
                 last = error
             except (AlreadyExists, PreconditionFailed) as error:

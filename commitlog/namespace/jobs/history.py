@@ -13,6 +13,7 @@ attribute, so they are renamed, logged and restored with the directory.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import heapq
 import re
@@ -20,7 +21,6 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from commitlog.absence import SuppressAbsent, is_absent
 from commitlog.errors import NotADirectory, NotFound
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.status import Status
@@ -78,9 +78,7 @@ def find_job(lake: Namespace, target: str, job_id: str) -> FoundJob:
     """Return the state of a job at a path. Raises `NotADirectory` if a file is there."""
     try:
         there = lake.stat(target)
-    except NotFound as error:
-        if not is_absent(error):
-            raise
+    except NotFound:
         return FoundJob(there=None)
     if not there.is_directory:
         raise NotADirectory(f"{target!r} is a file: a job is published as a directory")
@@ -89,7 +87,7 @@ def find_job(lake: Namespace, target: str, job_id: str) -> FoundJob:
     jobs = there.attributes.get(REPLACED_JOBS, "")
     if (replaced := attempt_at(job_id, jobs)) is not None:
         return FoundJob(there=there, job=there, replaced=replaced)
-    with SuppressAbsent():
+    with contextlib.suppress(NotFound):
         return FoundJob(there=there, job=lake.stat(join(target, part_of(job_id))))
     return FoundJob(there=there)
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from attrs import frozen
 
-from commitlog.absence import is_absent
 from commitlog.errors import CommitError, CorruptRecord, FormatTooNew, NotFound
 from commitlog.namespace.log.entries import State, fold, item_of
 from commitlog.oplog import OperationLog
@@ -118,7 +117,7 @@ class Checkpoints:
         try:
             document = self._parts.get(name)
         except NotFound as error:
-            holds = self.newest() if is_absent(error) else None
+            holds = self.newest()
             if holds is None or holds.word != base.word:
                 raise
             raise CorruptRecord(

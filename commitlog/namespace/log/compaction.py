@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.errors import AlreadyExists, BucketNotFound, Conflict, NotFound, TableNotFound
+from commitlog.errors import AlreadyExists, Conflict, NotFound
 from commitlog.namespace.log.checkpoint import Checkpoint, Checkpoints, merged
 from commitlog.namespace.log.entries import State, fold, parsed
 from commitlog.namespace.model.keys import Keys
@@ -77,8 +77,6 @@ class Compactor:
         self._check_marker()
         try:
             return self._compact(older_than, progress)
-        except (BucketNotFound, TableNotFound):
-            raise
         except (AlreadyExists, NotFound) as error:
             self._check_marker()
             raise _lost_race() from error

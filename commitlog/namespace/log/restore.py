@@ -145,7 +145,8 @@ class Restorer:
             progress: called from time to time with the report so far.
 
         Raises:
-            NotFound: the log does not have this namespace, or the table does not exist.
+            NotFound: the log does not have this namespace.
+            TableNotFound: the table does not exist.
             AlreadyExists: the table has the namespace, or records that differ from the log. Nothing was
                 removed.
             ConfigurationError: `decide` is needed; see `undecided`. Nothing was written.

@@ -18,7 +18,6 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
     AlreadyExists,
-    BucketNotFound,
     CommitError,
     Conflict,
     NotFound,
@@ -121,8 +120,6 @@ class Content:
         for _ in self.backoff.attempts(self.clock):
             try:
                 copied = self._once(Operation.COPY, copy, data.size)
-            except BucketNotFound:
-                raise
             except NotFound as error:
                 self.store.check()
                 raise ObjectChanged(_gone(data)) from error
@@ -150,8 +147,6 @@ class Content:
             try:
                 return self._data(self.store.publish(staged), staged.size)
             except (*_AGAIN, NotFound) as error:
-                if isinstance(error, BucketNotFound):
-                    raise
                 last = error
             with contextlib.suppress(Unavailable):
                 # The answer may have been lost. No other client writes to this path.
@@ -187,8 +182,6 @@ class Content:
         """
         try:
             found = self.store.get(data.path, start=start, end=end)
-        except BucketNotFound:
-            raise
         except NotFound as error:
             self.store.check()
             raise ObjectChanged(_gone(data)) from error

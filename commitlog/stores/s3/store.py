@@ -318,8 +318,6 @@ class S3Store(ObjectStore):
         try:
             response = self._bucket.send(request)()
         except NotFound as error:
-            if type(error) is not NotFound:
-                raise
             # S3 says "no such key" of either object.
             if isinstance(condition, IfMatch) and self.begin_head(source)().info is not None:
                 raise PreconditionFailed(
@@ -333,11 +331,8 @@ class S3Store(ObjectStore):
     ) -> None:
         """See `ObjectStore.delete`. In a bucket with versions the older ones stay."""
         request = Request("DELETE", self.key(path), condition=condition, expiry=expiry)
-        try:
+        with suppress(NotFound):
             self._bucket.send(request)()
-        except NotFound as error:
-            if type(error) is not NotFound:
-                raise
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """See `ObjectStore.delete_many`. One request for each thousand, where the server offers it."""

@@ -22,6 +22,7 @@ import pyarrow.parquet
 import pytest
 from pyarrow.fs import FileSelector, FileType, FSSpecHandler, PyFileSystem
 
+from commitlog.errors import TableNotFound
 from commitlog.filesystem import CommitlogFileSystem
 from commitlog.namespace import NAMESPACE_SCHEMA
 from commitlog.namespaces import create_namespace
@@ -145,6 +146,13 @@ def test_pyarrow_manages_files(local: dict[str, str]) -> None:
     fs.delete_dir_contents("lake/a")
     fs.delete_dir("lake/a")
     assert fs.get_file_info("lake/a").type == FileType.NotFound
+
+
+def test_pyarrow_does_not_take_a_missing_table_for_a_missing_file(local: dict[str, str]) -> None:
+    """The error reaches the caller. pyarrow reports a `FileNotFoundError` as a missing file."""
+    missing = fsspec.filesystem("commitlog", metadata=f"{local['metadata']}-nowhere")
+    with pytest.raises(TableNotFound):
+        PyFileSystem(FSSpecHandler(missing)).get_file_info("lake/a")
 
 
 def test_duckdb_writes_and_reads(local: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
+    BucketNotFound,
     CommitError,
     ConfigurationError,
     Conflict,
@@ -711,6 +712,16 @@ def test_an_upload_that_is_missing_is_not_found(world: World) -> None:
     world.objects.abort(staged)
     with pytest.raises(NotFound):
         world.client.publish_if_absent(staged)
+    assert world.record().timeout == 0
+
+
+def test_a_missing_bucket_is_reported_as_such(world: World) -> None:
+    """A look at the object could not tell it from a missing object; the lease is released."""
+    staged = world.objects.stage("a", b"mine")
+    world.script.next("publish", raising(BucketNotFound("no such bucket")))
+    with pytest.raises(BucketNotFound):
+        world.client.publish_if_absent(staged)
+    assert world.script.log.count("head") == 1
     assert world.record().timeout == 0
 
 

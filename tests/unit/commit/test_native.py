@@ -10,6 +10,7 @@ from commitlog.commit.probe_report import Kind
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
+    BucketNotFound,
     Conflict,
     NotFound,
     OutcomeUnknown,
@@ -205,6 +206,30 @@ def test_publishing_over_another_s_object_is_refused(world: World) -> None:
     with pytest.raises(AlreadyExists):
         world.client.publish_if_absent(staged)
     assert [upload.upload_id for upload in world.objects.list_staged()] == [staged.upload_id]
+
+
+@pytest.mark.parametrize("call", ["put", "publish"])
+def test_a_missing_bucket_is_reported_as_such(world: World, call: str) -> None:
+    """A look at the object could not tell the missing bucket from a missing object."""
+    staged = world.objects.stage("a", b"mine")
+    client = world.client
+    send = {
+        "put": lambda: client.put_if_absent("a", b"mine"),
+        "publish": lambda: client.publish_if_absent(staged),
+    }
+    world.script.next(call, raising(BucketNotFound("no such bucket")))
+    with pytest.raises(BucketNotFound):
+        send[call]()
+    assert world.script.log == [call]
+
+
+def test_a_missing_bucket_after_a_lost_answer_leaves_the_outcome_unknown(world: World) -> None:
+    """The first request may have landed, for instance if the second went to another endpoint."""
+    world.script.next("put", lost_before, raising(BucketNotFound("no such bucket")))
+    with pytest.raises(OutcomeUnknown, match="no such bucket"):
+        world.client.put_if_absent("a", b"mine")
+    world.script.next("put", lost_after, raising(BucketNotFound("no such bucket")))
+    assert world.client.put_if_absent("b", b"mine").etag == world.objects.head("b").etag
 
 
 def test_publishing_what_is_not_staged_is_refused(world: World) -> None:

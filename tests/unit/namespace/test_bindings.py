@@ -23,6 +23,7 @@ from commitlog.errors import (
     NotFound,
     ObjectChanged,
     PreconditionFailed,
+    TableNotFound,
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace, PruneReport, SyncReport, TrashReport
@@ -1017,6 +1018,29 @@ def test_what_cannot_be_bound_is_refused(quick: Place) -> None:
         quick.lake.bindings.bind("other/", "b")
     with pytest.raises(NotADirectory):
         quick.lake.bindings.unbind("f")
+
+
+@pytest.mark.parametrize("call", ["bind", "unbind"])
+def test_a_missing_table_stops_what_binds_directories(quick: Place, call: str) -> None:
+    """Only a directory that another client has removed is passed over. The call can be repeated."""
+    bindings = quick.lake.bindings
+    do = {"bind": lambda: bindings.bind("raw/", "b"), "unbind": lambda: bindings.unbind("b")}[call]
+    quick.lake.make_directory("b/d")
+    if call == "unbind":
+        bindings.bind("raw/", "b")
+    good = quick.wire.requests["transact"] + (call == "bind")  # the directory above is bound first
+
+    def step(what: str, perform: Callable[[], object]) -> None:
+        if what == "transact" and quick.wire.requests[what] > good:
+            raise TableNotFound("no such table")
+        perform()
+
+    quick.wire.step = step
+    with pytest.raises(TableNotFound):
+        do()
+    quick.wire.step = lambda what, perform: perform()
+    do()
+    assert (quick.lake.stat("b/d").binding is None) == (call == "unbind")
 
 
 def test_two_directories_can_have_one_prefix(quick: Place) -> None:

@@ -11,12 +11,17 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commitlog.errors import CorruptRecord
+from commitlog.errors import BucketNotFound, CorruptRecord
 from commitlog.namespace import Finding, Namespace, Outcome
 from commitlog.namespace.fsck.checker import Checker
 from commitlog.namespace.fsck.confirm import records_unchanged, with_occupant
 from commitlog.namespace.fsck.cross_checks import check_records
-from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
+from commitlog.namespace.fsck.readers import (
+    LogReader,
+    StoreReader,
+    TableReader,
+    retry_on_new_checkpoint,
+)
 from commitlog.namespace.fsck.snapshot import Snapshot
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.log.restore_writer import RestoreWriter, Takeover
@@ -51,6 +56,19 @@ from support.restore import World, fill, leave_pending, world
 def at() -> World:
     """A namespace with a bit of everything."""
     return filled()
+
+
+def test_a_missing_bucket_is_not_a_replaced_checkpoint() -> None:
+    """The log is not read again."""
+    reads = []
+
+    def read() -> None:
+        reads.append(1)
+        raise BucketNotFound("no such bucket")
+
+    with pytest.raises(BucketNotFound):
+        retry_on_new_checkpoint(read)
+    assert len(reads) == 1
 
 
 def test_a_sound_namespace_is_clean(at: World) -> None:

@@ -86,6 +86,26 @@ def test_a_log_in_no_bucket_is_not_one_of_no_decisions(store: MemoryStore, clock
     assert open_log(store, clock).decision("a") is None
 
 
+def test_compaction_reports_a_missing_bucket(store: MemoryStore, clock: ManualClock) -> None:
+    """It does not take the decisions that it cannot read for removed ones, and removes nothing."""
+
+    class Deaf(HookedStore):
+        def delete(self, path: str, **options: object) -> None:
+            raise Unavailable("slow down")
+
+    class Astray(HookedStore):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            raise BucketNotFound("no such bucket")
+
+    slow = open_log(Deaf(store), clock)
+    slow.decide(slow.begin({}), COMMITTED)
+    clock.advance(2 * HOUR)
+    left = [info.path for info in store.list()]
+    with pytest.raises(BucketNotFound):
+        open_log(Astray(store), clock).compact()
+    assert [info.path for info in store.list()] == left
+
+
 def test_an_operation_is_pending_while_it_runs_and_committed_after(log: OperationLog) -> None:
     """The entry is there before the block runs, and is decided once it returned."""
     with log.run({"do": "rename", "from": "a"}) as operation:

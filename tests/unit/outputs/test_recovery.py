@@ -26,7 +26,7 @@ from commitlog.errors import (
 )
 from commitlog.outputs import AbortRecord, Job, Mode, Output, RecoveryReport
 from commitlog.outputs.pending import PendingJob
-from commitlog.stores import ObjectData, StagedInfo
+from commitlog.stores import ObjectData, ObjectStore, StagedInfo
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from support.outputs import Death, HookedStore, Once, audit, open_output, stage_some, visible
@@ -339,6 +339,20 @@ def test_a_recovery_reports_lost_files_and_the_job_to_run_again(
         output.begin("daily")
 
 
+class Astray(HookedStore):
+    """A store whose reads of some paths report a missing bucket."""
+
+    def __init__(self, inner: ObjectStore, part: str) -> None:
+        super().__init__(inner)
+        self.part = part
+
+    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+        """Read an object."""
+        if self.part in path:
+            raise BucketNotFound("no such bucket")
+        return super().get(path, start=start, end=end)
+
+
 def test_files_in_a_bucket_that_cannot_be_found_are_not_called_lost(
     store: MemoryStore, clock: ManualClock
 ) -> None:
@@ -360,16 +374,38 @@ def test_a_pending_entry_that_cannot_be_looked_for_is_not_taken_for_gone(
 ) -> None:
     """Else a version would be called complete of which no file is visible."""
     die_at(store, clock, PUBLISH_1, "before")
-
-    class Astray(HookedStore):
-        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-            if "/pending/" in path:
-                raise BucketNotFound("no such bucket")
-            return self.inner.get(path, start=start, end=end)
-
     with pytest.raises(BucketNotFound):
-        open_output(Astray(store), clock).snapshot()
+        open_output(Astray(store, "/pending/"), clock).snapshot()
     assert open_output(store, clock).snapshot(roll_forward=False).version == 0
+
+
+def test_a_watermark_in_a_missing_bucket_is_not_one_of_no_version(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A reader that changes nothing gets the error, and not an empty output."""
+    job = output.begin("daily")
+    output.commit(job, stage_some(output, job))
+    with pytest.raises(BucketNotFound):
+        open_output(Astray(store, "_SUCCESS"), clock).snapshot(roll_forward=False)
+    assert output.snapshot(roll_forward=False).version == 1
+
+
+def test_a_pending_entry_in_a_missing_bucket_is_neither_ruled_out_nor_accepted(
+    output: Output, store: MemoryStore, clock: ManualClock
+) -> None:
+    """A recovery, and a second call of commit, stop before they change anything."""
+    job = output.begin("daily")
+    files = stage_some(output, job)
+    with pytest.raises(Death):
+        open_output(HookedStore(store, Once(DECIDE, "before")), clock).commit(job, files)
+    astray = open_output(Astray(store, "/pending/"), clock)
+    with pytest.raises(BucketNotFound):
+        astray.recover(older_than=0)
+    with pytest.raises(BucketNotFound):
+        astray.commit(job, files)
+    assert list(output.records()) == []
+    output.commit(job, files)
+    audit(store)
 
 
 def test_a_snapshot_names_no_file_that_is_not_visible(store: MemoryStore, clock: ManualClock) -> None:
