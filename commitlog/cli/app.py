@@ -40,7 +40,7 @@ _COMMANDS = MappingProxyType(
             (_OBJECTS, "mv", "objects.move:mv", "Move objects."),
             (_OBJECTS, "rm", "objects.write:rm", "Remove objects."),
             (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
-            (_STORES, "lease", "leases:lease", "List leases."),
+            (_STORES, "lease", "leases:lease", "List and break leases."),
             (_STORES, "table", "table:table", "Create and describe tables."),
             (_STORES, "uploads", "uploads:uploads", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),

@@ -1,4 +1,4 @@
-"""The command group ``lease``: who holds a lease, since when, and when it can be taken over.
+"""The command group ``lease``: lists leases, with their holders and ages, and breaks them.
 
 A lease record holds neither a start nor an end. Both are derived, and are only as exact as wall clocks:
 a record's ``ttl`` is the time at which it was written plus the TTL setting of its writer.
@@ -6,15 +6,32 @@ a record's ``ttl`` is the time at which it was written plus the TTL setting of i
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
+from commitlog._util.ids import random_id
+from commitlog._util.retry import Backoff
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exit_status import Exit, complain
-from commitlog.cli.output import duration, json_option, print_columns, print_json
+from commitlog.cli.exit_status import Exit, Trials, complain
+from commitlog.cli.output import (
+    dry_run_option,
+    duration,
+    json_option,
+    note,
+    print_columns,
+    print_json,
+    printable,
+    progress_file,
+)
+from commitlog.cli.parameters import DURATION
 from commitlog.clock import SystemClock
+from commitlog.commit.lease import HeldLease, break_lease
 from commitlog.commit.probe_cache import FINDINGS
 from commitlog.commit.record import CREATE, LEASE_SCHEMA, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
@@ -25,6 +42,9 @@ from commitlog.tables.rules import format_too_new, wrong_schema
 __all__ = ["Holding", "lease"]
 
 _DEFAULTS = LeaseSettings()
+
+#: Seconds between two looks at a lease that is waited for.
+_LOOK_SECONDS = 1.0
 
 
 @frozen(kw_only=True)
@@ -93,7 +113,7 @@ class Holding:
 
 @click.group()
 def lease() -> None:
-    """Show the leases that guard writes to a store.
+    """List and break the leases that guard writes to a store.
 
     TABLE is the table of leases: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.
     """
@@ -137,7 +157,7 @@ def list_(
 
     RECLAIMABLE is guaranteed by the protocol: a client that starts to wait now may take the lease over
     after the holder's timeout x max_clock_skew_rate (--skew-rate) on its own clock. A client that
-    started earlier may take it over earlier. Leases never have to be broken by hand.
+    started earlier may take it over earlier. "lease break" waits that long in advance.
 
     The whole table is scanned.
 
@@ -173,6 +193,139 @@ def list_(
     elif not json:
         click.echo("no lease is held" if not everything else "no lease is kept", err=True)
     click.get_current_context().exit(status)
+
+
+@lease.command("break", short_help="Release the leases of holders that died.")
+@click.argument("url", metavar="TABLE")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--max-wait", type=DURATION, help="Give up on holders that may still write after this time."
+)
+@click.option(
+    "--skew-rate",
+    type=click.FloatRange(min=_DEFAULTS.max_clock_skew_rate),
+    default=_DEFAULTS.max_clock_skew_rate,
+    show_default=True,
+    help="The writers' max_clock_skew_rate, if it is larger.",
+)
+@dry_run_option
+@json_option
+@table_options
+def break_(
+    connection: Connection,
+    url: str,
+    paths: tuple[str, ...],
+    max_wait: float | None,
+    skew_rate: float,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    """Release the leases on PATH once their holders can no longer write.
+
+    PATH is a whole key without the bucket, as "lease list" prints it. After the command, the next
+    writer of PATH does not have to wait. The command waits instead: for the timeout x
+    max_clock_skew_rate of each holder, counted from now, as any client of the protocol does. It waits
+    for all leases at the same time. No option makes this shorter: a holder that is alive could then
+    overwrite the work of the next one.
+
+    A lease that ends while the command waits, because its holder or another client is at work, is left
+    alone; that is no error. A holder that renews its lease restarts the count. With --max-wait, the
+    command fails with status 1 if a holder may still write after that time; its lease is unchanged.
+    Status 4: the table did not answer, and the lease may be released or not.
+
+    \b
+    Example:
+      commitlog lease break dynamodb://commits bucket/reports/today.csv
+    """
+    clock = SystemClock()
+    table = connection.leases(url)
+    _check(table)
+    settings = LeaseSettings(
+        max_clock_skew_rate=skew_rate,
+        ttl=max(_DEFAULTS.ttl, 2 * _DEFAULTS.timeout * skew_rate),
+        test_interval=_LOOK_SECONDS,
+    )
+    trials = Trials()
+    give_up = math.inf if max_wait is None else clock.monotonic() + max_wait
+    held: list[HeldLease] = []
+    for path in dict.fromkeys(paths):
+        with trials.of(path):
+            found = list(_held(table, path, clock))
+            held += found
+            if not found:
+                note(f"{printable(path)}: no lease is held")
+    for each in sorted(held, key=lambda one: one.reclaimable_at(skew_rate)):
+        assert each.record is not None
+        with trials.of(each.record.path):
+            left = max(0.0, give_up - clock.monotonic())
+            broken = not dry_run and _break(
+                table, each, clock, evolve(settings, max_wait=None if left == math.inf else left)
+            )
+            _print_broken(each.record, skew_rate, broken=broken, dry_run=dry_run, json=json)
+    trials.end()
+
+
+def _held(table: Table, path: str, clock: SystemClock) -> Iterator[HeldLease]:
+    """Yield the leases on `path` that are not released."""
+    if path.startswith(FINDINGS):
+        return
+    for item in table.query(path):
+        received = clock.monotonic()
+        record = LeaseRecord.from_item(item)
+        if not record.released:
+            yield HeldLease(record=record, since=received)
+
+
+def _break(table: Table, held: HeldLease, clock: SystemClock, settings: LeaseSettings) -> bool:
+    """Wait for the holder, show that, and release its lease; return whether that was needed."""
+    assert held.record is not None
+    wait = held.reclaimable_at(settings.max_clock_skew_rate) - clock.monotonic()
+    with _countdown(held.record.path, wait) as waiting:
+        return break_lease(
+            table,
+            held,
+            clock=clock,
+            backoff=Backoff(),
+            settings=settings,
+            owner=random_id(),
+            waiting=waiting,
+        )
+
+
+@contextmanager
+def _countdown(path: str, wait: float) -> Iterator[Callable[[float], None]]:
+    """Show a progress bar on a terminal, else a line; yield a function that takes the seconds left."""
+    label = f"{printable(path)}: waiting for the holder"
+    if not sys.stderr.isatty():
+        note(f"{label}, at most {duration(max(wait, 0.0))} if it does not renew its lease")
+    length = max(1, math.ceil(wait))
+    with click.progressbar(
+        length=length, label=label, file=progress_file(hidden=not sys.stderr.isatty())
+    ) as bar:
+        yield lambda left: bar.update(max(0, length - math.ceil(left) - bar.pos))
+
+
+def _print_broken(
+    record: LeaseRecord, skew_rate: float, *, broken: bool, dry_run: bool, json: bool
+) -> None:
+    wait = record.timeout / 1000 * skew_rate
+    if json:
+        print_json(
+            {
+                "path": record.path,
+                "etag": record.etag,
+                "generation": record.generation,
+                "owner": record.owner,
+                "wait": wait,
+                "broken": broken,
+                "dry_run": dry_run,
+            }
+        )
+    elif dry_run:
+        click.echo(f"would break the lease on {printable(record.path)} after {duration(wait)}")
+    else:
+        ended = "released" if broken else "ended by itself"
+        click.echo(f"{printable(record.path)}: {ended}")
 
 
 def _check(table: Table) -> None:

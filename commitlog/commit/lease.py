@@ -1,4 +1,4 @@
-"""A lease on one version of one object: taking, watching and releasing its record.
+"""A lease on one version of one object: taking, watching, releasing and breaking its record.
 
 Rules (numbers as in docs/protocol.md); the waiting rules are those of ``DynamoCommit`` in the Rust crate
 ``object_store`` up to 0.12:
@@ -10,22 +10,24 @@ Rules (numbers as in docs/protocol.md); the waiting rules are those of ``DynamoC
 * A record with this client's owner is its own: a request of it was answered twice, or its response lost.
 * Release rewrites the record with timeout 0, and never deletes it: generations must not restart while
   any client may remember them (6).
+* A lease is broken by a takeover that writes nothing: wait as above, then write the record as released.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.commit.settings import LeaseSettings
-from commitlog.errors import CommitError, OutcomeUnknown, Unavailable
+from commitlog.errors import CommitError, LeaseTimeout, OutcomeUnknown, Unavailable
 from commitlog.tables.api import Absent, ConditionFailed, InFlight, Item, Key, Table
 
-__all__ = ["HeldLease", "Lease"]
+__all__ = ["HeldLease", "Lease", "break_lease"]
 
 _log = logging.getLogger(__name__)
 
@@ -120,10 +122,10 @@ class Lease:
                 try:
                     pending()
                 except ConditionFailed as failed:
-                    found = self._parse(failed.item) if failed.item_known else self._read()
+                    found = _found(failed, self._table, self._key)
                 except OutcomeUnknown as error:
                     lost = error
-                    found = self._read()
+                    found = _read(self._table, self._key)
                     if found == previous:
                         # Should the lost request land after all, the next one meets it and knows it.
                         continue
@@ -138,7 +140,7 @@ class Lease:
 
     def observe(self) -> HeldLease | None:
         """Read the record again while waiting; None means that it is mine."""
-        return self._judge(self._read())
+        return self._judge(_read(self._table, self._key))
 
     def begin_release(self) -> InFlight[None]:
         """Send the record with timeout 0, so that no waiter must wait for its expiry.
@@ -170,13 +172,6 @@ class Lease:
             owner=self._owner,
         )
 
-    def _read(self) -> LeaseRecord | None:
-        return self._parse(self._table.get(self._key))
-
-    @staticmethod
-    def _parse(item: Item | None) -> LeaseRecord | None:
-        return None if item is None else LeaseRecord.from_item(item)
-
     def _judge(self, found: LeaseRecord | None) -> HeldLease | None:
         # The first of all requests for that generation counts: any of them may be the one that
         # landed, and others may have been counting since.
@@ -186,3 +181,120 @@ class Lease:
             return None
         self.interrupted = self._held
         return HeldLease(record=found, since=self._clock.monotonic())
+
+
+def break_lease(
+    table: Table,
+    held: HeldLease,
+    *,
+    clock: Clock,
+    backoff: Backoff,
+    settings: LeaseSettings,
+    owner: str,
+    waiting: Callable[[float], None] = lambda seconds: None,
+) -> bool:
+    """Wait until the holder of a lease can no longer write, then release its lease.
+
+    A waiter of the protocol waits as long before it takes the lease over (3). A renewal by the holder
+    restarts the count.
+
+    Args:
+        table: where the record is.
+        held: the lease, as this process received it.
+        clock: own clock; the wait is measured on its `monotonic`.
+        backoff: how often, and after what pauses, a request is sent again whose answer was lost.
+        settings: `max_clock_skew_rate`, `test_interval`, `max_wait` and `ttl`; the holder's timeout is
+            that of its record.
+        owner: an id that no other call ever uses.
+        waiting: is called before each pause, with the seconds that are left at most.
+
+    Returns True if this call released the lease. Returns False if the lease was over without it: its
+    holder released it, another client took it over, or the table dropped its record.
+
+    Raises:
+        LeaseTimeout: the holder may still write after `max_wait` seconds. The record is unchanged.
+        OutcomeUnknown: an answer was lost, and the record could not be read. The record is unchanged, or
+            released; the call may be repeated.
+        CommitError: the table could not be asked. The record is unchanged.
+    """
+    give_up = float("inf") if settings.max_wait is None else clock.monotonic() + settings.max_wait
+    holder = held.record and held.record.owner
+    while held.record is not None and not held.record.released and held.record.owner == holder:
+        now = clock.monotonic()
+        due = held.reclaimable_at(settings.max_clock_skew_rate)
+        if now >= due:
+            found = _release_expired(table, held.record, clock, backoff, settings, owner)
+            if found is not None and found.owner == owner:
+                return True
+        elif now >= give_up:
+            raise LeaseTimeout(
+                f"the holder of the lease on {held.record.path!r} may write for another"
+                f" {due - now:.1f} s; its lease is unchanged"
+            )
+        else:
+            waiting(due - now)
+            clock.sleep(min(settings.test_interval, due - now, give_up - now))
+            found = _read(table, held.record.key)
+        if found != held.record:
+            held = HeldLease(record=found, since=clock.monotonic())
+    return False
+
+
+def _release_expired(
+    table: Table,
+    expired: LeaseRecord,
+    clock: Clock,
+    backoff: Backoff,
+    settings: LeaseSettings,
+    owner: str,
+) -> LeaseRecord | None:
+    """Replace the record by a released one of `owner`, and return the record that is there then."""
+    remembered = 2 * expired.timeout / 1000 * settings.max_clock_skew_rate
+    released = evolve(
+        expired,
+        generation=expired.generation + 1,
+        timeout=0,
+        # Nobody who remembers the old record may meet its generation again.
+        ttl=int(clock.epoch() + max(settings.ttl, remembered)),
+        owner=owner,
+    )
+    lost: OutcomeUnknown | None = None
+    try:
+        for _ in backoff.attempts(clock):
+            try:
+                table.put(released.to_item(), condition=expired.unchanged())
+            except ConditionFailed as failed:
+                return _found(failed, table, expired.key)
+            except OutcomeUnknown as error:
+                lost = error
+                found = _read(table, expired.key)
+                if found != expired:
+                    return found
+                # Should the lost request land after all, the next one meets its record.
+            else:
+                return released
+    except CommitError as error:
+        if lost is None:
+            raise
+        raise _unknown(expired) from error
+    raise _unknown(expired) from lost
+
+
+def _unknown(expired: LeaseRecord) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the table did not answer to the release of the expired lease on {expired.path!r}: it may be"
+        " released or not; run it again"
+    )
+
+
+def _found(failed: ConditionFailed, table: Table, key: Key) -> LeaseRecord | None:
+    """Return the record that made a put fail, which the answer holds or the table."""
+    return _parse(failed.item) if failed.item_known else _read(table, key)
+
+
+def _read(table: Table, key: Key) -> LeaseRecord | None:
+    return _parse(table.get(key))
+
+
+def _parse(item: Item | None) -> LeaseRecord | None:
+    return None if item is None else LeaseRecord.from_item(item)

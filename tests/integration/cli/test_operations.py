@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from contextlib import closing
 from pathlib import Path
@@ -15,12 +16,13 @@ import commitlog
 from commitlog.cli import main
 from commitlog.clock import SystemClock
 from commitlog.commit.record import LEASE_SCHEMA, LeaseRecord
-from commitlog.errors import AccessDenied
+from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.oplog import OperationLog
 from commitlog.outputs import Output
 from commitlog.stores.api import Staged, StagedInfo
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables.open import open_table
+from commitlog.tables.sqlite import SqliteTable
 from commitlog.testing import ManualClock
 from support.outputs import Death, HookedStore, Once, open_output, stage_some
 from support.servers import Ministack
@@ -192,6 +194,116 @@ def test_lease_list_shows_records_of_other_clients(table: str) -> None:
     [row] = lines(run("lease", "list", table, "--json"))
     assert row["owner"] is None
     assert "unknown" in run("lease", "list", table).stdout
+
+
+def records(table: str) -> dict[tuple[str, str], LeaseRecord]:
+    """Return the lease records of the table by path and etag."""
+    opened = open_table(table, LEASE_SCHEMA)
+    found = [LeaseRecord.from_item(item) for item in opened.scan()]
+    opened.close()
+    return {(each.path, each.etag): each for each in found}
+
+
+def test_lease_break_waits_and_releases_all_leases_on_a_path(table: str) -> None:
+    """Those on every etag, and none on another path; the time is that of one wait."""
+    held = [record("a", age=5, timeout=200), record("a", age=5, timeout=200, etag='"e"')]
+    other = record("a/b", age=5, timeout=200)
+    write(table, *held, other, record("a", age=5, timeout=0, etag='"f"'))
+    start = time.monotonic()
+    rows = lines(run("lease", "break", table, "a", "--json"))
+    assert 0.6 <= time.monotonic() - start < 1.2
+    assert [row["etag"] for row in rows] == ['"e"', "*"]
+    assert {key: row[key] for row in rows for key in ("path", "owner", "wait", "broken", "dry_run")} == {
+        "path": "a",
+        "owner": "w1",
+        "wait": pytest.approx(0.6),
+        "broken": True,
+        "dry_run": False,
+    }
+    found = records(table)
+    assert [found["a", each.etag].timeout for each in held] == [0, 0]
+    assert [found["a", each.etag].generation for each in held] == [4, 4]
+    assert found["a/b", "*"] == other
+
+
+def test_lease_break_says_what_it_waits_for(table: str) -> None:
+    """On standard error; the result is on standard output."""
+    write(table, record("a", age=5, timeout=100))
+    done = run("lease", "break", table, "a")
+    assert (done.exit_code, done.stdout) == (0, "a: released\n")
+    assert "a: waiting for the holder, at most 0.3 s" in done.stderr
+
+
+def test_lease_break_of_a_path_without_a_lease_is_done(table: str) -> None:
+    """It may be repeated."""
+    write(table, record("a", age=5, timeout=0))
+    done = run("lease", "break", table, "a", "b")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "a: no lease is held" in done.stderr and "b: no lease is held" in done.stderr
+
+
+def test_lease_break_on_trial_changes_nothing(table: str) -> None:
+    """--dry-run shows the wait, and does not wait."""
+    held = record("a", age=5)
+    write(table, held)
+    assert (
+        "would break the lease on a after 1 min 0 s"
+        in run("lease", "break", table, "a", "--dry-run").stdout
+    )
+    [row] = lines(run("lease", "break", table, "a", "--dry-run", "--json", "--skew-rate", "4"))
+    assert (row["wait"], row["broken"], row["dry_run"]) == (80, False, True)
+    assert records(table)["a", "*"] == held
+
+
+def test_lease_break_gives_up_after_max_wait(table: str) -> None:
+    """With status 1; the lease is unchanged, and the others are broken."""
+    held = record("a", age=5)
+    write(table, held, record("b", age=5, timeout=10))
+    done = run("lease", "break", table, "a", "b", "--max-wait", "0.2s")
+    assert (done.exit_code, done.stdout) == (1, "b: released\n")
+    assert "'a' may write for another" in done.stderr
+    assert records(table)["a", "*"] == held
+
+
+def test_lease_break_has_no_way_to_wait_shorter(table: str) -> None:
+    """The rate is the default or larger, and there is no --force."""
+    for words in (["--skew-rate", "2.9"], ["--force"]):
+        assert run("lease", "break", table, "a", *words).exit_code == 2
+    assert run("lease", "break", table).exit_code == 2
+
+
+def test_lease_break_of_an_unknown_outcome_has_status_4(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the table is lost, and the record cannot be read; without the former it is 1."""
+    held = record("a", age=5, timeout=10)
+    write(table, held)
+
+    def down(*arguments: object) -> object:
+        raise Unavailable("down")
+
+    def lost(*arguments: object, **options: object) -> object:
+        monkeypatch.setattr(SqliteTable, "get", down)
+        raise OutcomeUnknown("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteTable, "get", down)
+        done = run("lease", "break", table, "a")
+    assert done.exit_code == 1 and "down" in done.stderr
+    monkeypatch.setattr(SqliteTable, "put", lost)
+    done = run("lease", "break", table, "a")
+    assert done.exit_code == 4 and "released or not" in done.stderr
+    monkeypatch.undo()
+    assert records(table)["a", "*"] == held
+
+
+def test_lease_break_survives_a_corrupt_record(table: str) -> None:
+    """It is reported, with status 1; leases on other paths are broken."""
+    write(table, record("a", age=5, timeout=10))
+    open_table(table, LEASE_SCHEMA).put({"path": "x", "etag": "*", "generation": "seven"})
+    done = run("lease", "break", table, "x", "a")
+    assert (done.exit_code, done.stdout) == (1, "a: released\n")
+    assert "'x'" in done.stderr
 
 
 # -- outputs -------------------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""Breaking a lease in small worlds: it harms nobody, however its requests and those of writers mix."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from commitlog.commit.lease import HeldLease, break_lease
+from commitlog.commit.record import CREATE, LeaseRecord
+from commitlog.errors import CommitError
+from commitlog.tables.api import Key
+from commitlog.testing.linearizability import NotLinearizable
+from commitlog.testing.sim import (
+    Choices,
+    Exploration,
+    Fault,
+    Faults,
+    SimulatedTable,
+    Simulation,
+    explore,
+)
+from sim.leases.world import SMALL, Client, Program, Ticks, create, steady, world_of
+
+#: The clock of the holder as slow, that of the breaker as fast as the skew rate of 1.5 allows.
+CLOCKS = {"A": Ticks(rate=1.0), "B": Ticks(rate=1.25), "C": Ticks(rate=1.5)}
+
+
+def breaking(path: str, *, early: bool = False) -> Program:
+    """Break the lease to create an object; if `early`, without waiting for its holder."""
+
+    def program(client: Client) -> None:
+        node = client.world.nodes[client.name]
+        table = SimulatedTable(node, client.world.items)
+        with contextlib.suppress(CommitError):
+            item = table.get(Key(path, CREATE))
+            now = node.clock.monotonic()
+            held = HeldLease(
+                record=None if item is None else LeaseRecord.from_item(item),
+                since=now - SMALL.timeout * SMALL.max_clock_skew_rate if early else now,
+            )
+            break_lease(
+                table,
+                held,
+                clock=node.clock,
+                backoff=steady(node.name),
+                settings=SMALL,
+                owner=node.word(),
+            )
+
+    return program
+
+
+def explored(breaker: Program, *faults: Fault, delays: tuple[float, ...] = (2.0, 4.0)) -> Exploration:
+    """Explore two creators of one object and the breaker, with at most one fault."""
+
+    def simulation(choices: Choices) -> Simulation:
+        wrong = Faults(rates=dict.fromkeys(faults, 0.01), delays=delays, most=1)
+        return Simulation(choices, faults=wrong)
+
+    programs = {"A": create("k"), "B": create("k"), "C": breaker}
+    return explore(world_of(programs, simulation=simulation, clocks=CLOCKS))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [(), (Fault.CRASHED,), pytest.param(tuple(Fault), marks=pytest.mark.all)],
+    ids=["no fault", "a crash", "any fault"],
+)
+def test_a_broken_lease_harms_no_writer(faults: tuple[Fault, ...]) -> None:
+    """Two creators exclude one another in any order, while a third client breaks their lease."""
+    found = explored(breaking("k"), *faults)
+    assert found.complete
+    assert found.shortest is None, "\n".join((*found.shortest.trace, str(found.shortest.error)))
+
+
+def test_a_lease_that_is_broken_early_has_two_holders() -> None:
+    """The wait is what makes it safe: without it, both creators succeed."""
+    [violation] = explored(breaking("k", early=True)).violations
+    assert isinstance(violation.error, NotLinearizable)
