@@ -39,7 +39,7 @@ _END: Any = object()
 class Executor(Protocol):
     """Makes calls in parallel: the part of `concurrent.futures.Executor` that is used here.
 
-    Whoever opened an executor closes it.
+    The caller that opened an executor closes it.
     """
 
     def map(self, call: Callable[[Item], R], items: Iterable[Item], /) -> Iterator[R]:

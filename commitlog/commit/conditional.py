@@ -14,15 +14,21 @@ from commitlog._util.concurrency import OpenExecutor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
-from commitlog.commit.bucket import Bucket, Root
+from commitlog.commit.bucket_identity import BucketIdentity, Root
 from commitlog.commit.lease_committer import LeaseCommitter
-from commitlog.commit.mutation import Mutation, bare, contradiction, holds, quoted
+from commitlog.commit.mutation import Committer, Mutation, bare, contradiction, holds, quoted
 from commitlog.commit.native_committer import NativeCommitter
 from commitlog.commit.probe_cache import ProbeCache, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.commit.settings import LeaseSettings
-from commitlog.commit.strategy import Strategy
-from commitlog.errors import CommitError, ConfigurationError, Conflict, NotFound, OutcomeUnknown
+from commitlog.errors import (
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    NotFound,
+    NotSupported,
+    OutcomeUnknown,
+)
 from commitlog.stores.api import (
     NONCE,
     Condition,
@@ -50,6 +56,14 @@ __all__ = ["ConditionalStore", "Mode"]
 #: How conditions are enforced: where the store was proven to do it, else under leases; or one of them.
 Mode: TypeAlias = Literal["auto", "native", "lease"]
 
+#: The operations that can compete under a kind of condition, those that are quick to measure first.
+_RIVALS: Mapping[type[Condition], tuple[Operation, ...]] = MappingProxyType(
+    {
+        IfAbsent: (Operation.PUT, Operation.COPY, Operation.PUBLISH),
+        IfMatch: (Operation.PUT, Operation.DELETE, Operation.PUBLISH),
+    }
+)
+
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -74,8 +88,8 @@ class ConditionalStore:
             count as proven; `commitlog.connect` passes one.
         finish: takes the releases of leases, see `LeaseCommitter`.
         lock: keeps threads from measuring the same thing at the same time, see `ProbeCache`.
-        root: opens the whole bucket of `store`, where a marker identifies the bucket, see `Bucket`. By
-            default `store` itself, if its URL has no prefix.
+        root: opens the whole bucket of `store`, where a mark identifies the bucket, see
+            `BucketIdentity`. By default `store` itself, if its URL has no prefix.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises
     `OutcomeUnknown` (only if reading back could not decide, except `rename_if_absent`). Lost responses
@@ -133,7 +147,7 @@ class ConditionalStore:
             check = cache(table.check)
             if root is None and not parse_store_url(store.url).prefix:
                 root = lambda: contextlib.nullcontext(store)  # noqa: E731
-            bucket = Bucket(table, store, root=root, clock=clock, backoff=backoff, new_id=new_id)
+            bucket = BucketIdentity(table, store, root=root, clock=clock, backoff=backoff, new_id=new_id)
             findings = StoredReports(table, store, bucket=bucket, check=check)
             lease = LeaseCommitter(
                 store,
@@ -151,7 +165,7 @@ class ConditionalStore:
         self._evidence = ProbeCache(
             store, probe_report, findings=findings, open_executor=open_executor, lock=lock, new_id=new_id
         )
-        self._strategy = Strategy(
+        self._strategy = _Strategy(
             store,
             native=None
             if mode == "lease"
@@ -520,6 +534,57 @@ class ConditionalStore:
             body=staged.list_size,
         )
         return _written(committer.run(mutation))
+
+
+class _Strategy:
+    """Chooses a committer for each kind of call. Thread-safe.
+
+    Args:
+        store: where the objects are.
+        native: leaves the condition to the store; None: not allowed.
+        lease: works under leases; None: there is no table.
+        evidence: the known probe results of the store.
+
+    A condition that the store enforces does not exclude a plain write under a lease, nor the lease the
+    condition. So calls that can compete for one version of an object use the same way: with a table, a
+    condition is left to the store only if it enforces it on every operation that takes it. Conditions of
+    different kinds never compete: one needs an object, the other needs none. All *clients* of one path
+    must make the same choice, too; those that share a table do, see `StoredReports`.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        native: Committer | None,
+        lease: Committer | None,
+        evidence: ProbeCache,
+    ) -> None:
+        self._store = store
+        self._native = native
+        self._lease = lease
+        self._evidence = evidence
+
+    def choose(self, operation: Operation, condition: Condition) -> Committer:
+        """Return the committer of `operation` under `condition`. Raises `NotSupported`."""
+        if self._native is not None and self._enforced(operation, condition):
+            rivals = _RIVALS[type(condition)]
+            if self._lease is None or all(self._enforced(rival, condition) for rival in rivals):
+                return self._native
+        if self._lease is not None:
+            return self._lease
+        kind = "absent" if isinstance(condition, IfAbsent) else "match"
+        raise NotSupported(
+            f"{self._store.url} does not enforce {operation.value}-if-{kind} (commitlog probe shows "
+            "what it does), and there is no table to keep leases in; nothing was sent. Give one: "
+            "table='dynamodb://NAME', or 'sqlite:///ABSOLUTE/FILE' for writers on one machine"
+        )
+
+    def _enforced(self, operation: Operation, condition: Condition) -> bool:
+        if not self._store.capabilities.carries(operation, condition):
+            return False
+        kind = Kind.of(operation, condition)
+        return kind is not None and self._evidence.proves(kind)
 
 
 def _written(result: PutResult | None) -> PutResult:

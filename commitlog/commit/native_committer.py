@@ -1,9 +1,10 @@
-"""Conditions that the store itself enforces: one round trip.
+"""Conditions enforced by the store, for stores that enforce them: one round trip.
 
-Used only for operations that the store is known to enforce (`commitlog.commit.strategy`). This module
-resolves lost responses: a retry carries the same nonce under the same condition, so a second attempt
-lands only if the effect of the first was undone in between, and a refusal that could be of a second
-attempt is resolved by reading back.
+The counterpart of `commitlog.commit.lease_committer`, and therefore a module of its own. It is used
+only for operations that the store is known to enforce. This module resolves lost responses. A
+retry carries the same nonce under the same condition, so a second attempt lands only if the effect of
+the first was undone in between. A refusal that could be that of a second attempt is resolved by reading
+back.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from attrs import evolve
 
 from commitlog._util.concurrency import OpenExecutor
-from commitlog.commit.bucket import BUCKETS, Bucket
+from commitlog.commit.bucket_identity import BUCKETS, BucketIdentity
 from commitlog.commit.probe import probe
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
 from commitlog.errors import ConfigurationError, CorruptRecord, OutcomeUnknown, Unavailable
@@ -41,7 +41,7 @@ class StoredReports:
     """
 
     def __init__(
-        self, table: Table, store: ObjectStore, *, bucket: Bucket, check: Callable[[], None]
+        self, table: Table, store: ObjectStore, *, bucket: BucketIdentity, check: Callable[[], None]
     ) -> None:
         self._table = table
         self._store = store
@@ -51,7 +51,7 @@ class StoredReports:
     def get(self, kind: Kind) -> tuple[ProbeResult, ...]:
         """Return the kept results of `kind`; empty if it was never measured.
 
-        Raises `CorruptRecord`, and the errors of `Bucket.name`.
+        Raises `CorruptRecord`, and the errors of `BucketIdentity.name`.
         """
         self._check()
         item = self._table.get(Key(FINDINGS + self._url(kind), kind.value))

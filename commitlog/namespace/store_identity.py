@@ -11,7 +11,7 @@ from attrs import frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.commit.bucket import put_mark
+from commitlog.commit.bucket_identity import put_mark
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.stores.api import ObjectStore
 

@@ -44,10 +44,9 @@ from commitlog.outputs.foreign import ForeignFile, lies_in
 from commitlog.outputs.job import HIDDEN, Batch, Job, Mode, StagedFile, Visibility, attempt_of
 from commitlog.outputs.log import CommitLog, already_committed, other_visibility
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.preview import PreviewLog, PreviewPublisher
 from commitlog.outputs.publishing import ALIVE, Publisher
 from commitlog.outputs.records import CommitRecord, DataFile, Record
-from commitlog.outputs.recovery import collect, recover
+from commitlog.outputs.recovery import PreviewLog, PreviewPublisher, collect, recover
 from commitlog.outputs.reports import GcReport, RecoveryReport, Snapshot
 from commitlog.outputs.state import State
 from commitlog.outputs.tail import OnRewrite, Tail

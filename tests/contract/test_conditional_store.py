@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlog.commit import ConditionalStore, LeaseSettings
-from commitlog.commit.bucket import MARK
+from commitlog.commit.bucket_identity import MARK
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect

@@ -30,9 +30,8 @@ from commitlog.errors import (
 from commitlog.outputs import Output
 from commitlog.stores import IfAbsent, IfMatch, Staged
 from commitlog.stores.local.index import Index, Row, Transaction, Upload
-from commitlog.stores.local.scratch import make_base
+from commitlog.stores.local.scratch import LocalWriter, make_base
 from commitlog.stores.local.store import LocalStore
-from commitlog.stores.local.writer import LocalWriter
 from commitlog.testing import ManualClock
 from support.fuzzing import HOSTILE, Properties, damaged_bytes, dumps, outcome, scratch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from commitlog.commit.bucket import BUCKETS
+from commitlog.commit.bucket_identity import BUCKETS
 from commitlog.commit.probe_report import Kind, ProbeReport
 from commitlog.testing.sim import Fault, Forced, Node, SimulatedStore
 from mutation.edits import Edit
@@ -201,7 +201,7 @@ NATIVE: tuple[Mutant, ...] = (
         rule="calls that can compete go the same way",
         edit=Edit(
             (
-                "Strategy.choose",
+                "_Strategy.choose",
                 "if self._lease is None or all(self._enforced(rival, condition) for rival in rivals):",
                 "if True:",
             )
@@ -273,7 +273,7 @@ NATIVE: tuple[Mutant, ...] = (
         name="a new URL is a new bucket",
         where="protocol.md#one-bucket-several-urls",
         rule="a client with a URL that is not in the list looks for the marks of the list",
-        edit=Edit(("Bucket._found", "there = marks.has(bucket.mark)", "there = False")),
+        edit=Edit(("BucketIdentity._with_url", "there = marks.has(bucket.mark)", "there = False")),
         setting=_TWO_NAMES,
         caught=UNEXPLAINED,
         story="A does not look for the mark that B has stored, and lists the bucket a second time.",
@@ -283,7 +283,11 @@ NATIVE: tuple[Mutant, ...] = (
         where="protocol.md#one-bucket-several-urls",
         rule="the list is replaced only if it has not changed; if it has, the new marks are looked for",
         edit=Edit(
-            ("Bucket._write", "self._table.put(item, condition=condition)", "self._table.put(item)")
+            (
+                "BucketIdentity._write",
+                "self._table.put(item, condition=condition)",
+                "self._table.put(item)",
+            )
         ),
         setting=_AT_ONCE,
         caught=UNEXPLAINED,

@@ -1,4 +1,4 @@
-"""The private directory of a local store: its place, its content, and its cleaning.
+"""The private directory of a local store: its place, its content, its writers, and its cleaning.
 
 ``.commitlog`` in the directory that was opened first ("the base") holds ``index.sqlite``, ``writing/``
 (unfinished bodies, each locked by its living writer) and ``staged/`` (uploads that wait to be published,
@@ -14,16 +14,18 @@ import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from attrs import frozen
 
-from commitlog.errors import BucketNotFound, CommitError, ConfigurationError, Unavailable
-from commitlog.stores.local.index import Index, Row, Transaction
+from commitlog.errors import BucketNotFound, CommitError, ConfigurationError, NotFound, Unavailable
+from commitlog.stores.api import NONCE, Staged, StageWriter
+from commitlog.stores.local.file_io import BUFFER, full_sync
+from commitlog.stores.local.index import Index, Row, Transaction, Upload
 from commitlog.stores.local.tree import RESERVED, Tree, explained, sync_directory
 
-__all__ = ["Base", "Scratch", "find_base", "make_base"]
+__all__ = ["Base", "LocalWriter", "Scratch", "find_base", "make_base"]
 
 _INDEX: Final = "index.sqlite"
 _WRITING: Final = "writing"
@@ -158,6 +160,69 @@ class Base:
 
     def _private(self, name: str) -> str:
         return os.path.join(self.tree.root, RESERVED, name)
+
+
+class LocalWriter(StageWriter):
+    """An upload into a local directory, from its first byte to its durable body. Not thread-safe.
+
+    Args:
+        base: the directory that keeps the body.
+        record: the record of the upload; the writer stores it.
+        path: the path of the future object, as the caller of the store gave it.
+        row: the row of the future object, with its nonce in the metadata.
+    """
+
+    def __init__(self, base: Base, record: Upload, path: str, row: Row) -> None:
+        self._base = base
+        self._path = path
+        self._upload_id = record.upload_id
+        self._row = row
+        with ExitStack() as opened:
+            # In one transaction, so that a crash alone can part the body from its record.
+            with explained(repr(path)), base.index.recording(durable=False) as transaction:
+                transaction.stage(record)
+                file = base.staged_file(record.upload_id)
+                self._sink = opened.enter_context(open(file, "xb", BUFFER))
+            opened.pop_all()  # from here on, `finish` or `abort` closes it
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """See `StageWriter.write`."""
+        self._check_open()
+        with explained(repr(self._path)):
+            return self._sink.write(data)
+
+    def finish(self) -> Staged:
+        """See `StageWriter.finish`. Durable, if the store is."""
+        self._check_open()
+        with explained(repr(self._path)):
+            self._sink.flush()
+            if self._base.tree.durable:
+                full_sync(self._sink.fileno())
+            found = os.fstat(self._sink.fileno())
+            with self._base.index.recording() as transaction:
+                if transaction.upload(self._upload_id) is None:
+                    raise NotFound(f"the upload of {self._path!r} was aborted by somebody else")
+                transaction.record(found, self._row)
+            self._base.sync_staged()
+            self._sink.close()
+        return Staged(
+            path=self._path,
+            upload_id=self._upload_id,
+            size=found.st_size,
+            nonce=self._row.metadata[NONCE],
+        )
+
+    def abort(self) -> None:
+        """See `StageWriter.abort`."""
+        if not self._sink.closed:
+            with suppress(OSError):  # the buffered bytes are not needed
+                self._sink.close()
+            with explained(repr(self._path)):
+                self._base.drop_staged(self._upload_id)
+
+    def _check_open(self) -> None:
+        if self._sink.closed:
+            raise ConfigurationError(f"the upload of {self._path!r} is finished or aborted already")
 
 
 def _drop(transaction: Transaction, file: str) -> None:

@@ -55,9 +55,8 @@ from commitlog.stores.body import Body, chunks
 from commitlog.stores.local.change import Change, changed, no_upload, tidy
 from commitlog.stores.local.file_io import copy_all, full_sync, read_range, write_all
 from commitlog.stores.local.index import Row, Upload, etag_of
-from commitlog.stores.local.scratch import Base, find_base, make_base
+from commitlog.stores.local.scratch import Base, LocalWriter, find_base, make_base
 from commitlog.stores.local.tree import RESERVED, Entry, Tree, explained
-from commitlog.stores.local.writer import LocalWriter
 from commitlog.urls import Url, parse_store_url
 
 __all__ = ["LocalStore"]

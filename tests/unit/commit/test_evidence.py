@@ -13,7 +13,7 @@ from attrs import evolve
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
-from commitlog.commit.bucket import BUCKETS, Bucket
+from commitlog.commit.bucket_identity import BUCKETS, BucketIdentity
 from commitlog.commit.probe import RACERS
 from commitlog.commit.probe_cache import FINDINGS, StoredReports
 from commitlog.commit.probe_report import Kind, ProbeReport, ProbeResult
@@ -180,7 +180,7 @@ def test_all_spellings_of_one_bucket_share_its_findings() -> None:
     def findings(query: str) -> StoredReports:
         store = MemoryStore()
         store.url = f"s3://bucket{query}"
-        bucket = Bucket(
+        bucket = BucketIdentity(
             table,
             ScriptedStore(store, Script()),
             root=None,

@@ -1,15 +1,14 @@
-"""Which bucket a store leads to, for all clients of one table, however they spell its endpoint.
+"""The identity of a bucket, for clients of one table that use different URLs for it.
 
-Inside and outside a container network, one bucket has two URLs. Findings of probes belong to the
-bucket (`commitlog.commit.probe_cache`), so a URL alone does not say which findings apply. The table
-holds a list
-of buckets. Each has the URLs that lead to it, and a mark: an object at the root of the bucket, under a
-name that is used once. A client with a URL that is not in the list looks for the marks. If it finds
-one, its URL is added to that bucket. If it finds none, it stores a mark and adds a bucket.
+One bucket may have several URLs, such as one inside and one outside a container network. The results of
+probes belong to the bucket (`commitlog.commit.probe_cache`), so a URL alone does not say which results
+apply. Therefore the table has a list of buckets. A bucket in the list has the URLs that lead to it, and
+a mark: an object with a unique name at the root of the bucket. A client whose URL is not in the list
+looks for the marks. If it finds one, it adds its URL to that bucket. If it finds none, it stores a mark
+and adds a bucket.
 
-The list is one item, which is replaced only if it has not changed, and a mark is stored before the list
-names it. So of two clients that come at once, the second to change the list looks for the mark of the
-first.
+The list is one item, which is replaced only if it has not changed, and a mark is stored before it is in
+the list. So of two concurrent clients, the second one to change the list finds the mark of the first.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Absent, ConditionFailed, Equals, Key, Table
 from commitlog.urls import bucket_of, parse_store_url
 
-__all__ = ["BUCKETS", "FORMAT", "MARK", "Bucket", "Root", "put_mark"]
+__all__ = ["BUCKETS", "FORMAT", "MARK", "BucketIdentity", "Root", "put_mark"]
 
-#: Opens the whole bucket of a store, for as long as its marks are looked at.
+#: Opens the whole bucket of a store, while its marks are read or written.
 Root: TypeAlias = Callable[[], AbstractContextManager[ObjectStore]]
 
 #: Format of the list of buckets.
 FORMAT = 1
 
-#: The key of the list. Its hash is the beginning of the keys of all findings, and of no other key.
+#: The key of the list. Its hash is the prefix of the keys of all probe results, and of no other key.
 BUCKETS = Key("../PROBE/", "buckets")
 
-#: What marks are called, at the root of their bucket.
+#: The prefix of the names of marks, at the root of their bucket.
 MARK = ".commitlog-bucket-"
 
 _TEXT = (
@@ -56,7 +55,8 @@ _TEXT = (
 )
 
 
-def _word(value: object, what: str) -> str:
+def _text(value: object, what: str) -> str:
+    """Return `value`; raise `ValueError` unless it is text and not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{what} is {value!r}")
     return value
@@ -64,22 +64,31 @@ def _word(value: object, what: str) -> str:
 
 @frozen(kw_only=True)
 class _Mark:
-    """The mark of a bucket: its word, and the second at which the store says it was written.
+    """The mark of a bucket.
 
-    A bucket that was copied to another store has the object, too, but not of that second.
+    A copy of the bucket in another store has the object too, but with another time.
+
+    Attributes:
+        id: the unique part of its name.
+        modified: the time of writing by the store's clock, in whole epoch seconds.
     """
 
-    word: str
+    id: str
     modified: int = field(validator=validators.instance_of(int))
 
     @property
     def path(self) -> str:
-        return MARK + self.word
+        return MARK + self.id
 
 
 @frozen(kw_only=True)
-class _Known:
-    """A bucket of the list: its URLs, the first of which keys its findings, and its mark."""
+class _ListedBucket:
+    """A bucket of the list.
+
+    Attributes:
+        urls: the URLs that lead to it. The first one is its name, the key of its probe results.
+        mark: its mark, or None.
+    """
 
     urls: tuple[str, ...] = field(validator=validators.min_len(1))
     mark: _Mark | None
@@ -89,28 +98,32 @@ class _Known:
         return self.urls[0]
 
     def may_be(self, url: str) -> bool:
-        """Tell whether it could be the bucket at `url`, if no mark can tell: it has the same name."""
+        """Return whether it could be the bucket at `url`, as far as the names of both show."""
         mine, other = parse_store_url(self.name), parse_store_url(url)
         return (mine.scheme, mine.name) == (other.scheme, other.name)
 
 
-class Bucket:
-    """Finds out under which URL the findings about a store's bucket are kept. Thread-safe.
+#: Returns a changed list of buckets; called again with the present list after a conflict.
+_Change: TypeAlias = "Callable[[tuple[_ListedBucket, ...], _Marks], tuple[_ListedBucket, ...]]"
+
+
+class BucketIdentity:
+    """The identity of the bucket of one store: its name for all clients of a table. Thread-safe.
 
     Args:
-        table: where the list is (`commitlog.commit.record.LEASE_SCHEMA`).
-        store: the store whose bucket it is.
+        table: the table with the list (`commitlog.commit.record.LEASE_SCHEMA`).
+        store: the store.
         root: opens the whole bucket of `store` when marks are needed; None: it cannot be opened, and no
             mark is stored.
-        clock, backoff: on what, and how often, requests are tried again.
-        new_id: makes words that are never made again.
+        clock, backoff: the clock and the retry policy of requests.
+        new_id: makes unique ids of marks.
 
-    Guarantees: two clients of a table whose stores are one bucket get one name, as long as the mark
-    stays, and as long as a look that was begun after the mark was written sees it. A client that cannot
-    find out whether its bucket is one of the list gets `NotSupported`.
+    Guarantees: clients of a table whose stores are in one bucket get one name, as long as the mark
+    stays, and if the store shows an object to every read that begins after its write. A client that
+    cannot find out whether its bucket is in the list gets `NotSupported`.
 
-    Non-guarantees: a URL that is in the list is believed. One URL that means different stores on
-    different machines (``localhost``) has one name.
+    Non-guarantees: a URL in the list is trusted. A URL that means different stores on different machines
+    (``localhost``) has one name.
     """
 
     def __init__(
@@ -130,38 +143,46 @@ class Bucket:
         self._new_id = new_id
         #: The URL of the bucket as this client spells it.
         self.url = bucket_of(store.url)
-        # What a store enforces by itself is in no findings.
+        # A store that enforces conditions by itself is never probed.
         self._needed = not store.capabilities.enforced
         self._name: str | None = None
 
     def name(self) -> str:
-        """Return the URL under which findings about the bucket are kept. Asks the table once.
+        """Return the name of the bucket: the URL under which its probe results are kept.
+
+        Only the first call reads the table.
 
         Raises:
-            NotSupported: the bucket may be one that another URL leads to, but its mark cannot be read,
-                or it has none.
-            Unavailable: the store or the table did not answer, or the list was changed again and again.
+            NotSupported: a bucket of the list may be the same one, but that bucket has no mark, or the
+                mark cannot be read.
+            Unavailable: the store or the table did not answer, or other clients changed the list before
+                each attempt to change it.
             CorruptRecord, FormatTooNew: the list cannot be read.
         """
         if not self._needed:
             return self.url
         if self._name is None:
-            self._name = self._agree(self._found)
+            self._name = self._update(self._with_url)
         return self._name
 
     def renew(self) -> str:
-        """Give the bucket a mark if it has none, forget what stands in the way of it; return the name.
+        """Give the bucket a mark if it has none, and return the name of the bucket.
 
-        Buckets of the same name that have no mark are dropped from the list: who works on one of them
-        adds it again. Call it while no client is at work. Raises as `name`.
+        Other buckets of the list that have no mark, and could be the same one, are removed from the
+        list; a client of such a bucket adds it again. Call this while no client is active. Raises the
+        errors of `name`.
         """
         if not self._needed:
             return self.url
-        self._name = self._agree(self._renewed)
+        self._name = self._update(self._with_mark)
         return self._name
 
-    def _agree(self, change: Callable[[tuple[_Known, ...], _Marks], tuple[_Known, ...]]) -> str:
-        """Apply `change` to the list, retrying on conflicts; return the list's entry for this URL."""
+    def _update(self, change: _Change) -> str:
+        """Change the list, unless `change` leaves it as it is; return the name of this bucket in it.
+
+        If another client changes the list at the same time, `change` is applied again to the new list.
+        So the list has the change exactly once, also after a lost answer.
+        """
         with _Marks(self._root, clock=self._clock, backoff=self._backoff, new_id=self._new_id) as marks:
             last: CommitError | None = None
             for _ in self._backoff.attempts(self._clock):
@@ -179,36 +200,37 @@ class Bucket:
             "try again"
         ) from last
 
-    def _found(self, known: tuple[_Known, ...], marks: _Marks) -> tuple[_Known, ...]:
-        """Return the list with my URL in it."""
+    def _with_url(self, known: tuple[_ListedBucket, ...], marks: _Marks) -> tuple[_ListedBucket, ...]:
+        """Return the list with the URL of this client; raise `NotSupported` if its bucket is unclear."""
         if any(self.url in bucket.urls for bucket in known):
             return known
-        doubtful: list[_Known] = []
+        unclear: list[_ListedBucket] = []
         for bucket in known:
             there = marks.has(bucket.mark)
             if there:
                 more = evolve(bucket, urls=(*bucket.urls, self.url))
                 return tuple(more if each is bucket else each for each in known)
             if there is None and bucket.may_be(self.url):
-                doubtful.append(bucket)
-        if doubtful:
-            raise NotSupported(self._doubt(doubtful[0]))
-        return (*known, _Known(urls=(self.url,), mark=marks.mine()))
+                unclear.append(bucket)
+        if unclear:
+            raise NotSupported(self._unclear(unclear[0]))
+        return (*known, _ListedBucket(urls=(self.url,), mark=marks.store_mark()))
 
-    def _renewed(self, known: tuple[_Known, ...], marks: _Marks) -> tuple[_Known, ...]:
+    def _with_mark(self, known: tuple[_ListedBucket, ...], marks: _Marks) -> tuple[_ListedBucket, ...]:
+        """Return the list with the URL of this client and a mark for its bucket."""
         kept = tuple(
             bucket
             for bucket in known
             if self.url in bucket.urls or bucket.mark is not None or not bucket.may_be(self.url)
         )
         return tuple(
-            evolve(bucket, mark=marks.mine())
+            evolve(bucket, mark=marks.store_mark())
             if self.url in bucket.urls and (bucket.mark is None or marks.has(bucket.mark) is False)
             else bucket
-            for bucket in self._found(kept, marks)
+            for bucket in self._with_url(kept, marks)
         )
 
-    def _doubt(self, bucket: _Known) -> str:
+    def _unclear(self, bucket: _ListedBucket) -> str:
         why = "it has no mark" if bucket.mark is None else f"its mark {bucket.mark.path} cannot be read"
         return (
             f"{self.url} may be the bucket that the table has as {bucket.name}, or another one of that "
@@ -218,7 +240,7 @@ class Bucket:
             "commit='lease'"
         )
 
-    def _read(self) -> tuple[str | None, tuple[_Known, ...]]:
+    def _read(self) -> tuple[str | None, tuple[_ListedBucket, ...]]:
         item = self._table.get(BUCKETS)
         if item is None:
             return None, ()
@@ -242,11 +264,11 @@ class Bucket:
                 "'commitlog probe --table'"
             ) from error
 
-    def _write(self, known: tuple[_Known, ...], before: str | None) -> None:
+    def _write(self, known: tuple[_ListedBucket, ...], before: str | None) -> None:
         rows = [
             {
                 "urls": list(bucket.urls),
-                "mark": bucket.mark and {"word": bucket.mark.word, "modified": bucket.mark.modified},
+                "mark": bucket.mark and {"word": bucket.mark.id, "modified": bucket.mark.modified},
             }
             for bucket in known
         ]
@@ -256,26 +278,28 @@ class Bucket:
         self._table.put(item, condition=condition)
 
 
-def _parse(row: dict[str, object]) -> _Known:
+def _parse(row: dict[str, object]) -> _ListedBucket:
     urls, mark = row["urls"], row["mark"]
     if not isinstance(urls, list):
         raise ValueError(f"the URLs of a bucket are {urls!r}")
-    known = tuple(_word(url, "a URL") for url in urls)
+    known = tuple(_text(url, "a URL") for url in urls)
     for url in known:
         parse_store_url(url)
     if mark is None:
-        return _Known(urls=known, mark=None)
+        return _ListedBucket(urls=known, mark=None)
     if not isinstance(mark, dict):
         raise ValueError(f"a mark is {mark!r}")
-    return _Known(urls=known, mark=_Mark(word=_word(mark["word"], "a mark"), modified=mark["modified"]))
+    return _ListedBucket(
+        urls=known, mark=_Mark(id=_text(mark["word"], "a mark"), modified=mark["modified"])
+    )
 
 
 class _Marks:
-    """Looks for marks at the root of a bucket, and stores one there. A context manager.
+    """The marks at the root of a bucket. A context manager, which closes the bucket. Not thread-safe.
 
     Args:
         root: opens the bucket when it is first needed; None: it cannot be opened.
-        clock, backoff, new_id: as of `Bucket`.
+        clock, backoff, new_id: as for `BucketIdentity`.
     """
 
     def __init__(
@@ -292,7 +316,7 @@ class _Marks:
         self._backoff = backoff
         self._new_id = new_id
         self._root: ObjectStore | None = None
-        self._mine: _Mark | None = None
+        self._new: _Mark | None = None
         self._tried = False
 
     def __enter__(self) -> _Marks:
@@ -302,7 +326,7 @@ class _Marks:
         self._until_exit.close()
 
     def has(self, mark: _Mark | None) -> bool | None:
-        """Tell whether the bucket has this mark; None if that cannot be found out."""
+        """Return whether the bucket has this mark; None if `mark` is None or cannot be read."""
         if mark is None or self._open is None:
             return None
         try:
@@ -311,30 +335,30 @@ class _Marks:
             return None
         return seen == mark.modified
 
-    def mine(self) -> _Mark | None:
-        """Store a mark, once, and return it; None if that is denied, or the root cannot be opened."""
+    def store_mark(self) -> _Mark | None:
+        """Return a new mark, stored by the first call; None if that is denied or there is no root."""
         if not self._tried and self._open is not None:
             self._tried = True
-            self._mine = self._stored(self._opened())
-        return self._mine
+            self._new = self._store(self._opened())
+        return self._new
 
-    def _stored(self, root: ObjectStore) -> _Mark | None:
-        word = ""
+    def _store(self, root: ObjectStore) -> _Mark | None:
+        id = ""
 
         def path() -> str:
-            # A new one for each attempt: a request that arrives late must not change the date of
-            # a mark that is in the list.
-            nonlocal word
-            word = self._new_id()
-            return MARK + word
+            # Each attempt has its own name: a delayed request must not change the time of a mark that is
+            # in the list.
+            nonlocal id
+            id = self._new_id()
+            return MARK + id
 
         if not put_mark(root, path, _TEXT, clock=self._clock, backoff=self._backoff):
             return None
         try:
-            modified = self._head(MARK + word)
+            modified = self._head(MARK + id)
         except AccessDenied:
             return None
-        return None if modified is None else _Mark(word=word, modified=modified)
+        return None if modified is None else _Mark(id=id, modified=modified)
 
     def _head(self, path: str) -> int | None:
         info = self._opened().begin_head(path)().info
@@ -350,17 +374,16 @@ class _Marks:
 def put_mark(
     store: ObjectStore, path: Callable[[], str], text: bytes, *, clock: Clock, backoff: Backoff
 ) -> bool:
-    """Store an object by which a store is recognised; return False if that is denied.
+    """Store an object that identifies a store; return False if permission is denied.
 
     Args:
-        store: where.
+        store: the store.
         path: makes the path of each attempt.
-        text: what the object says to people.
-        clock: waited on between attempts.
-        backoff: how often it is tried.
+        text: the content, which explains the object to people.
+        clock, backoff: the clock and the retry policy.
 
-    Raises `BucketNotFound`, and `Unavailable` if no attempt was answered with success. Objects of
-    earlier attempts may stay.
+    Raises `BucketNotFound`, and `Unavailable` if no attempt succeeded. Objects of earlier attempts may
+    remain.
     """
     last: CommitError | None = None
     tried = ""

@@ -11,7 +11,7 @@ from commitlog import connect
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
-from commitlog.commit.bucket import BUCKETS, MARK
+from commitlog.commit.bucket_identity import BUCKETS, MARK
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import (
