@@ -450,7 +450,11 @@ class Tail:
         )
 
     def _forget(self, start: Position) -> None:
-        """Drop cached records before `start`."""
+        """Drop the cache entries that a batch from `start` does not need.
+
+        Such a batch begins with the record after `start.version`, or with the rest of the snapshot that
+        `start` is in. An earlier position is valid all the same: its records are read again.
+        """
         if not start.snapshot:
             self._snapshot = None
         for version in [number for number in self._stretches if number <= start.version]:

@@ -171,7 +171,13 @@ class _Search:
         return [*free, *maybe, *choices]
 
     def _take(self, entry: int, after: int) -> int:
-        """Take a known call; for a negative entry, a call of group ``~entry``; for the count, none."""
+        """Take one of the entries that `_settle` returned; return the state that it leaves.
+
+        Args:
+            entry: the number of a known call; or ``~group``, for the next unknown call of a group; or the
+                number of known calls, for one of `others`, which the order leaves out.
+            after: that state.
+        """
         if entry < 0:
             group = self._groups[~entry]
             self._used |= 1 << group[self._taken[~entry]]

@@ -32,15 +32,17 @@ class ForeignStore:
     """obstore in its ``dynamo:`` mode, with the methods of `ConditionalStore` that it supports.
 
     Args:
-        url: ``s3://bucket/prefix`` with an ``endpoint_url``. obstore expects DynamoDB there, too.
+        url: ``s3://bucket/prefix`` with an ``endpoint_url``, where obstore expects DynamoDB too.
         table: name of the table of leases.
-        timeout: length of its leases in seconds.
+        timeout: length of a lease in seconds.
 
-    Its own retries are off: a put that is repeated after a lost answer could overwrite a later writer's
-    object. An uncertain result raises `OutcomeUnknown`. Two refusals count as uncertain: one that rests
-    on a status code of the server, which may have any cause, and one that rests on an answer without an
-    etag, which obstore mistakes for the answer of another object. Only a refusal that rests on obstore's
-    own HEAD is certain.
+    The retries of obstore are off: a put that is repeated after a lost answer could overwrite the object
+    of a later writer.
+
+    A write raises `AlreadyExists` or `PreconditionFailed` only if obstore refused it because of its own
+    HEAD. Every other error raises `OutcomeUnknown`: no error of obstore proves that nothing was sent.
+    Two kinds of refusal are among them: one because of a status of the server, which may have other
+    causes; and one because of a HEAD without an etag, which obstore takes for that of another object.
 
     Raises `ConfigurationError` if obstore is not installed.
     """
@@ -79,7 +81,7 @@ class ForeignStore:
         return self._put(path, data, metadata, {"e_tag": etag})
 
     def copy_if_absent(self, source: str, target: str) -> PutResult:
-        """Copy if the target does not exist. obstore returns no etag: the result has the source's."""
+        """Copy if the target does not exist. The result has the etag of the source: obstore has none."""
         etag = self.get(source).etag
         self._write(
             lambda: self._obstore.copy(
@@ -98,7 +100,7 @@ class ForeignStore:
         except self._obstore.exceptions.BaseError as error:
             raise Unavailable(f"obstore could not read {path!r}") from error
         if not found.meta["e_tag"]:
-            raise Unavailable(f"obstore was told of no etag of {path!r}")
+            raise Unavailable(f"the answer has no etag of {path!r}")
         modified: datetime = found.meta["last_modified"]
         return ObjectData(
             path=path,
@@ -138,5 +140,4 @@ class ForeignStore:
                 raise PreconditionFailed("obstore found another object, or none") from error
             raise OutcomeUnknown("obstore was refused, or found no etag") from error
         except (exceptions.BaseError, FileNotFoundError) as error:
-            # No error of obstore proves that it sent nothing.
             raise OutcomeUnknown("obstore gave up") from error
