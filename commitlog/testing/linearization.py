@@ -174,8 +174,8 @@ class _Search:
         """Take one of the entries that `_settle` returned; return the state that it leaves.
 
         Args:
-            entry: the number of a known call; or ``~group``, for the next unknown call of a group; or the
-                number of known calls, for one of `others`, which the order leaves out.
+            entry: the number of a known call; or ``~group``, for the next unknown call of a group; or
+                the number of known calls, for one of `others`, which the order leaves out.
             after: that state.
         """
         if entry < 0:
