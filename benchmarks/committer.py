@@ -29,7 +29,7 @@ import store_commits
 from attrs import frozen
 from measure import Cost, cost_of, ratio, versions
 
-from commitlog.spark.writer import PUBLISHERS
+from commitlog.spark.targets.base import PUBLISHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from commitlog.spark.dataframe import read, write
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
-    from commitlog.spark.namespaces.source import physical_files
+    from commitlog.spark.targets.namespace import physical_files
 
 __all__ = [
     "CommitlogDataSource",
@@ -56,7 +56,7 @@ _HOMES = MappingProxyType(
         "compact": "compaction",
         "configure": "committer.configure",
         "error_of": "errors",
-        "physical_files": "namespaces.source",
+        "physical_files": "targets.namespace",
         "read": "dataframe",
         "session": "builder",
         "write": "dataframe",

@@ -15,14 +15,15 @@ from pyspark.sql import functions as f
 from commitlog.errors import CorruptRecord, NotSupported, PublishIncomplete
 from commitlog.outputs import CommitRecord, DataFile, Job, Output, StagedFile
 from commitlog.outputs.compaction import TARGET_BYTES, Group, plan
+from commitlog.spark.batch import read_files
 from commitlog.spark.committer.heartbeat import send_heartbeats
-from commitlog.spark.datasource import open_output
 from commitlog.spark.errors import own_errors
 from commitlog.spark.formats import format_of
-from commitlog.spark.options import ReadOptions, is_namespace
 from commitlog.spark.partitions import directory_of
-from commitlog.spark.schema import arrow_schema, load_schema, select, with_nulls
-from commitlog.spark.writer import PUBLISHERS
+from commitlog.spark.pruning import Pruning
+from commitlog.spark.schema import arrow_schema, load_schema
+from commitlog.spark.targets.base import PUBLISHERS
+from commitlog.spark.targets.output import OutputUploads, ReadOptions, locate_in, open_output
 
 __all__ = ["Stage", "compact", "groups_of", "merged", "rewrite"]
 
@@ -60,27 +61,22 @@ def compact(
         CorruptRecord: a file is not the one that was committed. Nothing was changed.
         Py4JJavaError, PySparkException: Spark's job failed for another reason. Nothing was changed.
     """
-    if is_namespace(url):
-        raise NotSupported(
-            f"{url!r} is in a namespace, and compact works on outputs only: read the directory, and"
-            " write its rows with mode 'overwrite'"
-        )
-    given = ReadOptions.parse({**(options or {}), "path": url})
+    location = ReadOptions.parse({**(options or {}), "path": url})
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
         # A plain row function works on Spark Connect too, and does not need pandas.
         @f.udf(returnType="binary", useArrow=False)
         def work(number: int) -> bytes:
-            there = open_output(given)
-            with there.store:
-                return pickle.dumps(rewrite(there, job, number, groups[number], schema))
+            own = open_output(location)
+            with own.store:
+                return pickle.dumps(rewrite(own, job, number, groups[number], schema))
 
         tasks = spark.range(0, len(groups), 1, len(groups)).select(work("id").alias("file"))
         with own_errors():
             return [pickle.loads(row.file) for row in tasks.collect()]
 
     with ThreadPoolExecutor(PUBLISHERS) as executor:
-        output = open_output(given, executor)
+        output = open_output(location, executor)
         with output.store:
             return merged(output, stage, target_bytes=target_bytes, min_files=min_files)
 
@@ -177,7 +173,7 @@ def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema
     kept = pa.schema([field for field in schema if field.name not in first.partition])
     known, compression = format_of(first.path), _compression(first.path)
     name = directory_of(first.partition) + job.file_name(task, suffix=known.compressions[compression])
-    with output.begin_stage(job, name) as upload:
+    with OutputUploads(output, job).open_file(name) as upload:
         sink = known.open_sink(upload, kept, compression)
         try:
             for file in group.files:
@@ -195,12 +191,9 @@ def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema
 def _rows(output: Output, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `file` with all columns of `schema`; columns added later are null."""
     count = 0
-    source = format_of(file.path).read(
-        output.store, output.locate(file), file.size, schema, schema.names
-    )
-    for batch in source:
+    for batch in read_files(locate_in(output), [file], schema, schema, Pruning()):
         count += batch.num_rows
-        yield select(with_nulls(batch, schema), schema)
+        yield batch
     if file.rows not in (None, count):
         raise CorruptRecord(
             f"{output.locate(file)!r} has {count} rows, but its commit record says {file.rows}: it is"
@@ -216,7 +209,7 @@ def _kind(file: DataFile) -> tuple[str, str] | None:
 
 
 def _compression(path: str) -> str:
-    """Return the compression that the suffix of `path` means.
+    """Return the compression that the suffix of `path` stands for.
 
     >>> _compression("part-0.c000.snappy.parquet"), _compression("part-0.parquet")
     ('snappy', 'none')

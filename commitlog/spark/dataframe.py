@@ -10,21 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
-from commitlog._util.ids import random_id
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import CommitRecord, DataFile
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
-from commitlog.spark.committer.heartbeat import send_heartbeats
-from commitlog.spark.datasource import CommitlogDataSource, columns_of, open_output, warn_of_foreign
-from commitlog.spark.errors import own_errors
+from commitlog.spark.datasource import CommitlogDataSource
 from commitlog.spark.formats import format_of
-from commitlog.spark.namespaces.options import with_environment
-from commitlog.spark.options import ReadOptions, WriteOptions, is_namespace
 from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
 from commitlog.spark.schema import arrow_schema
 from commitlog.spark.session_conf import active, register, unbounded
+from commitlog.spark.targets import source_of, target_of, with_environment
 from commitlog.urls import parse_store_url
 
 __all__ = ["read", "write"]
@@ -88,45 +84,36 @@ def read(
     After a later version replaces files, they are removed, and an action that needs them fails. If the
     output is ``listed``, they are removed at once; if it is ``logged``, when `gc` expires the version.
     """
-    given = {**(options or {}), **({} if version is None else {"version": str(version)})}
-    if filters:
-        given["filters"] = dump_filters(filters)
-    if is_namespace(url):
-        with active(spark):
-            rows = spark.read.format("commitlog").options(**with_environment(given)).load(url)
-        if filters:
-            rows = rows.where(condition_of(filters, rows.schema))
-        return (
-            rows if columns is None else rows.select(*map(_quoted, _chosen(rows.schema, columns).names))
-        )
-    place = ReadOptions.parse({**given, "path": url})
-    output = open_output(place)
-    with output.store:
-        snapshot = output.snapshot(place.version, roll_forward=place.roll_forward)
-    stored = columns_of(snapshot, place)
+    given = {
+        **(options or {}),
+        **({} if version is None else {"version": str(version)}),
+        **({"filters": dump_filters(filters)} if filters else {}),
+    }
+    given = with_environment(url, given)
+    found = source_of({**given, "path": url}).pin()
+    if found is None:
+        return _read_with_data_source(spark, url, given, None, columns, filters)
+    stored = found.columns
+    assert stored is not None
     chosen = _chosen(stored, columns)
-    parse_filters(given.get("filters"), stored)
-    if not snapshot.files:
+    parse_filters(found.filters, stored)
+    if not found.files:
         return spark.createDataFrame([], chosen)
-    root = hadoop_url or (f"file:{place.url}" if parse_store_url(place.url).scheme == "file" else None)
-    base = HIDDEN if snapshot.files[0].hidden else ""
-    format_name = _format_for_spark(snapshot.files, base)
+    is_local = parse_store_url(found.url).scheme == "file"
+    root = hadoop_url or (f"file:{found.url}" if is_local else None)
+    base = HIDDEN if found.files[0].hidden else ""
+    format_name = _format_for_spark(found.files, base)
     if format_name == "orc" and "`" in stored.json():
         format_name = None  # Spark's ORC reader treats a backtick as a quotation mark
-    if not isinstance(spark, SparkSession) and len(snapshot.files) > CONNECT_FILES:
+    if not isinstance(spark, SparkSession) and len(found.files) > CONNECT_FILES:
         format_name = None
     if root is None or format_name is None:
-        with active(spark):
-            reader = spark.read.format("commitlog").options(**given).option("version", snapshot.version)
-            if not filters:
-                return reader.schema(chosen).load(url)
-            names = dict.fromkeys((*chosen.names, *(name for name, _, _ in filters)))
-            rows = reader.schema(_chosen(stored, [*names])).load(url)
-            return rows.where(condition_of(filters, stored)).select(*map(_quoted, chosen.names))
-    _check_partitions(snapshot.files, stored)
+        pinned = {**given, "version": str(found.version)}
+        return _read_with_data_source(spark, url, pinned, stored, columns, filters)
+    _check_partitions(found.files, stored)
     # Column metadata can make Spark read other values for columns that a file lacks: drop it here.
     plain = StructType([StructField(field.name, field.dataType) for field in stored])
-    paths = [join(root, file.path) for file in snapshot.files]
+    paths = [join(root, file.path) for file in found.files]
     reader = spark.read.format(format_name).schema(plain).options(**_WHOLE, **_READERS[format_name])
     # Checking a local file is faster than starting a task.
     with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
@@ -134,6 +121,30 @@ def read(
     if filters:
         rows = rows.where(condition_of(filters, stored))
     return rows.select([f.col(_quoted(c.name)).alias(c.name, metadata=c.metadata) for c in chosen])
+
+
+def _read_with_data_source(
+    spark: SparkSession,
+    url: str,
+    options: Mapping[str, str],
+    stored: StructType | None,
+    columns: Sequence[str] | None,
+    filters: Sequence[ReadFilter],
+) -> DataFrame:
+    """Read with ``format("commitlog")``; if `stored` is None, the data source looks up the columns."""
+    with active(spark):
+        reader = spark.read.format("commitlog").options(**options)
+        if stored is not None:
+            wanted = dict.fromkeys((*_chosen(stored, columns).names, *(name for name, _, _ in filters)))
+            loaded = _chosen(stored, [*wanted])
+            rows = reader.schema(loaded).load(url)
+        else:
+            rows = reader.load(url)
+            stored = loaded = rows.schema
+    if filters:
+        rows = rows.where(condition_of(filters, stored))
+    names = _chosen(stored, columns).names
+    return rows if names == loaded.names else rows.select(*map(_quoted, names))
 
 
 def _chosen(stored: StructType, names: Sequence[str] | None) -> StructType:
@@ -209,7 +220,7 @@ def write(
         heartbeat: seconds between two heartbeats.
 
     Returns None if there was nothing to do (``ignore``, ``skip``), and for a directory in a namespace,
-    which has no commit records and needs no heartbeats.
+    which has neither commit records nor heartbeats.
 
     Raises:
         ConfigurationError: an argument is wrong; nothing was written.
@@ -242,27 +253,16 @@ def write(
         **({"partitionOverwriteMode": "dynamic"} if mode == "overwrite-partitions" else {}),
         "onDuplicate": on_duplicate,
     }
-    if is_namespace(url):
-        with own_errors(job_id):
-            _save(df, url, mode, with_environment(given))
-        return None
-    word = random_id()
-    given["attempt"] = word
-    output = open_output(WriteOptions.parse({**given, "path": url}))
-    attempt = output.new_attempt(word)
-    with output.store:
-        before = output.watermark()
-        if mode == "append" and not before:
-            warn_of_foreign(output)
-        with own_errors(job_id or attempt, output), send_heartbeats(output, attempt, heartbeat):
-            _save(df, url, mode, given)
-        return next((record for record in output.log(before) if record.attempt == attempt), None)
+    given = with_environment(url, given)
+    with target_of({**given, "path": url}).supervise(mode, heartbeat) as job:
+        _save(df, url, mode, {**given, **job.options})
+    return job.record
 
 
-def _save(df: DataFrame, url: str, mode: str, given: Mapping[str, str]) -> None:
+def _save(df: DataFrame, url: str, mode: str, options: Mapping[str, str]) -> None:
     spark_mode = "overwrite" if mode.startswith("overwrite") else "append"
     spark = df.sparkSession
     with active(spark), unbounded(spark, _BATCH_BYTES):
         if isinstance(spark, SparkSession):
             register(spark, CommitlogDataSource)
-        df.write.format("commitlog").mode(spark_mode).options(**given).save(url)
+        df.write.format("commitlog").mode(spark_mode).options(**options).save(url)

@@ -1,109 +1,285 @@
-"""Writer of the micro-batches of a streaming query, each exactly once.
-
-Spark creates a writer twice for every batch, once for the tasks and once for the commit. Both know the
-query, the run and the batch, which name the attempt, and the messages of the tasks.
-"""
+"""Streaming queries: the reader of new commits of an output, and the writer of micro-batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from contextlib import ExitStack
+from itertools import groupby
+from typing import Any, cast
 
 import pyarrow as pa
+from attrs import frozen
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
-from commitlog.errors import CommitError, JobAlreadyCommitted
-from commitlog.outputs import Batch, Job, Output
-from commitlog.spark.options import OpenOutput, WriteOptions
-from commitlog.spark.writer import PUBLISHERS, TaskCommitted, files_of, stage_rows
+from commitlog.errors import (
+    CommitError,
+    JobAlreadyCommitted,
+    NotFound,
+    StateMismatch,
+    UnknownColumns,
+)
+from commitlog.outputs import DataFile, Output, Position, Tail
+from commitlog.spark.batch import check_requested, group_files, read_files
+from commitlog.spark.pruning import Pruning
+from commitlog.spark.schema import arrow_schema, load_schema, nullable
+from commitlog.spark.targets.base import PUBLISHERS, JobOfBatch, MicroBatch, Target
+from commitlog.spark.targets.output import OpenOutput, TailOptions, locate_in
+from commitlog.spark.tasks import TaskCommitted, files_of, freeze_gc, writable, write_task
 
-__all__ = ["CommitlogStreamWriter", "batch_of"]
+__all__ = [
+    "CommitlogStreamReader",
+    "CommitlogStreamWriter",
+    "begin_stream",
+    "current_batch",
+]
 
-# What Spark calls these in the local properties of a task.
-_QUERY, _RUN, _BATCH = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
+
+# -- reading -----------------------------------------------------------------------------------------
+
+#: Member of the offset that ends a query's first batch: the offset where that batch begins.
+_BEGIN = "begin"
 
 
-class CommitlogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes one micro-batch.
+@frozen
+class Work:
+    """The files that one task reads.
+
+    Attributes:
+        schema: schema of the output when the files were committed, from the commit record.
+        files: the files.
+    """
+
+    schema: str | None
+    files: tuple[DataFile, ...]
+
+
+class CommitlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader of the new commits of an output, batch by batch, from its log.
+
+    One object lives in a process next to the driver for as long as the query runs. Each task has a copy
+    that was pickled before, and needs only its partition. The reader lists no directory, and keeps no
+    state but the query's own checkpoint.
+
+    An offset is a `Position`, and the files between two offsets never change. The offset that ends the
+    first batch also contains its beginning, for a process that runs the batch again.
 
     Args:
         open_output: opens the output.
-        options: of the query.
-        columns: of the rows.
-        schema: the schema that the output is to have, as its commit record tells it.
-        base: number of the log's last record before the batch was begun.
+        options: options of the query.
+        schema: the columns to read.
+        inferred: whether `schema` is that of the output when the query began, and not the user's.
     """
 
     def __init__(
-        self,
-        open_output: OpenOutput,
-        options: WriteOptions,
-        columns: StructType,
-        *,
-        schema: str,
-        base: int,
+        self, open_output: OpenOutput, options: TailOptions, schema: StructType, *, inferred: bool
     ) -> None:
         self._open_output = open_output
         self._options = options
+        self._columns = nullable(schema)
+        self._schema = arrow_schema(schema)
+        self._inferred = inferred
+        self._opened: tuple[Output, Tail] | None = None
+        self._resources = ExitStack()
+        self._until: int | None = None
+        self._initial: dict[str, Any] | None = None
+
+    # on the driver
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Make the query end at the current last version."""
+        self._until = self._tail.end()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit by files. Spark takes only one limit; `latestOffset` adds that by bytes."""
+        return ReadMaxFiles(self._options.max_files)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query without a checkpoint begins: the same offset at every call.
+
+        Spark asks before it plans the first batch, and again when it runs the batch. There may be new
+        commits in between.
+
+        Raises `NotFound` if there is no such version, and `ConfigurationError` if the output lacks
+        columns that the user asked for.
+        """
+        if self._initial is None:
+            if not self._inferred:
+                schema = self._output.state().schema
+                if schema is not None:
+                    check_requested(self._columns, load_schema(schema))
+            self._initial = self._tail.start(self._options.starting, until=self._until).to_json()
+        return self._initial
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch; raise as `Tail.advance`."""
+        position, options = Position.from_json(start), self._options
+        limited = not isinstance(limit, ReadAllAvailable)
+        end = self._tail.advance(
+            position,
+            max_files=options.max_files if limited else None,
+            max_bytes=options.max_bytes if limited else None,
+            until=self._until,
+        )
+        if end == position:
+            return start
+        # Spark stores only the end of a first batch. A process that runs it again has another beginning.
+        return {**end.to_json(), _BEGIN: start} if start == self._initial else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Return the last known version, for the query's progress."""
+        return {"version": self._tail.seen}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the files between two offsets, in groups of whole files.
+
+        Raises `UnknownColumns` if a commit has columns that the query cannot read, and `StateMismatch`
+        if the offsets are of another output.
+        """
+        if start == self._initial and isinstance(end.get(_BEGIN), dict):
+            start = end[_BEGIN]
+        found = self._tail.added(Position.from_json(start), Position.from_json(end))
+        partitions = []
+        for schema, group in groupby(found, key=lambda added: added.schema):
+            parts = list(group)
+            if schema is not None:
+                self._check(load_schema(schema), parts[0].version)
+            for files in group_files(file for added in parts for file in added.files):
+                partitions.append(InputPartition(Work(schema, tuple(files))))
+        return partitions
+
+    def stop(self) -> None:
+        """Close the connections."""
+        self._resources.close()
+
+    # in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition. Raises `StateMismatch` if a file of it is gone."""
+        freeze_gc()
+        work: Work = partition.value
+        stored = self._schema if work.schema is None else arrow_schema(load_schema(work.schema))
+        output = self._open_output(self._options)
+        with output.store:
+            try:
+                yield from read_files(locate_in(output), work.files, stored, self._schema, Pruning())
+            except NotFound as error:
+                raise StateMismatch(
+                    f"a file of the stream is gone ({error}): a later version replaced it, and it was"
+                    " removed, by that job if the output is 'listed', by gc if it is 'logged'. Restart"
+                    " with a new checkpoint. An output that is read as a stream while it is compacted or"
+                    " overwritten should be 'logged', and gc must keep what a query may still read"
+                ) from error
+
+    # inside
+
+    @property
+    def _output(self) -> Output:
+        return self._open()[0]
+
+    @property
+    def _tail(self) -> Tail:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Output, Tail]:
+        if self._opened is None:
+            options = self._options
+            executor = self._resources.enter_context(ThreadPoolExecutor(PUBLISHERS))
+            output = self._open_output(options, executor)
+            self._resources.enter_context(output.store)
+            tail = output.tail(on_rewrite=options.on_rewrite, roll_forward=options.roll_forward)
+            self._opened = output, tail
+        return self._opened
+
+    def _check(self, stored: StructType, version: int) -> None:
+        """Raise `UnknownColumns` if rows of `version` have columns that the query cannot read."""
+        requested = {field.name: field.dataType for field in self._columns}
+        for field in stored:
+            known = requested.get(field.name, None if self._inferred else field.dataType)
+            if known != field.dataType:
+                raise UnknownColumns(
+                    f"version {version} of the output has a column {field.name}"
+                    f" {field.dataType.simpleString()}, which the query does not know. Start it again:"
+                    " it goes on with the columns that the output has then. Or name the columns to read,"
+                    " in schema(…)"
+                )
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+# Spark's names for them among the local properties of a task.
+_QUERY, _RUN, _BATCH = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
+
+
+def begin_stream(target: Target, schema: StructType, overwrite: bool) -> CommitlogStreamWriter:
+    """Return the writer of a micro-batch with rows of `schema`.
+
+    Raises the errors of `Target.begin_stream`, and `NotSupported` for output mode ``complete``, which
+    `overwrite` stands for.
+    """
+    target.options.check_stream(overwrite)
+    columns = writable(schema, target.options)
+    return CommitlogStreamWriter(target, target.begin_stream(columns), columns)
+
+
+class CommitlogStreamWriter(DataSourceStreamArrowWriter):
+    """The writer of one micro-batch, which is a job of its own.
+
+    Spark creates it twice for every batch, once for the tasks and once for the commit. The tasks know
+    the number of the batch, and send the job to the driver.
+
+    Args:
+        target: the target.
+        job_of: returns the job of a batch.
+        columns: columns of the rows.
+    """
+
+    def __init__(self, target: Target, job_of: JobOfBatch, columns: StructType) -> None:
+        self._target = target
+        self._job_of = job_of
         self._columns = columns
-        self._schema = schema
-        self._base = base
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitted:
-        """Stage the rows of one task attempt; see `stage_rows`."""
-        job = self._job(self._open_output(self._options))
-        return stage_rows(self._open_output, self._options, job, self._columns, iterator)
+        """Write the rows of one task attempt; see `write_task`."""
+        return write_task(self._target, self._job_of(current_batch()), self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the batch; if an earlier run has committed it, drop what this one staged."""
+        """Commit the batch; if an earlier run has committed it, drop the files of this one."""
         if not messages:
             return  # a batch without tasks has no rows
-        # Every task has a message here. Were one skipped, its rows would be missing.
         files = files_of(messages)
         job = cast(TaskCommitted, messages[0]).job
-        with ThreadPoolExecutor(PUBLISHERS) as executor:
-            output = self._open_output(self._options, executor)
-            with output.store:
-                try:
-                    # Check again: the batch may have been committed since the writer was created.
-                    output.begin(batch=job.batch, visibility=job.visibility)
-                    output.commit(job, files)
-                except JobAlreadyCommitted:
-                    # This attempt may have committed it, in an earlier call that was interrupted.
-                    output.abort(job, files)
+        try:
+            self._target.commit(job, files)
+        except JobAlreadyCommitted:
+            # This attempt may have committed it, in an earlier call that was interrupted.
+            self._target.abort(job, files)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort what this run staged of the batch, unless it was committed."""
+        """Abort this run of the batch, unless it was committed."""
         sent = [message for message in messages if message is not None]
-        if not sent:
-            return  # `recover` finds what tasks may have staged
-        with ThreadPoolExecutor(PUBLISHERS) as executor:
-            output = self._open_output(self._options, executor)
-            with output.store:
-                output.abort(cast(TaskCommitted, sent[0]).job, files_of(sent))
-
-    def _job(self, output: Output) -> Job:
-        query, run, number = batch_of()
-        batch = Batch(query, number)
-        return Job(
-            job_id=batch.job_id,
-            attempt=output.new_attempt(f"{query}/{run}/{number}"),
-            mode="append",
-            base=self._base,
-            schema=self._schema,
-            visibility=self._options.visibility or "listed",
-            batch=batch,
-        )
+        if sent:  # otherwise no job is known, and cleanups of the target find the files
+            self._target.abort(cast(TaskCommitted, sent[0]).job, files_of(sent))
 
 
-def batch_of() -> tuple[str, str, int]:
-    """Return the query of this task, its run, and the number of the batch."""
+def current_batch() -> MicroBatch:
+    """Return the micro-batch of the current task."""
     context = TaskContext.get()
     assert context is not None
-    query, run, batch = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
-    if query is None or batch is None:
+    query, run, number = (context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH))
+    if query is None or number is None:
         raise CommitError("Spark does not tell which batch of which query this is")
-    return query, str(run), int(batch)
+    return MicroBatch(query, str(run), int(number))

@@ -1,18 +1,23 @@
-"""The files that one task attempt stages: one, or one for each partition of the output, or more of them
-where their size or their order asks for it.
+"""What a task of a job does: write its rows to files of a target, and send the driver their list.
+
+A task writes one file, or one for each partition of its rows, or several if options limit the size of
+files or ask for an order.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import define, field, frozen
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError, NotSupported
@@ -20,37 +25,87 @@ from commitlog.outputs import Job, StagedFile
 from commitlog.spark.formats import FORMATS, GROUP_BYTES, Sink
 from commitlog.spark.options import JobOptions
 from commitlog.spark.partitions import check_partitioning, directory_of, partition_of, split_batch
-from commitlog.spark.schema import arrow_schema, check_columns, nullable
+from commitlog.spark.schema import arrow_schema, check_columns, nullable, select
+from commitlog.spark.targets.base import Target, Uploads
 from commitlog.stores import StageWriter
 
-__all__ = ["Stages", "TaskFiles", "check_files", "writable"]
+__all__ = [
+    "TaskCommitted",
+    "TaskFiles",
+    "check_files",
+    "files_of",
+    "freeze_gc",
+    "writable",
+    "write_task",
+]
 
-#: Arrow bytes that a task gathers in order to sort them. Sorting takes about as much again.
+#: Size in bytes of Arrow of the buffer for sorting. Sorting takes about as much again.
 SORT_BYTES = 256 * 1024 * 1024
 
-#: Rows that are handed on at a time once they are sorted.
+#: Number of sorted rows in a batch.
 SORTED_ROWS = 16 * 1024
 
-#: Values of the partition columns: which file a row belongs to.
+#: Values of the partition columns, which determine the file of a row.
 _Values = tuple[object, ...]
 
 
-class Stages(Protocol):
-    """Where a task stages its files, such as an `Output`."""
+@frozen
+class TaskCommitted(WriterCommitMessage):
+    """The message of a successful task attempt to the driver: its files, and their job."""
 
-    def begin_stage(self, job: Job, name: str) -> StageWriter:
-        """Begin an upload of a file that is to be called `name`."""
+    job: Job
+    files: tuple[StagedFile, ...]
 
-    def drop(self, job: Job, files: Sequence[StagedFile]) -> None:
-        """Drop complete uploads."""
+
+def write_task(
+    target: Target, job: Job, columns: StructType, batches: Iterator[pa.RecordBatch]
+) -> TaskCommitted:
+    """Write the rows of one task attempt to files of `target`; if it fails, drop the files.
+
+    An attempt that is killed, or that Spark drops in favour of another one, leaves uploads. They are
+    invisible. ``recover`` of an output and ``fsck`` of a namespace find them.
+    """
+    freeze_gc()
+    schema = arrow_schema(columns)
+    context = TaskContext.get()
+    assert context is not None
+    with (
+        target.open(job) as uploads,
+        TaskFiles(uploads, context.partitionId(), schema, target.options) as files,
+    ):
+        for batch in batches:
+            files.write(select(batch, schema))
+        return TaskCommitted(job, files.finish())
+
+
+def files_of(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
+    """Return the files in the messages of a job's tasks.
+
+    Raises `AttributeError` if a message is missing: the rows of its task would be missing, too.
+    """
+    return [file for message in messages for file in cast(TaskCommitted, message).files]
+
+
+def freeze_gc() -> None:
+    """Exclude all current objects, such as imported modules, from garbage collection.
+
+    Call it at the start of a task. Spark's daemon makes each worker collect garbage after each task,
+    which takes tens of milliseconds only to scan the same modules again (pyspark 4.3, daemon.py).
+    Idempotent: garbage of later tasks is collected as usual.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+
+
+# -- before the job ----------------------------------------------------------------------------------
 
 
 def check_files(schema: pa.Schema, options: JobOptions) -> None:
     """Raise unless tasks can write rows of `schema` as `options` say.
 
     Raises:
-        ConfigurationError: an option names a column that is not there, or should not be named.
-        NotSupported: the format, a directory's name or the order cannot hold a column.
+        ConfigurationError: an option names a column that does not exist or that it must not name.
+        NotSupported: the format cannot hold a column, or rows cannot be partitioned or sorted by it.
     """
     check_partitioning(schema, options.partition_by)
     kept = _kept(schema, options)
@@ -66,7 +121,7 @@ def check_files(schema: pa.Schema, options: JobOptions) -> None:
 
 
 def writable(schema: StructType, options: JobOptions) -> StructType:
-    """Return the columns of files with rows of `schema`; raise as `check_files`, or `check_columns`."""
+    """Return the columns of files with rows of `schema`; raise as `check_columns` and `check_files`."""
     check_columns(schema)
     columns = nullable(schema)
     check_files(arrow_schema(columns), options)
@@ -75,6 +130,9 @@ def writable(schema: StructType, options: JobOptions) -> StructType:
 
 def _kept(schema: pa.Schema, options: JobOptions) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in options.partition_by])
+
+
+# -- files -------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -95,28 +153,24 @@ class _Unsorted:
 
 
 class TaskFiles:
-    """A context manager that drops every upload unless `finish` returned. Not thread-safe.
+    """The files of one task attempt. Not thread-safe.
 
-    If an upload cannot be dropped, the others still are. The error of the block does not change; a note
-    on it names the failure.
+    As a context manager, it drops every file unless `finish` returned. If a file cannot be dropped, the
+    others still are. The error of the block does not change; a note on it names the failure.
 
     The buffers of all files together have the same bound as the buffer of a single file. With ``sortBy``
     the bound is `SORT_BYTES`: the buffered rows of a partition are then sorted and written to new files.
     So each file is sorted, and a task with more rows than that writes several.
 
     Args:
-        stages: where to stage.
-        job: for which job.
+        uploads: the connection to the store, and the job.
         task: number of the task; two attempts at one task may run at the same time.
-        schema: of the rows; `check_files` has accepted it.
+        schema: columns of the rows; `check_files` has accepted them.
         options: the format, the partition columns, the size of files and their order.
     """
 
-    def __init__(
-        self, stages: Stages, job: Job, task: int, schema: pa.Schema, options: JobOptions
-    ) -> None:
-        self._stages = stages
-        self._job = job
+    def __init__(self, uploads: Uploads, task: int, schema: pa.Schema, options: JobOptions) -> None:
+        self._uploads = uploads
         self._task = task
         self._options = options
         self._schema = _kept(schema, options)
@@ -126,7 +180,7 @@ class TaskFiles:
         self._staged: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows of `batch` to the files that they belong to."""
+        """Append the rows of `batch` to their files."""
         for values, rows in self._split(batch):
             if self._options.sort_by:
                 part = self._unsorted.setdefault(values, _Unsorted())
@@ -161,7 +215,7 @@ class TaskFiles:
         for file in self._open.values():
             steps += file.sink.abandon, file.upload.abort
         for done in self._staged:
-            steps.append(partial(self._stages.drop, self._job, [done]))
+            steps.append(partial(self._uploads.drop, [done]))
         failures = []
         for step in steps:
             try:
@@ -170,7 +224,7 @@ class TaskFiles:
                 failures.append(failure)
         if not failures:
             return
-        # What stays behind is invisible, and `recover` finds it; what failed first is what matters.
+        # Files that stay behind are invisible, and `recover` finds them. The first error matters.
         if error is None:
             raise failures[0]
         error.add_note(f"Besides, not all uploads of the task could be dropped: {failures[0]}")
@@ -207,8 +261,9 @@ class TaskFiles:
             options = self._options
             known = FORMATS[options.file_format]
             partition = partition_of(options.partition_by, values)
-            name = self._job.file_name(self._task, self._begun, known.compressions[options.compression])
-            upload = self._stages.begin_stage(self._job, directory_of(partition) + name)
+            suffix = known.compressions[options.compression]
+            name = self._uploads.job.file_name(self._task, self._begun, suffix)
+            upload = self._uploads.open_file(directory_of(partition) + name)
             # A file can be completed only between two flushes of its buffer.
             group_bytes = min(GROUP_BYTES, options.target_file_bytes or GROUP_BYTES)
             try:
@@ -253,7 +308,7 @@ def _reduce(
     bound: int,
     release: Callable[[_Values], None],
 ) -> None:
-    """Release the largest of `held` until all together gather no more than `bound` bytes."""
+    """Release the largest buffers until all together have at most `bound` bytes."""
     sizes = {values: each.gathered_bytes for values, each in held.items()}
     excess = sum(sizes.values()) - bound
     for values in sorted(sizes, key=lambda values: sizes[values], reverse=True) if excess > 0 else ():

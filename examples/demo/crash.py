@@ -17,8 +17,8 @@ from attrs import frozen
 from commitlog._util.concurrency import Executor
 from commitlog.commit import ConditionalStore
 from commitlog.outputs import Output
-from commitlog.spark.datasource import CommitlogDataSource, open_output
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.datasource import CommitlogDataSource
+from commitlog.spark.targets.output import OutputLocation, open_output
 
 __all__ = ["Death", "MortalSource"]
 
@@ -82,9 +82,9 @@ class MortalSource(CommitlogDataSource):
         return "commitlog-mortal"
 
     @staticmethod
-    def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+    def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
         """Open the output with the crashing store, one request at a time to make it deterministic."""
-        output = open_output(options)
+        output = open_output(location)
         Death.armed().attach(output.store)
         return output
 

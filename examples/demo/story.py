@@ -18,8 +18,7 @@ from attrs import evolve
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
-from commitlog.spark.datasource import open_output
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.targets.output import ReadOptions, open_output
 from demo.driver import Task, commit, run
 from demo.inputs import Count, Input
 from demo.quiet import quiet_session

@@ -9,20 +9,20 @@ import itertools
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from typing import Any
 
 import pyspark.cloudpickle
 from attrs import evolve, frozen
 from pyspark.sql.datasource import InputPartition
 
+from commitlog._util.concurrency import Executor
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.inputs import Columns, Input, Records
-from commitlog.spark.options import ReadOptions
 from commitlog.spark.streaming import CommitlogStreamWriter
+from commitlog.spark.targets.output import OutputLocation, OutputTarget
 from support.spark_jobs import Trap
 
 # Workers cannot import test modules.
@@ -150,11 +150,13 @@ class TrappedWriter(CommitlogStreamWriter):
         if batchId == self.trap.batch:
             if self.trap.at == "commit":
                 call = self.trap.around(call)
-            usual = self._open_output
+            target = self._target
+            assert isinstance(target, OutputTarget)
+            usual = target.open_output
 
-            def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+            def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
                 # One request after the other, so that it is known which is the nth.
-                return self.trap.set(usual(options), itertools.count(1))
+                return self.trap.set(usual(location), itertools.count(1))
 
-            self._open_output = open_output
+            self._target = evolve(target, open_output=open_output)
         call(messages, batchId)

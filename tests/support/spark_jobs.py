@@ -13,7 +13,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,14 @@ from attrs import asdict, frozen
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from commitlog._util.concurrency import Executor
 from commitlog.errors import OutcomeUnknown
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
 from commitlog.spark.committer import bridge as committer
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
-from commitlog.spark.datasource import open_output
-from commitlog.spark.options import ReadOptions, WriteOptions
 from commitlog.spark.session_conf import active
+from commitlog.spark.targets.output import OutputLocation, WriteOptions, open_output
 from support.spark_gates import arrive, hold, stay
 
 if TYPE_CHECKING:
@@ -177,9 +177,9 @@ def trapped_source(trap: Trap) -> type[CommitlogDataSource]:
             return format_name
 
         @staticmethod
-        def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
+        def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
             # One request after the other, so that it is known which is the nth.
-            return trap.set(open_output(options), itertools.count(1))
+            return trap.set(open_output(location), itertools.count(1))
 
         def writer(self, schema: Any, overwrite: bool) -> Any:
             writer = super().writer(schema, overwrite)

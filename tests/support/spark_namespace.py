@@ -21,8 +21,8 @@ from attrs import asdict, frozen
 
 from commitlog.namespace import Namespace
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.namespaces.options import NamespaceOptions
 from commitlog.spark.session_conf import active
+from commitlog.spark.targets.namespace import NamespaceLocation
 from demo.quiet import quiet_session
 from support.spark_driver import tell, told
 from support.spark_gates import hold
@@ -59,8 +59,8 @@ class Stop:
                 return format_name
 
             @staticmethod
-            def mount(options: NamespaceOptions) -> Namespace:
-                lake = options.mount()
+            def open_namespace(location: NamespaceLocation) -> Namespace:
+                lake = location.open()
                 for method in ("rename", "replace"):
                     setattr(lake, method, stop.around(getattr(lake, method)))
                 return lake

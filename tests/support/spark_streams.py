@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.outputs import Output
-from commitlog.spark.options import ReadOptions
 from commitlog.spark.schema import dump_schema
+from commitlog.spark.targets.output import ReadOptions
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
 from support.spark_driver import serve

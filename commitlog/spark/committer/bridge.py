@@ -25,11 +25,10 @@ from commitlog.outputs.foreign import ForeignFile, lies_in, partition_in
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.committer.heartbeat import send_heartbeats
-from commitlog.spark.datasource import open_output, warn_of_foreign
-from commitlog.spark.options import WriteOptions
 from commitlog.spark.partitions import check_spelling
 from commitlog.spark.schema import arrow_schema, dump_schema, load_schema, merge_schemas, nullable
-from commitlog.spark.writer import PUBLISHERS
+from commitlog.spark.targets.base import PUBLISHERS
+from commitlog.spark.targets.output import WriteOptions, open_output, warn_of_foreign
 from commitlog.stores.api import Staged
 from commitlog.stores.local.store import LocalStore
 from commitlog.urls import parse_store_url

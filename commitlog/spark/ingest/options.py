@@ -17,7 +17,7 @@ from commitlog.ingest.settings import Starting
 from commitlog.ingest.source import PARTITION_BYTES
 from commitlog.spark.inputs import INPUTS, Input
 from commitlog.spark.inputs.api import NewColumns
-from commitlog.spark.options import OptionReader, connection_names, place_of, table_of
+from commitlog.spark.options import OptionReader, connection_names, locate_store, locate_table
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.local.tree import RESERVED
 from commitlog.stores.open import open_store
@@ -81,7 +81,7 @@ class IngestOptions:
         kind = _format(options)
         given = OptionReader(options, (*_OWN, *kind.options))
         url, glob, connection = _place(given)
-        state, state_options = table_of(given, "state")
+        state, state_options = locate_table(given, "state")
         state = default_state(url) if state is None else state
         if state is None:
             raise ConfigurationError(
@@ -143,7 +143,7 @@ def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:
     segments = path.split("/")
     first = next((number for number, each in enumerate(segments) if _GLOB.search(each)), None)
     if first is None:
-        url, connection = place_of(given)
+        url, connection = locate_store(given)
         return url, glob, connection
     if "://" in path and first == 2:
         raise ConfigurationError("the glob in the path is in the name of the bucket: name one bucket")
@@ -151,7 +151,7 @@ def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:
         raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
     # Quoted characters in a URL are not globs.
     glob = "/".join(segments[first:])
-    url, connection = place_of(given, "/".join(segments[:first]) + mark + query)
+    url, connection = locate_store(given, "/".join(segments[:first]) + mark + query)
     return url, glob, connection
 
 

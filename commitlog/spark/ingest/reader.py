@@ -26,7 +26,7 @@ from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMet
 from commitlog.ingest.source import SLICE_COST
 from commitlog.spark.ingest.columns import Shape
 from commitlog.spark.ingest.options import IngestOptions
-from commitlog.spark.workers import freeze_gc
+from commitlog.spark.tasks import freeze_gc
 
 __all__ = ["IngestReader"]
 

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import commitlog
 from commitlog.cli import main
 from commitlog.outputs import Output, Visibility
-from commitlog.spark.options import WriteOptions
 from commitlog.spark.schema import dump_schema
+from commitlog.spark.targets.output import OutputUploads, WriteOptions
 from commitlog.spark.tasks import TaskFiles
 
 ROWS = pa.record_batch({"k": ["a", "b", None], "v": [1, 2, 3]})
@@ -42,7 +42,7 @@ def filled(path: Path, visibility: Visibility = "listed", jobs: int = 3) -> str:
         for _ in range(jobs):
             job = output.begin(schema=schema, visibility=visibility)
             options = WriteOptions.parse({"path": url, "partitionBy": "k"})
-            with TaskFiles(output, job, 0, ROWS.schema, options) as files:
+            with TaskFiles(OutputUploads(output, job), 0, ROWS.schema, options) as files:
                 files.write(ROWS)
                 output.commit(job, files.finish())
     return url

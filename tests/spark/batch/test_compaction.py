@@ -25,8 +25,8 @@ from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
 from commitlog.spark.compaction import Stage, merged, rewrite
 from commitlog.spark.formats import format_of
-from commitlog.spark.options import WriteOptions
 from commitlog.spark.schema import dump_schema, nullable
+from commitlog.spark.targets.output import OutputUploads, WriteOptions
 from commitlog.spark.tasks import TaskFiles
 from commitlog.stores.memory import MemoryStore
 from support.formats import EVERY, rows_for
@@ -57,7 +57,7 @@ def add(
     schema = batches[0].schema
     job = output.begin(schema=columns(schema), visibility=visibility)
     given = WriteOptions.parse({"path": "s3://bucket/out", **options})
-    with TaskFiles(output, job, 0, schema, given) as files:
+    with TaskFiles(OutputUploads(output, job), 0, schema, given) as files:
         for batch in batches:
             files.write(batch)
         return output.commit(job, files.finish())
@@ -223,7 +223,7 @@ def overwrite(output: Output, *keys: str) -> None:
     files: list[StagedFile] = []
     for task, key in enumerate(keys):
         with TaskFiles(
-            output, job, task, SCHEMA, WriteOptions.parse({"path": "s3://bucket/out"})
+            OutputUploads(output, job), task, SCHEMA, WriteOptions.parse({"path": "s3://bucket/out"})
         ) as made:
             made.write(rows(key))
             files += made.finish()

@@ -7,7 +7,7 @@ import decimal
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from commitlog._util.concurrency import Executor
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.datasource import open_output
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.batch import CommitlogWriter
 from commitlog.spark.schema import dump_schema
 from commitlog.spark.session_conf import active
-from commitlog.spark.writer import CommitlogWriter, TaskCommitted
+from commitlog.spark.targets.output import OutputLocation, ReadOptions, open_output
+from commitlog.spark.tasks import TaskCommitted
 from commitlog.stores import ObjectData
 from support.spark_gates import Gate, hold
 from support.spark_status import wait_for_all_but_one, wait_for_events
@@ -236,8 +237,8 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
 
     class WatchedSource(CommitlogDataSource):
         @staticmethod
-        def open_output(options: ReadOptions, executor: Executor | None = None) -> Output:
-            output = open_output(options, executor)
+        def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
+            output = open_output(location, executor)
             get = output.store.get
 
             def watched(path: str, **options: Any) -> ObjectData:

@@ -20,9 +20,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 import commitlog.spark
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
 from commitlog.outputs import Output
-from commitlog.spark.options import ReadOptions
 from commitlog.spark.pruning import ReadFilter
 from commitlog.spark.schema import dump_schema
+from commitlog.spark.targets.output import ReadOptions
 from support.selection import with_all_but
 from support.spark_status import wait_for_events
 

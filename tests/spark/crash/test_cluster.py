@@ -12,7 +12,7 @@ import pytest
 
 from commitlog.outputs import Output
 from commitlog.spark import committer_jar
-from commitlog.spark.options import ReadOptions
+from commitlog.spark.targets.output import ReadOptions
 from support.selection import with_all
 from support.spark_cluster import Cluster, Gate
 

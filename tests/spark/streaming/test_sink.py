@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.options import ReadOptions
 from commitlog.spark.streaming import CommitlogStreamWriter
-from commitlog.spark.writer import TaskCommitted
+from commitlog.spark.targets.output import ReadOptions
+from commitlog.spark.tasks import TaskCommitted
 from commitlog.tables.open import open_table
 from commitlog.urls import parse_table_url
 

@@ -25,9 +25,9 @@ from commitlog.errors import (
 )
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource, compact
-from commitlog.spark.options import ReadOptions, TailOptions
 from commitlog.spark.schema import dump_schema
-from commitlog.spark.tail import CommitlogTail
+from commitlog.spark.streaming import CommitlogStreamReader
+from commitlog.spark.targets.output import ReadOptions, TailOptions
 from support.spark_status import started
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Place:
         """Return the data source as Spark makes it."""
         return CommitlogDataSource({"path": self.url, **options})
 
-    def tail(self, schema: StructType | None = None, **options: str) -> CommitlogTail:
+    def tail(self, schema: StructType | None = None, **options: str) -> CommitlogStreamReader:
         """Return what Spark makes of `load`, or of ``schema(schema).load``."""
         source = self.source(**options)
         if schema is None:
@@ -74,9 +74,13 @@ class Place:
         return pickle.loads(pickle.dumps(source)).streamReader(schema)
 
 
-def rows(tail: CommitlogTail, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+def rows(
+    tail: CommitlogStreamReader, start: dict[str, Any], end: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Return the rows between two offsets, as copies of the reader read them."""
-    copy = CommitlogTail(tail._open_output, tail._options, tail._columns, inferred=tail._inferred)
+    copy = CommitlogStreamReader(
+        tail._open_output, tail._options, tail._columns, inferred=tail._inferred
+    )
     return [
         row
         for partition in pickle.loads(pickle.dumps(tail.partitions(start, end)))
@@ -85,7 +89,7 @@ def rows(tail: CommitlogTail, start: dict[str, Any], end: dict[str, Any]) -> lis
     ]
 
 
-def follow(tail: CommitlogTail, start: dict[str, Any]) -> tuple[list[list[int]], dict[str, Any]]:
+def follow(tail: CommitlogStreamReader, start: dict[str, Any]) -> tuple[list[list[int]], dict[str, Any]]:
     """Return the ids that a query reads in each batch, and where it ends."""
     batches = []
     while (end := tail.latestOffset(start, tail.getDefaultReadLimit())) != start:
@@ -94,7 +98,7 @@ def follow(tail: CommitlogTail, start: dict[str, Any]) -> tuple[list[list[int]],
     return batches, end
 
 
-def ids(tail: CommitlogTail, start: dict[str, Any]) -> list[int]:
+def ids(tail: CommitlogStreamReader, start: dict[str, Any]) -> list[int]:
     """Return the ids that a query reads in all batches."""
     return [each for batch in follow(tail, start)[0] for each in batch]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,20 @@ from commitlog.errors import (
 from commitlog.namespace import Data, Namespace
 from commitlog.namespace.store_identity import StoreIdentity
 from commitlog.namespaces import create_namespace
+from commitlog.outputs import StagedFile
 from commitlog.spark import CommitlogDataSource, physical_files
-from commitlog.spark.namespaces.files import directory_at
-from commitlog.spark.namespaces.options import NamespaceOptions, NamespaceWriteOptions, with_environment
-from commitlog.spark.namespaces.source import NamespaceSource
-from commitlog.spark.namespaces.writer import FilesStored, NamespaceTarget, NamespaceWriter
-from commitlog.spark.writer import NothingToWrite
+from commitlog.spark.batch import CommitlogWriter, NothingToWrite
+from commitlog.spark.schema import dump_schema
+from commitlog.spark.targets.directory import directory_at
+from commitlog.spark.targets.namespace import (
+    NamespaceJob,
+    NamespaceLocation,
+    NamespaceUploads,
+    NamespaceWriteOptions,
+    with_environment,
+)
+from commitlog.spark.tasks import TaskCommitted
+from commitlog.urls import parse_store_url
 
 URL = "commitlog://lake/out"
 SECRETS = {
@@ -58,13 +66,13 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         None,
         "auto",
     )
-    assert (options.save_mode(False), options.save_mode(True)) == ("append", "overwrite")
+    assert (options.mode(False), options.mode(True)) == ("append", "overwrite")
     assert (options.file_format, options.partition_by) == ("parquet", ())
     monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
     with pytest.raises(ConfigurationError, match="COMMITLOG_METADATA before the session starts"):
-        options.mount()
+        options.open()
     with pytest.raises(ConfigurationError) as refused:
-        NamespaceOptions.parse({"path": URL, "nope": "1"})
+        NamespaceLocation.parse({"path": URL, "nope": "1"})
     assert "rollForward" not in str(refused.value)
 
 
@@ -76,7 +84,7 @@ def test_the_environment_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     told = with_environment({"jobId": "j"})
     secret = {"metadata.secretAccessKey": "s"}
     assert told == {"jobId": "j", "metadata": "dynamodb://names?region=x-1", **secret}
-    names = NamespaceOptions.parse({"path": URL, **secret, "metadata": told["metadata"]}).metadata
+    names = NamespaceLocation.parse({"path": URL, **secret, "metadata": told["metadata"]}).metadata
     assert names is not None and names.options == {"region": "x-1", "secret_access_key": "s"}
     assert with_environment({"Metadata": "sqlite:///n"}) == {"Metadata": "sqlite:///n"}
 
@@ -108,7 +116,7 @@ def test_credentials_are_not_shown() -> None:
         ({"path": "commitlog://"}, ConfigurationError, "a name has"),
         ({"metadata": "memory://n"}, ConfigurationError, "Spark has many"),
         ({"store": "memory://s"}, ConfigurationError, "Spark has many"),
-        ({"store": "s3://bucket?secret_access_key=x"}, ConfigurationError, "for Spark prints it"),
+        ({"store": "s3://bucket?secret_access_key=x"}, ConfigurationError, "because Spark prints it"),
         ({"metadata.region": "x"}, ConfigurationError, "go with option metadata"),
         ({"version": "1"}, NotSupported, "option version does not go with a namespace"),
         ({"rollForward": "false"}, NotSupported, "rollForward"),
@@ -135,22 +143,30 @@ class Site:
     lake: Namespace
     options: dict[str, str]
 
-    def source(self, mount: Callable[[NamespaceOptions], Namespace] | None = None) -> NamespaceSource:
+    def source(self, **options: str) -> CommitlogDataSource:
         """Return the data source for `URL`."""
-        return NamespaceSource({"path": URL, **self.options}, mount or NamespaceOptions.mount)
+        return CommitlogDataSource({"path": URL, **self.options, **options})
 
     def writer(self, *, overwrite: bool = False, columns: StructType = ID, **options: str) -> Any:
         """Return the writer of a job."""
-        return NamespaceSource({"path": URL, **self.options, **options}).writer(columns, overwrite)
+        return self.source(**options).writer(columns, overwrite)
 
-    def task(self, *ids: int) -> FilesStored:
-        """Store rows as a task does; return what it tells."""
-        shelf = NamespaceTarget(self.lake._context.content)
+    def task(self, *ids: int) -> TaskCommitted:
+        """Store rows as a task of a micro-batch does; return its message."""
+        job = NamespaceJob(
+            job_id="job",
+            attempt="0" * 32,
+            schema=dump_schema(ID),
+            store=parse_store_url(self.lake.store.url),
+            directory=None,
+        )
+        uploads = NamespaceUploads(self.lake._context.content, job)
+        files = []
         for id in ids:
-            upload = shelf.begin_stage(None, f"part-{id}.parquet")  # type: ignore[arg-type]
-            upload.write(parquet(id=[id]))
-            upload.finish()
-        return FilesStored("job", shelf.stored)
+            with uploads.open_file(f"part-{id}.parquet") as upload:
+                upload.write(parquet(id=[id]))
+                files.append(StagedFile(staged=upload.finish()))
+        return TaskCommitted(job, tuple(files))
 
     def names(self) -> list[str]:
         """Return the names of the files in the directory."""
@@ -224,7 +240,7 @@ def test_another_driver_is_first(
 
 def test_an_abort_after_the_commit_point(site: Site) -> None:
     """Spark calls abort when a commit has raised, whatever it was: it does nothing then."""
-    writer: NamespaceWriter = site.writer()
+    writer: CommitlogWriter = site.writer()
     told = [site.task(1), site.task(2)]
     writer.commit(told)
     writer.abort(told)
@@ -234,14 +250,14 @@ def test_an_abort_after_the_commit_point(site: Site) -> None:
 
 def test_streams(site: Site) -> None:
     """A directory can be streamed to, batch by batch, and cannot be followed."""
-    source = CommitlogDataSource({"path": URL, **site.options})
+    source = site.source()
     with pytest.raises(NotSupported, match="cannot be read as a stream"):
         source.streamReader(ID)
     with pytest.raises(NotSupported, match="complete"):
         source.streamWriter(ID, overwrite=True)
     with pytest.raises(ConfigurationError, match="each batch of a stream is a job"):
-        NamespaceSource({"path": URL, **site.options, "jobId": "x"}).stream_writer(ID, False)
-    writer = site.source().stream_writer(ID, False)
+        site.source(jobId="x").streamWriter(ID, False)
+    writer: Any = site.source().streamWriter(ID, False)
     writer.commit([], 0)
     assert not site.lake.exists("out")
     writer.commit([site.task(1)], 0)
@@ -325,7 +341,7 @@ def test_columns_in_other_formats(site: Site, kind: str) -> None:
 def test_columns_that_nothing_tells(site: Site) -> None:
     """It is said what to do."""
     site.lake.make_directory("out")
-    with pytest.raises(NotFound, match="nothing tells columns"):
+    with pytest.raises(NotFound, match="no job has stored columns"):
         site.source().schema()
     site.lake.write("out/a.csv", b"1\n")
     with pytest.raises(NotSupported, match="name them in schema"):

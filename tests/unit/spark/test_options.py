@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from commitlog.errors import ConfigurationError
-from commitlog.spark.options import ReadOptions, WriteOptions
+from commitlog.spark.targets.output import ReadOptions, WriteOptions
 
 SECRETS = {
     "accesskeyid": "AKIDHIDDEN",

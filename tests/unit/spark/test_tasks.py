@@ -14,7 +14,7 @@ from commitlog.errors import ConfigurationError, NotSupported, Unavailable
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.spark import tasks as task_module
 from commitlog.spark.formats import FORMATS, format_of
-from commitlog.spark.options import WriteOptions
+from commitlog.spark.targets.output import OutputUploads, WriteOptions
 from commitlog.spark.tasks import TaskFiles, check_files
 from commitlog.stores import StageWriter
 from commitlog.stores.memory import MemoryStore
@@ -37,7 +37,7 @@ def output() -> Output:
 def attempt(output: Output, job: Job, task: int = 0, **options: str) -> TaskFiles:
     """Begin an attempt at a task."""
     given = WriteOptions.parse({"path": "s3://bucket/out", **options})
-    return TaskFiles(output, job, task, SCHEMA, given)
+    return TaskFiles(OutputUploads(output, job), task, SCHEMA, given)
 
 
 def staged(output: Output) -> list[str]:
@@ -267,7 +267,7 @@ def test_the_order_is_sparks(output: Output) -> None:
     schema = pa.schema([pa.field("v", pa.float64())])
     options = WriteOptions.parse({"path": "s3://bucket/out", "sortby": "v"})
     job = output.begin()
-    with TaskFiles(output, job, 0, schema, options) as files:
+    with TaskFiles(OutputUploads(output, job), 0, schema, options) as files:
         files.write(pa.record_batch([[1.0, math.nan, None, -math.inf]], schema=schema))
         (values,) = contents(output, job, files.finish())
     assert list(map(str, values)) == ["None", "-inf", "1.0", "nan"]

@@ -1,4 +1,4 @@
-"""What is done once in each of Spark's Python workers."""
+"""The imports of Spark's Python processes, and their garbage collection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import commitlog.spark.ingest
 import commitlog.spark.inputs
 
 
-def test_settled_once() -> None:
-    """What is there at the first task is not looked at again; what comes later is collected."""
+def test_objects_before_the_first_task_are_excluded_from_garbage_collection() -> None:
+    """Later objects are collected as usual."""
     code = """
 import gc, weakref
-from commitlog.spark.workers import freeze_gc
+from commitlog.spark.tasks import freeze_gc
 class Ring: pass
 freeze_gc()
 frozen = gc.get_freeze_count()
@@ -38,8 +38,8 @@ def test_a_process_imports_what_it_needs() -> None:
     """Spark starts many processes: those that write know no formats of input, and others only one."""
     code = """
 import sys
-import commitlog.spark.writer
-assert "commitlog.spark.inputs" not in sys.modules
+import commitlog.spark.batch
+assert not {"commitlog.namespace", "commitlog.spark.inputs"} & set(sys.modules)
 from commitlog.spark.inputs import INPUTS
 INPUTS["text"]
 from commitlog.spark.ingest import IngestDataSource
