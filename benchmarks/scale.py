@@ -14,17 +14,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import psutil
 from attrs import frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog.commit import ConditionalStore
+from commitlog.namespace import RequestStats
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.checkpoints import INTERVAL
-from commitlog.stores.api import ObjectData, Page, PutResult, Staged
+from commitlog.stores.api import PutResult, Staged
+from commitlog.stores.counting import CountingStore
 from commitlog.stores.memory import MemoryStore
 
 __all__ = ["Sizes", "measure_scale"]
@@ -48,42 +50,20 @@ class Sizes:
     jobs: Sequence[int]
 
 
-class Counting(MemoryStore):
-    """Counts the requests that reading a log, and adding to it, consists of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: Counter[str] = Counter()
-
-    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-        """See `ObjectStore.get`."""
-        self.requests["GET"] += 1
-        return super().get(path, start=start, end=end)
-
-    def list_page(self, prefix: str = "", **options: Any) -> Page:
-        """See `ObjectStore.list_page`."""
-        self.requests["LIST"] += 1
-        return super().list_page(prefix, **options)
-
-    def put(self, path: str, body: Any, **options: Any) -> PutResult:
-        """See `ObjectStore.put`."""
-        self.requests["PUT"] += 1
-        return super().put(path, body, **options)
-
-    def publish(self, staged: Staged, **options: Any) -> PutResult:
-        """See `ObjectStore.publish`."""
-        self.requests["PUBLISH"] += 1
-        return super().publish(staged, **options)
-
-    def delete(self, path: str, **options: Any) -> None:
-        """See `ObjectStore.delete`."""
-        self.requests["DELETE"] += 1
-        super().delete(path, **options)
+#: The reported name of each counted kind of request.
+_KINDS = {
+    "store_gets": "GET",
+    "store_lists": "LIST",
+    "store_puts": "PUT",
+    "store_publishes": "PUBLISH",
+    "store_deletes": "DELETE",
+}
 
 
 def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Measure jobs of one file, from begin to committed, and snapshots, after so many commits."""
-    store = Counting()
+    recorder = RequestRecorder()
+    store = CountingStore(MemoryStore(), recorder)
     figures: list[dict[str, Any]] = []
     done = 0
 
@@ -101,10 +81,10 @@ def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
             attempt = opened().new_attempt()
             _commit_one(opened(), Job(job_id=f"job-{number}", attempt=attempt, base=number))
         row: dict[str, Any] = {"commits": commits}
-        row |= _measured(store, "begin", [lambda: opened().begin("another")] * TURNS)
-        row |= _measured(store, "snapshot", [lambda: opened().snapshot()] * TURNS)
+        row |= _measured(recorder, "begin", [lambda: opened().begin("another")] * TURNS)
+        row |= _measured(recorder, "snapshot", [lambda: opened().snapshot()] * TURNS)
         # As many as there are from one checkpoint to the next.
-        figures.append(row | _measured(store, "job", [run_job] * INTERVAL))
+        figures.append(row | _measured(recorder, "job", [run_job] * INTERVAL))
         done = commits + INTERVAL
     return figures
 
@@ -114,17 +94,21 @@ def _commit_one(output: Output, job: Job) -> None:
     output.commit(job, [staged])
 
 
-def _measured(store: Counting, name: str, steps: Sequence[Callable[[], object]]) -> dict[str, Any]:
+def _measured(
+    recorder: RequestRecorder, name: str, steps: Sequence[Callable[[], object]]
+) -> dict[str, Any]:
     """Return the CPU time of `steps`, and the requests that each takes on the average."""
-    store.requests.clear()
+    before = RequestStats.of("", recorder.counts()).total
     times = []
     for step in steps:
         start = time.process_time()
         step()
         times.append(time.process_time() - start)
+    counts = RequestStats.of("", recorder.counts()).total - before
+    requests = {kind: getattr(counts, count) for count, kind in _KINDS.items()}
     return {
         f"{name}_milliseconds": round(statistics.mean(times) * 1000, 2),
-        f"{name}_requests": {k: round(n / len(steps), 1) for k, n in sorted(store.requests.items())},
+        f"{name}_requests": {k: round(n / len(steps), 1) for k, n in sorted(requests.items()) if n},
     }
 
 

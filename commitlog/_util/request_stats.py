@@ -1,16 +1,36 @@
-"""Request counters, and the reporting of internal retries to them."""
+"""Statistics of requests: counters by operation, and reports of internal retries to them.
+
+`commitlog.stores.counting` and `commitlog.tables.counting` count the requests to a store and to a table.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TypeAlias, TypeVar
+from functools import partial, wraps
+from inspect import isfunction, isgeneratorfunction
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar, cast
 
-__all__ = ["PerThreadCounter", "listen_for_retries", "report_retry"]
+from attrs import field, frozen
 
+from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
+
+__all__ = [
+    "PerThreadCounter",
+    "RequestRecorder",
+    "count_methods",
+    "counted",
+    "listen_for_retries",
+    "part_of",
+    "report_retry",
+]
+
+A = TypeVar("A")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Listener: TypeAlias = Callable[[Exception], object]
 
@@ -45,10 +65,10 @@ class PerThreadCounter:
     Each thread adds to its own counters, so no thread waits for another, and there is no lock that a
     fork could leave locked.
 
-    >>> tally = PerThreadCounter()
-    >>> tally.add("reads")
-    >>> tally.add("reads", 2)
-    >>> tally.counts()
+    >>> counter = PerThreadCounter()
+    >>> counter.add("reads")
+    >>> counter.add("reads", 2)
+    >>> counter.counts()
     Counter({'reads': 3})
     """
 
@@ -67,3 +87,147 @@ class PerThreadCounter:
         for counts in list(self._of_thread.values()):
             total.update(dict(counts))
         return total
+
+
+_OTHER = "other"
+
+#: Errors that are counted, and the names of their counts.
+_FAILURES: Mapping[type[CommitError], str] = MappingProxyType(
+    {Conflict: "conflicts", Unavailable: "unavailable", OutcomeUnknown: "unknown"}
+)
+
+
+@frozen(eq=False)
+class RequestRecorder:
+    """Counts requests by the operation that sends them. Thread-safe.
+
+    An operation is a call of a public method, see `count_methods`. The name of a count is
+    ``<operation>.<count>``. Requests outside of all operations count for ``other``.
+
+    >>> recorder = RequestRecorder()
+    >>> recorder.run("stat", lambda: recorder.add("gets"))
+    >>> recorder.add("gets", 2)
+    >>> sorted(recorder.counts().items())
+    [('other.gets', 2), ('stat.calls', 1), ('stat.gets', 1)]
+    """
+
+    _counter: PerThreadCounter = field(factory=PerThreadCounter, init=False)
+
+    def counts(self) -> Counter[str]:
+        """Return the counts so far, by name."""
+        return self._counter.counts()
+
+    def add(self, count: str, number: int = 1) -> None:
+        """Add to a count of the current operation."""
+        self._counter.add(f"{self._operation()}.{count}", number)
+
+    def run(self, operation: str, call: Callable[[], T], *, counts: bool = True) -> T:
+        """Return the result of `call`; count its requests for an operation.
+
+        If another operation is in progress, they count for that one, and the call does not count.
+
+        Args:
+            operation: the name of the operation.
+            call: the function to call.
+            counts: whether this is a call of the operation, rather than a further part of one.
+        """
+        current = _current.get()
+        if current is not None and current[0] is self:
+            return call()
+        token = _current.set((self, operation))
+        try:
+            if counts:
+                self.add("calls")
+            return call()
+        finally:
+            _current.reset(token)
+
+    def iterate(self, operation: str, items: Iterator[T]) -> Iterator[T]:
+        """Yield `items`; requests to get them count for the operation, those of the consumer do not."""
+        end = object()
+        advance = partial(next, items, end)
+        counts = True
+        while True:
+            item = self.run(operation, advance, counts=counts)
+            if item is end:
+                return
+            counts = False
+            yield cast(T, item)
+
+    def bind(self, call: Callable[[A], T]) -> Callable[[A], T]:
+        """Return `call` as a function that counts for the current operation, in any thread."""
+        operation = self._operation()
+
+        def bound(argument: A) -> T:
+            return self.run(operation, lambda: call(argument), counts=False)
+
+        return bound
+
+    def request(self, count: str, call: Callable[[], T]) -> T:
+        """Return the result of a request; count it, its failure and its retries."""
+        self.add(count)
+        return self.finish(call)
+
+    def finish(self, call: Callable[[], T]) -> T:
+        """Return the result of a request that was counted before; count its failure and its retries."""
+        try:
+            return listen_for_retries(self._add_retry, call)
+        except CommitError as error:
+            self._add_failure(error)
+            raise
+
+    def _operation(self) -> str:
+        current = _current.get()
+        return current[1] if current is not None and current[0] is self else _OTHER
+
+    def _add_retry(self, cause: Exception) -> None:
+        self._add_failure(cause)
+        self.add("retries")
+
+    def _add_failure(self, error: Exception) -> None:
+        for kind, count in _FAILURES.items():
+            if isinstance(error, kind):
+                self.add(count)
+
+
+#: The recorder and the name of the current operation, in this thread or task.
+_current: ContextVar[tuple[RequestRecorder, str] | None] = ContextVar(
+    "commitlog._util.request_stats.current", default=None
+)
+
+
+def counted(method: F) -> F:
+    """Return a method that counts as an operation of the recorder `_recorder` of its object."""
+    name = method.__name__
+
+    @wraps(method)
+    def iterate(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        return cast(RequestRecorder, self._recorder).iterate(name, method(self, *args, **kwargs))
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return cast(RequestRecorder, self._recorder).run(name, lambda: method(self, *args, **kwargs))
+
+    return cast(F, iterate if isgeneratorfunction(method) else run)
+
+
+def part_of(operation: str) -> Callable[[F], F]:
+    """Return a decorator that counts a method as a part of an operation that another method began."""
+
+    def decorated(method: F) -> F:
+        @wraps(method)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            recorder = cast(RequestRecorder, self._recorder)
+            return recorder.run(operation, lambda: method(self, *args, **kwargs), counts=False)
+
+        return cast(F, run)
+
+    return decorated
+
+
+def count_methods(cls: type[T]) -> type[T]:
+    """Count all public methods of a class except `close` as operations; return the class."""
+    for name, value in list(vars(cls).items()):
+        if isfunction(value) and not name.startswith("_") and name != "close":
+            setattr(cls, name, counted(value))
+    return cls

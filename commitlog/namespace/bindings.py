@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from attrs import evolve, field, frozen
 
 from commitlog._util.frozen_map import AppendOnly
+from commitlog._util.request_stats import count_methods
 from commitlog.errors import ConfigurationError, Conflict, NotADirectory, NotFound
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.external.diff import DiffReader
@@ -18,7 +19,6 @@ from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import split
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.read.tree import Walk
-from commitlog.namespace.stats import count_methods
 from commitlog.namespace.status import Difference, Status
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_tree import plan_make_directory

@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from attrs import evolve, frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
@@ -20,7 +21,6 @@ from commitlog.namespace.model.keys import ROOT, Keys, split
 from commitlog.namespace.model.records import Directory
 from commitlog.namespace.read.tree import Mapper, Tree
 from commitlog.namespace.read.views import ReadView, WriteView
-from commitlog.namespace.stats import CountingStore, CountingTable, RequestRecorder
 from commitlog.namespace.status import Status
 from commitlog.namespace.store_identity import StoreIdentity
 from commitlog.namespace.write.bulk import BulkLinker
@@ -29,7 +29,9 @@ from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectStore
+from commitlog.stores.counting import CountingStore
 from commitlog.tables.api import Table
+from commitlog.tables.counting import CountingTable
 
 __all__ = ["MetadataCache", "NamespaceContext", "open_context"]
 
@@ -186,7 +188,7 @@ class NamespaceContext:
 
     def counted_mapper(self, mapper: Mapper) -> Mapper:
         """Return a mapper whose requests count for the operation that is in progress."""
-        return lambda call, arguments: mapper(self.recorder.carried(call), arguments)
+        return lambda call, arguments: mapper(self.recorder.bind(call), arguments)
 
     def stat(self, path: str) -> Status:
         """Return the file or directory at `path`; see `Namespace.stat`."""

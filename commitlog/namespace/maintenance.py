@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from attrs import evolve
 
+from commitlog._util.request_stats import count_methods
 from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTooNew
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.external.importer import Importer, ImportReport
@@ -25,7 +26,6 @@ from commitlog.namespace.log.rewrite import LogRewriter, LogRewriteReport
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.keys import MARKERS
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.stats import count_methods
 from commitlog.namespace.write.plan_files import plan_object_update
 from commitlog.namespace.write.plan_tree import plan_directories
 from commitlog.oplog import Operation

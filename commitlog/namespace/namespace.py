@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias, overload
 
 from commitlog._util.ids import random_id
+from commitlog._util.request_stats import count_methods
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
 from commitlog.errors import (
@@ -33,7 +34,7 @@ from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import ROOT, STAGING, split, split_new
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.read.tree import PAGE, Mapper
-from commitlog.namespace.stats import RequestStats, count_methods
+from commitlog.namespace.stats import RequestStats
 from commitlog.namespace.status import ListPage, Status, Summary
 from commitlog.namespace.write.bulk import link_separately
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
@@ -174,7 +175,7 @@ class Namespace:
 
         Requests to the operation log are not included.
         """
-        return self._recorder.requests(self.name)
+        return RequestStats.of(self.name, self._recorder.counts())
 
     def create(self) -> bool:
         """Create the namespace, in a table that exists; return False if it exists already.

@@ -34,10 +34,10 @@ FLOORS = (
 #: The packages with the protocols, which run in the simulator as they run on S3.
 PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace"}
 
-#: The modules that define ports.
+#: The modules that define ports, and those that count the requests to any implementation.
 PORTS = {
-    *("commitlog.stores", "commitlog.stores.api", "commitlog.stores.body"),
-    *("commitlog.tables", "commitlog.tables.api"),
+    *("commitlog.stores", "commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting"),
+    *("commitlog.tables", "commitlog.tables.api", "commitlog.tables.counting"),
 }
 
 #: What a protocol does not import: services, threads, time, chance and files.

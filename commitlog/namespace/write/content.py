@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from attrs import field, frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
@@ -28,7 +29,6 @@ from commitlog.errors import (
 )
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.stats import RequestRecorder
 from commitlog.namespace.status import Kind
 from commitlog.stores.api import (
     Condition,

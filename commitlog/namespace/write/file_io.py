@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from commitlog._util.request_stats import part_of
 from commitlog.errors import ConfigurationError
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.stats import part_of
 from commitlog.namespace.status import Status
 from commitlog.namespace.write.content import Content
 from commitlog.stores.api import Sink, Staged, StageWriter

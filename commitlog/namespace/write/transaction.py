@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import (
@@ -29,7 +30,6 @@ from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.records import Directory, Entry, Guard
-from commitlog.namespace.stats import RequestRecorder
 from commitlog.tables.api import (
     TRANSACT_WITHIN,
     Check,

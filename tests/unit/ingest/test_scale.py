@@ -6,29 +6,19 @@ The bucket is made up while it is listed (`support.ingest.Vast`). ``-m campaign`
 from __future__ import annotations
 
 import tracemalloc
-from collections import Counter
 from typing import Any
 
 import pytest
 from attrs import frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog.ingest import Ingest, IngestSettings
-from commitlog.tables.memory import MemoryTable
+from commitlog.namespace import RequestStats
+from commitlog.tables.counting import CountingTable
 from commitlog.testing import ManualClock
 from support.ingest import Vast, state_table
 
 GRACE = 600.0
-
-
-class _Counting(MemoryTable):
-    """A table that counts requests."""
-
-    requests: Counter[str]
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("get", "query_page", "transact", "begin_put", "delete"):
-            object.__getattribute__(self, "requests")[name] += 1
-        return object.__getattribute__(self, name)
 
 
 @frozen
@@ -56,9 +46,12 @@ def cost(history: int, **options: Any) -> Cost:
     """Return what a batch of 100 new objects costs behind a history, of an object a second."""
     clock = ManualClock()
     store = Vast(history, clock=clock, begun=clock.epoch() - history)
-    table = state_table()
-    table.__class__ = _Counting
-    table.requests = Counter()  # type: ignore[attr-defined]
+    recorder = RequestRecorder()
+    table = CountingTable(state_table(), recorder)
+
+    def requests() -> int:
+        return RequestStats.of("", recorder.counts()).total.table
+
     since = clock.epoch() - 2 * GRACE  # what is before counts all the same: it is listed
     settings = IngestSettings(
         source="s", prefix="in/", grace=GRACE, starting_from=since, max_files=500, **options
@@ -66,17 +59,17 @@ def cost(history: int, **options: Any) -> Cost:
     source = Ingest(store, table, settings, clock=clock)
     offset = source.initial_offset()
 
-    def batch() -> tuple[int, int]:
+    def batch() -> tuple[int, int, int]:
         nonlocal offset
         calls, most = 0, 0
         while True:
             calls, store.pages = calls + 1, 0
-            table.requests.clear()  # type: ignore[attr-defined]
+            before = requests()
             new = source.latest_offset(offset)
             most = max(most, store.pages)
             if new != offset:
                 offset = new
-                return calls, most
+                return calls, most, requests() - before
 
     handed_out = 0
     while handed_out < 2 * GRACE - 1:  # what there was at the beginning
@@ -92,11 +85,10 @@ def cost(history: int, **options: Any) -> Cost:
     clock.advance(100)
     store.size += 100
     tracemalloc.start()
-    calls, pages = batch()
+    calls, pages, sent = batch()
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    requests = table.requests.total()  # type: ignore[attr-defined]
-    return Cost(calls, pages, requests, sum(1 for _ in table.scan()), peak, held)
+    return Cost(calls, pages, sent, sum(1 for _ in table.scan()), peak, held)
 
 
 def late(history: int, **options: Any) -> int:

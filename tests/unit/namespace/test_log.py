@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attrs import define, frozen
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
 from commitlog.errors import (
@@ -22,11 +23,12 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import Namespace
-from commitlog.namespace.stats import CountingStore, CountingTable, RequestRecorder
 from commitlog.namespace.write.transaction import AGAIN, LATEST
 from commitlog.oplog import Decision, Operation, OperationLog
+from commitlog.stores.counting import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import TRANSACT_WITHIN, Item, Table
+from commitlog.tables.counting import CountingTable
 from commitlog.testing import ManualClock
 from support.namespace import QUICK, Auditor, ServiceTable, Wire, outcome
 

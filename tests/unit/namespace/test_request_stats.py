@@ -9,21 +9,18 @@ from contextlib import ExitStack
 from inspect import isfunction
 
 import pytest
-from attrs import evolve
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from commitlog._util.request_stats import PerThreadCounter
 from commitlog.aws import AwsOptions
-from commitlog.errors import CommitError, Conflict, NotFound, OutcomeUnknown, Unavailable
+from commitlog.errors import Conflict, NotFound, OutcomeUnknown, Unavailable
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, RequestCounts
 from commitlog.namespace.bindings import Bindings
 from commitlog.namespace.maintenance import Maintenance
-from commitlog.namespace.stats import CountingStore, CountingTable, RequestRecorder
 from commitlog.stores.memory import MemoryStore
 from commitlog.stores.s3.store import S3Store
 from commitlog.tables.dynamodb.table import DynamoTable
 from commitlog.tables.memory import MemoryTable
-from commitlog.testing import ManualClock, check_object_store, check_table
+from commitlog.testing import ManualClock
 from commitlog.testing.proxy import Fault, Proxy
 from commitlog.urls import parse_table_url
 from support.namespace import QUICK, ServiceTable, Wire, outcome, stored
@@ -291,43 +288,6 @@ def test_an_operation_that_fails_is_counted_and_ends() -> None:
     assert found["delete"].calls == found["exists"].calls == 1
 
 
-def test_counting_ports_keep_their_contracts() -> None:
-    """A table and a store that are counted do all that they do without."""
-    recorder = RequestRecorder()
-    check_object_store(CountingStore(MemoryStore(), recorder))
-    table = MemoryTable(parse_table_url("memory://"), evolve(NAMESPACE_SCHEMA), clock=ManualClock())
-    counting = CountingTable(table, recorder)
-    assert counting.create() and not counting.create()
-    counting.describe()
-    assert counting.describe().url == table.url
-    check_table(counting)
-    found = recorder.requests("").operations["other"]
-    assert all(number for name, number in vars_of(found).items() if name not in NOT_OF_PORTS), found
-
-
-NOT_OF_PORTS = {"calls", "unavailable", "unknown", "conflicts", "retries", "refused", "recognised"}
-
-
-def vars_of(counts: RequestCounts) -> dict[str, int]:
-    """Return all counts by name."""
-    return {name: getattr(counts, name) for name in RequestCounts.__slots__ if not name.startswith("_")}
-
-
-def test_long_listings_of_a_store_are_counted_in_pages() -> None:
-    """One for each thousand, and one for nothing."""
-    recorder = RequestRecorder()
-    memory = MemoryStore()
-    store = CountingStore(memory, recorder)
-    pages = []
-    for number in (0, 1, 1000, 1001):
-        for each in range(number):
-            memory.put(f"{each}", b"")
-        before = recorder.requests("").total
-        assert len(list(store.list())) == number
-        pages.append((recorder.requests("").total - before).store_lists)
-    assert pages == [1, 1, 1, 2]
-
-
 def test_metrics_are_what_prometheus_reads() -> None:
     """Counters with the labels of operation and kind."""
     lake, _ = opened()
@@ -351,30 +311,6 @@ def test_metrics_are_what_prometheus_reads() -> None:
         ("table_writes", ""): 2,
         ("store_requests", "put"): 1,
     }
-
-
-def test_a_tally_of_many_threads() -> None:
-    """Nothing is lost, and what threads have counted stays when they end."""
-    tally = PerThreadCounter()
-    for _ in range(3):
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(lambda _: [tally.add("a") for _ in range(500)], range(8)))
-    assert tally.counts() == {"a": 12_000}
-
-
-def test_an_error_is_counted_once_for_each_request() -> None:
-    """Also of a request whose answer is waited for later."""
-    recorder = RequestRecorder()
-
-    def fail() -> None:
-        raise OutcomeUnknown("lost")
-
-    table = Wire(ServiceTable())
-    table.begin_put = lambda item, condition=None: fail  # type: ignore[assignment,method-assign]
-    counting = CountingTable(table, recorder)
-    with pytest.raises(CommitError):
-        counting.put({"place": "a", "name": "b"})
-    assert recorder.requests("").total == RequestCounts(puts=1, unknown=1)
 
 
 @pytest.mark.servers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -13,14 +12,17 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.commit.conditional import ConditionalStore
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, JobAlreadyCommitted
+from commitlog.namespace import RequestStats
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.outputs.checkpoints import INTERVAL, LANDMARK
 from commitlog.outputs.manifest import MANIFEST_FILES
 from commitlog.outputs.pending import INLINE_FILES, PendingJob
 from commitlog.stores.api import ObjectData, PutResult, Staged
+from commitlog.stores.counting import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from sim.leases.world import Steady
@@ -29,23 +31,6 @@ from support.outputs import HookedStore, open_output, stage_some, visible
 CHECKPOINTS = "out/_commitlog/checkpoints/"
 MANIFESTS = "out/_commitlog/manifests/"
 RECORDS = "out/_commitlog/" + 19 * "0"
-
-
-class Counting(HookedStore):
-    """A store that counts its requests by kind."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        self.requests: Counter[str] = Counter()
-
-        def hook(name: str, _path: str, mutation: Callable[[], Any]) -> Any:
-            self.requests[name] += 1
-            return mutation()
-
-        super().__init__(inner, hook)
-
-    def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-        self.requests["get"] += 1
-        return super().get(path, start=start, end=end)
 
 
 def told(job: Job, count: int) -> Iterator[StagedFile]:
@@ -157,16 +142,16 @@ def test_beginning_and_reading_take_as_many_requests_however_long_the_log_is() -
     """With checkpoints, neither reads the log from its start."""
     costs = []
     for jobs in (3 * INTERVAL + 5, 30 * INTERVAL + 5):
-        store = Counting(MemoryStore())
-        output = open_output(store)
+        recorder = RequestRecorder()
+        output = open_output(CountingStore(MemoryStore(), recorder))
         commit_empty(output, jobs)
-        store.requests.clear()
+        before = RequestStats.of("", recorder.counts()).total
         output.begin("next")
         output.snapshot()
         output.recover(older_than=0)
-        costs.append(dict(store.requests))
+        costs.append(RequestStats.of("", recorder.counts()).total - before)
     assert costs[0] == costs[1]
-    assert costs[0]["get"] < 4 * INTERVAL
+    assert costs[0].store_gets < 4 * INTERVAL
 
 
 def test_a_job_is_recognised_however_long_ago_it_was_committed() -> None:
