@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib.util import find_spec
 
 __all__ = ["require"]
 
 
 def require(module: str, *, extra: str, user: str) -> None:
-    """Import a package that an extra installs, or name the extra.
+    """Raise an `ImportError` that names an extra, unless the extra's package is installed.
+
+    The package is not imported.
 
     Args:
-        module: the package.
+        module: the package, such as ``pyarrow``.
         extra: the extra that installs it.
-        user: the package of ours that needs it, for the message.
+        user: the package or option that needs it, for the message.
 
-    Raises `ImportError` if the package is not installed.
-
-    >>> require("missing_package", extra="demo", user="commitlog.demo")
+    >>> require("missing_package", extra="spark", user="commitlog.spark")
     Traceback (most recent call last):
-    ImportError: commitlog.demo needs missing_package: pip install 'commitlog-store[demo]'
+    ImportError: commitlog.spark needs missing_package: pip install 'commitlog-store[spark]'
     """
-    try:
-        import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
+    if find_spec(module) is None:
         message = f"{user} needs {module}: pip install 'commitlog-store[{extra}]'"
-        raise ImportError(message, name=module) from None
+        raise ImportError(message, name=module)

@@ -254,7 +254,7 @@ def _release_expired(
         expired,
         generation=expired.generation + 1,
         timeout=0,
-        # Nobody who remembers the old record may meet its generation again.
+        # A client that remembers the old record must not meet its generation again.
         ttl=int(clock.epoch() + max(settings.ttl, remembered)),
         owner=owner,
     )
