@@ -39,7 +39,7 @@ __all__ = ["Committer"]
 OPTIONS = ("jobId", "onDuplicate", "table", "visibility")
 
 #: The settings that apply to one write only, not to later writes to the same table.
-OF_WRITE = ("jobId", "onDuplicate")
+WRITE_OPTIONS = ("jobId", "onDuplicate")
 
 #: Seconds between two heartbeats of a running job.
 HEARTBEAT = 60.0
@@ -83,24 +83,24 @@ class Committer:
     def call(self, request: str) -> str:
         """Handle the call in the JSON text `request`; return the answer, which may be an error."""
         try:
-            asked = json.loads(request)
+            fields = json.loads(request)
             calls: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
             calls = {"begin": self._begin, "commit": self._commit, "abort": self._abort}
-            answer = calls[asked["call"]](asked)
+            answer = calls[fields["call"]](fields)
         except Exception as error:
             kind = type(error)
             answer = {"error": f"{kind.__module__}.{kind.__qualname__}: {error}"}
         return json.dumps(answer)
 
-    def _begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        options = WriteOptions.parse({**settings(asked), "path": asked["path"]})
-        replaced: list[str] = asked["replaced"]
+    def _begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        options = WriteOptions.parse({**settings(request), "path": request["path"]})
+        replaced: list[str] = request["replaced"]
         with ExitStack() as opened:
             output = open_output(options, opened.enter_context(ThreadPoolExecutor(PUBLISHERS)))
             opened.enter_context(output.store)
             attempt, duplicate = output.new_attempt(), False
-            mode = _mode(replaced, asked["dynamic"])
-            columns = _columns(asked["schema"])
+            mode = _mode(replaced, request["dynamic"])
+            columns = _columns(request["schema"])
 
             def merge(state: State) -> str:
                 assert columns is not None
@@ -138,15 +138,15 @@ class Committer:
                 duplicate=duplicate,
                 opened=opened.pop_all(),
             )
-        self._running[asked["job"]] = running
+        self._running[request["job"]] = running
         return {"attempt": attempt, "directory": running.staging, "temporary": listed}
 
-    def _commit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._running[asked["job"]]
+    def _commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        running = self._running[request["job"]]
         output = running.output
         if not running.duplicate:
-            job = _overwriting(output, running, asked["files"])
-            files = _staged(output, running, asked["files"])
+            job = _overwriting(output, running, request["files"])
+            files = _staged(output, running, request["files"])
             try:
                 output.commit(_with_partitions(job, files), files, foreign=_foreign(output, running))
             except JobAlreadyCommitted:
@@ -154,19 +154,19 @@ class Committer:
                     raise
                 output.abort(running.job)
         running.opened.close()
-        del self._running[asked["job"]]
+        del self._running[request["job"]]
         return {}
 
-    def _abort(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._running.pop(asked["job"])  # even if the abort fails: no call follows
+    def _abort(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        running = self._running.pop(request["job"])  # even if the abort fails: no call follows
         with running.opened:
             logged = running.job.visibility == "logged"
-            known = _in_place(running.output, running, asked["files"]) if logged else []
+            known = _in_place(running.output, running, request["files"]) if logged else []
             running.output.abort(running.job, known)
         return {}
 
 
-def settings(asked: Mapping[str, Any]) -> dict[str, str]:
+def settings(request: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of a write by their documented names.
 
     Spark keeps the options of saveAsTable and CREATE TABLE as properties of the table. It passes them to
@@ -174,31 +174,30 @@ def settings(asked: Mapping[str, Any]) -> dict[str, str]:
     the table's properties counts only if it is an option of the current statement.
 
     Args:
-        asked: ``options``: all options that Spark passes to the write; ``table``: those from the table's
-            properties; ``statement``: those of saveAsTable or CREATE TABLE; ``session``: those of the
-            session; ``thread``: the job id of the thread, or None.
+        request: ``options``: all options that Spark passes to the write; ``table``: those from the
+            properties of the table; ``statement``: those of saveAsTable or CREATE TABLE; ``session``:
+            those of the session; ``thread``: the job id of the thread, or None.
 
     Raises `ConfigurationError` for an unknown setting.
     """
-    of_table = _known(asked.get("table", {}))
-    kept = {name for name in OF_WRITE if name in of_table}
+    of_table = _documented(request.get("table", {}))
+    kept = {name for name in WRITE_OPTIONS if name in of_table}
     lowered = {name.lower() for name in kept}
-    given = _known({n: value for n, value in asked["options"].items() if n.lower() not in lowered})
-    for place in ("session", "statement"):
-        set_there = _known(asked.get(place, {}))
-        given |= {
-            n: set_there[n] for n in OF_WRITE if n in set_there and (n in kept or place == "statement")
-        }
-    if asked.get("thread") is not None:
-        given.setdefault("jobId", asked["thread"])
-    return given
+    found = _documented({n: v for n, v in request["options"].items() if n.lower() not in lowered})
+    for origin in ("session", "statement"):
+        values = _documented(request.get(origin, {}))
+        wanted = WRITE_OPTIONS if origin == "statement" else kept
+        found |= {name: values[name] for name in wanted if name in values}
+    if request.get("thread") is not None:
+        found.setdefault("jobId", request["thread"])
+    return found
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
+def _documented(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings by their documented names: Spark stores those of a table in lower case."""
     documented = {name.lower(): name for name in OPTIONS}
     found: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         known = documented.get(name.lower())
         if known is None:
             listed = ", ".join(f"spark.commitlog.{each}" for each in OPTIONS)
@@ -228,15 +227,15 @@ def _merged(columns: StructType, state: State) -> str:
     """Return the schema of the output after rows with `columns` are added."""
     if state.schema is None:
         return dump_schema(columns)
-    there = load_schema(state.schema)
-    merged = merge_schemas(there, columns)
+    existing = load_schema(state.schema)
+    merged = merge_schemas(existing, columns)
     if merged is None:
         raise ConfigurationError(
-            f"the output has the columns {there.simpleString()}, but the rows to append have"
+            f"the output has the columns {existing.simpleString()}, but the rows to append have"
             f" {columns.simpleString()}, and no reader can read both: cast them, or overwrite the output"
         )
     # Return the same text for the same columns, so that concurrent jobs do not conflict.
-    return state.schema if merged == there else dump_schema(merged)
+    return state.schema if merged == existing else dump_schema(merged)
 
 
 def _with_partitions(job: Job, files: Sequence[StagedFile]) -> Job:
@@ -289,15 +288,15 @@ def _overwriting(output: Output, running: _Running, files: Iterable[Mapping[str,
     if not wanted:
         return running.job
     new = [partition_in(file["name"]) for file in files]
-    there = [
+    replaced = [
         file
         for file in output.state().files.values()
         if any(some <= file.partition.items() for some in wanted)
     ]
-    if all(file.partition in new for file in there):
+    if all(file.partition in new for file in replaced):
         return running.job
     # Some replaced partitions get no new rows: list the files, so that these become empty.
-    return evolve(running.job, mode="overwrite-files", replaces=tuple(file.path for file in there))
+    return evolve(running.job, mode="overwrite-files", replaces=tuple(file.path for file in replaced))
 
 
 def _foreign(output: Output, running: _Running) -> list[ForeignFile] | None:

@@ -23,24 +23,25 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * Spark's file writers write below a hidden directory; Python commits what they wrote.
+ * A commit protocol: Spark's file writers write below a hidden directory, and Python commits the files.
  *
- * On the driver, setupJob asks Python to begin a job, and commitJob hands it the list of all files, which
- * comes with the tasks' messages: only those of the attempts that Spark took. Nothing is deleted
- * beforehand: what is to be overwritten is only noted, and replaced by the commit.
+ * On the driver, setupJob asks Python to begin a job. commitJob sends Python the list of all files, from
+ * the messages of the task attempts that Spark accepted. Nothing is deleted before the commit:
+ * deleteWithJob only records which directories the commit replaces.
  *
- * Compiled by Janino against one version of Spark 4, and run on all: no lambdas, and no use of generics.
+ * Janino compiles this class against one version of Spark 4, and it runs on all of them. So it uses
+ * neither lambdas nor generics.
  */
 public final class CommitlogCommitProtocol extends FileCommitProtocol implements Serializable {
     private static final String OPTIONS = "spark.commitlog.";
-    // Where Spark's Parquet writer keeps the columns of the files.
+    // The setting in which Spark's Parquet writer keeps the columns of the files.
     private static final String SCHEMA = "org.apache.spark.sql.parquet.row.attributes";
 
     private final String jobId;
     private final String path;
     private final boolean dynamic;
 
-    // What setupJob heard of Python; goes to the tasks.
+    // Python's answer to setupJob, for the tasks.
     private String attempt;
     private String directory;
     private boolean temporary;
@@ -60,9 +61,9 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
 
     // driver
 
-    public boolean deleteWithJob(FileSystem fs, Path victim, boolean recursive) {
+    public boolean deleteWithJob(FileSystem fs, Path deleted, boolean recursive) {
         String top = fs.makeQualified(new Path(path)).toUri().getPath();
-        String name = fs.makeQualified(victim).toUri().getPath();
+        String name = fs.makeQualified(deleted).toUri().getPath();
         if (!name.equals(top) && !name.startsWith(top + "/")) {
             throw elsewhere(name);
         }
@@ -73,7 +74,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     public void setupJob(JobContext context) {
         Configuration conf = context.getConfiguration();
         Path root = qualified(conf);
-        String named = dynamic ? null : NamedPartition.below(path);
+        String named = dynamic ? null : NamedPartition.directoryIn(path);
         if (named != null && !replaced.contains(named)) {
             replaced.add(named);
         }
@@ -82,9 +83,9 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         request.put("path", local ? root.toUri().getPath() : root.toString());
         request.put("options", new HashMap(conf.getPropsWithPrefix(OPTIONS)));
         request.put("thread", SparkContext.getOrCreate().getLocalProperty(OPTIONS + "jobId"));
-        request.put("session", ofSession());
-        request.put("table", prefixed(Statement.optionsOfTable(path)));
-        request.put("statement", prefixed(Statement.optionsOfStatement(path)));
+        request.put("session", sessionOptions());
+        request.put("table", committerOptions(Statement.optionsOfTable(path)));
+        request.put("statement", committerOptions(Statement.optionsOfStatement(path)));
         request.put("schema", conf.get(SCHEMA));
         request.put("replaced", replaced);
         request.put("dynamic", Boolean.valueOf(dynamic));
@@ -111,7 +112,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     }
 
     public void abortJob(JobContext context) {
-        // Whatever is thrown here would hide why the job failed.
+        // An exception here would hide the cause of the job's failure.
         try {
             Map request = request("abort");
             request.put("files", staged);
@@ -129,7 +130,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     }
 
     public String newTaskTempFile(TaskAttemptContext context, Option dir, FileNameSpec spec) {
-        // Attempts at one task may run side by side, and one may go on after it was given up.
+        // Several attempts at one task may run at the same time, even after Spark has given one up.
         int task = context.getTaskAttemptID().getTaskID().getId();
         int number = context.getTaskAttemptID().getId();
         String name = String.format("part-%05d-%s-%d", new Object[] {
@@ -166,7 +167,7 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         }
     }
 
-    // inside
+    // private
 
     private Map request(String call) {
         Map request = new HashMap();
@@ -176,17 +177,17 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
     }
 
     /** Returns the settings of the session, without those of the write. */
-    private static Map ofSession() {
+    private static Map sessionOptions() {
         Map all = new HashMap();
         for (Iterator i = SQLConf.get().getAllConfs().iterator(); i.hasNext();) {
             Tuple2 each = (Tuple2) i.next();
             all.put(each._1(), each._2());
         }
-        return prefixed(all);
+        return committerOptions(all);
     }
 
-    /** Returns those of `options` that are the committer's, by their names without the prefix. */
-    private static Map prefixed(Map options) {
+    /** Returns the committer's options among `options`, by their names without the prefix. */
+    private static Map committerOptions(Map options) {
         Map found = new HashMap();
         for (Object name : options.keySet()) {
             String key = (String) name;
@@ -206,12 +207,12 @@ public final class CommitlogCommitProtocol extends FileCommitProtocol implements
         }
     }
 
-    /** Removes what attempts left that lost: nobody needs it, and if this fails, gc finds it. */
+    /** Removes the files of unsuccessful attempts. If this fails, gc removes them. */
     private void clean(JobContext context) {
         if (temporary) {
             try {
-                Path left = new Path(directory);
-                left.getFileSystem(context.getConfiguration()).delete(left, true);
+                Path rest = new Path(directory);
+                rest.getFileSystem(context.getConfiguration()).delete(rest, true);
             } catch (Exception e) {
                 LoggerFactory.getLogger(getClass()).warn(directory + " is left for gc", e);
             }

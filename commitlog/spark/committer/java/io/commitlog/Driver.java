@@ -4,22 +4,22 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
 
-/** The way to the Python process that drives this Spark application. Thread-safe. */
+/** Sends requests to the Python process that is the driver of this application. Thread-safe. */
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static volatile Handler handler;
 
     private Driver() {}
 
-    /** Hands job commits over to Python from now on; null: no more. */
+    /** Sets the handler of requests; null removes it. */
     public static void attach(Handler handler) {
         Driver.handler = handler;
     }
 
-    /** Returns what Python answers. Throws CommitException with the name and text of its error. */
+    /** Sends a request and returns the answer. Throws CommitException with an error of Python. */
     static JsonNode ask(Map request) {
-        Handler asked = handler;
-        if (asked == null) {
+        Handler current = handler;
+        if (current == null) {
             throw new CommitException(
                 "commitlog.errors.ConfigurationError: spark.sql.sources.commitProtocolClass names"
                 + " commitlog's committer, but no Python driver is attached to it: start the session with"
@@ -28,7 +28,7 @@ public final class Driver {
         }
         JsonNode answer;
         try {
-            answer = JSON.readTree(asked.call(JSON.writeValueAsString(request)));
+            answer = JSON.readTree(current.call(JSON.writeValueAsString(request)));
         } catch (Exception e) {
             throw new CommitException(
                 "commitlog.errors.OutcomeUnknown: the Python driver did not answer to "

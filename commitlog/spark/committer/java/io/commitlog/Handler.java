@@ -1,7 +1,7 @@
 package io.commitlog;
 
-/** What Python implements: commitlog.spark.committer.bridge.Committer. */
+/** The handler of requests. Python implements it: commitlog.spark.committer.bridge.Committer. */
 public interface Handler {
-    /** Does what the JSON text asks for; the answer is one, too, with "error" in it if it failed. */
+    /** Handles a request in JSON. Returns the answer in JSON, with the member "error" after a failure. */
     String call(String request);
 }

@@ -8,16 +8,17 @@ import scala.Option;
 import scala.collection.Iterator;
 
 /**
- * The partition that a statement overwrites by name: INSERT OVERWRITE t PARTITION (k = 1).
+ * The partition that a statement names to overwrite: INSERT OVERWRITE t PARTITION (k = 1).
  *
- * Spark has the committer delete its directory, but only if it is there. Where the log alone shows the
- * files, none is, and the rows would be added to those that they are to replace.
+ * Spark asks the committer to delete the directory of the partition, but only if it exists. In an output
+ * whose files only its log shows, no such directory exists. Without this class, the statement would add
+ * its rows to those that it must replace.
  */
 final class NamedPartition {
     private NamedPartition() {}
 
-    /** Returns its directory, relative to `output`; null if the running statement names none. */
-    static String below(String output) {
+    /** Returns its directory, relative to `output`; null if the running statement names no partition. */
+    static String directoryIn(String output) {
         InsertIntoHadoopFsRelationCommand insert = Statement.writing(output);
         boolean named = insert != null && insert.mode() == SaveMode.Overwrite
             && !insert.staticPartitions().isEmpty();

@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationComm
 import scala.Tuple2;
 import scala.collection.Iterator;
 
-/** The statement that is running in this thread, as far as it writes to one output. */
+/** The SQL statement that runs in this thread and writes to an output. */
 final class Statement {
     private Statement() {}
 
@@ -23,16 +23,16 @@ final class Statement {
         return execution == null ? null : find(execution.analyzed(), output);
     }
 
-    /** Returns the options that the table has which `output` belongs to; none if it belongs to none. */
+    /** Returns the options of the table of `output`; empty if `output` belongs to no table. */
     static Map optionsOfTable(String output) {
         InsertIntoHadoopFsRelationCommand insert = writing(output);
-        boolean there = insert != null && insert.catalogTable().isDefined();
-        return there ? options((CatalogTable) insert.catalogTable().get()) : new HashMap();
+        boolean hasTable = insert != null && insert.catalogTable().isDefined();
+        return hasTable ? options((CatalogTable) insert.catalogTable().get()) : new HashMap();
     }
 
-    /** Returns the options that saveAsTable or CREATE TABLE ... AS SELECT itself was given; or none. */
+    /** Returns the options of saveAsTable or CREATE TABLE ... AS SELECT; empty for other statements. */
     static Map optionsOfStatement(String output) {
-        // Spark runs the writing part as a statement of its own.
+        // Spark runs the part that writes as a statement of its own.
         QueryExecution root = running(SQLExecution.EXECUTION_ROOT_ID_KEY());
         if (root != null) {
             // saveAsTable: CreateTable up to Spark 4.2, SaveAsV1TableCommand since.
@@ -43,19 +43,19 @@ final class Statement {
                 // another statement
             }
         }
-        CreateDataSourceTableAsSelectCommand making = root == null ? null : making(root.analyzed());
+        CreateDataSourceTableAsSelectCommand creation = root == null ? null : creation(root.analyzed());
         InsertIntoHadoopFsRelationCommand insert = writing(output);
-        boolean there = insert != null && insert.catalogTable().isDefined();
-        return making == null || there ? new HashMap() : options(making.table());
+        boolean hasTable = insert != null && insert.catalogTable().isDefined();
+        return creation == null || hasTable ? new HashMap() : options(creation.table());
     }
 
-    private static CreateDataSourceTableAsSelectCommand making(LogicalPlan plan) {
+    private static CreateDataSourceTableAsSelectCommand creation(LogicalPlan plan) {
         if (plan instanceof CreateDataSourceTableAsSelectCommand) {
             return (CreateDataSourceTableAsSelectCommand) plan;
         }
         CreateDataSourceTableAsSelectCommand found = null;
         for (Iterator i = plan.children().iterator(); found == null && i.hasNext();) {
-            found = making((LogicalPlan) i.next());
+            found = creation((LogicalPlan) i.next());
         }
         return found;
     }

@@ -23,18 +23,18 @@ final class TaskFiles implements Serializable {
     private final String root;
     private final List names = new ArrayList();
 
-    /** root: the directory that all files are below. */
+    /** Creates an empty list of files. All of them will be below the directory `root`. */
     TaskFiles(String root) {
         this.root = root;
     }
 
-    /** Returns where to write a file: `name`, which is relative to the root. */
+    /** Adds a file by its name, relative to the root; returns its path. */
     String add(String name) {
         names.add(name);
         return new Path(root, name).toString();
     }
 
-    /** Makes the files survive power loss, and returns their names and sizes. */
+    /** Syncs the files to disk; returns their names and sizes. */
     ArrayList finish(Configuration conf) throws IOException {
         FileSystem fs = new Path(root).getFileSystem(conf);
         ArrayList found = new ArrayList();
@@ -46,10 +46,10 @@ final class TaskFiles implements Serializable {
             try {
                 size = fs.getFileStatus(file).getLen();
             } catch (FileNotFoundException e) {
-                continue; // some formats make no file where there are no rows
+                continue; // some formats write no file if there are no rows
             }
             if (fs instanceof ChecksumFileSystem) {
-                // The checksums are beside the file, and would be left there when it is moved.
+                // The checksums are in another file, which would stay behind when this one is moved.
                 ChecksumFileSystem checked = (ChecksumFileSystem) fs;
                 checked.getRawFileSystem().delete(checked.getChecksumFile(file), false);
             }
