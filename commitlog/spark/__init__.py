@@ -7,11 +7,26 @@
     commitlog.spark.read(spark, url)
     commitlog.spark.compact(spark, url)
 
-Needs the extra ``spark`` (pyspark and pyarrow). See ``docs/spark.md``.
+See ``docs/spark.md``. The modules, in the order in which an operation passes them:
+
+* `builder`, `session_conf`: the session, its settings, and the registration of formats
+* `dataframe`: `write` and `read`, around Spark's own calls; `errors`: their errors
+* `datasource`: the format ``commitlog``, which Spark calls; `options`: its options
+* `targets`: the directory that is written or read: an output, or a directory of a namespace
+* `batch`, `streaming`: readers and writers of batch queries and of streaming queries
+* `schema`, `schema_check`, `partitions`, `pruning`: columns, directories of partitions, skipped files
+* `tasks`: the part of a write that runs in a task, file by file
+* `formats`: file formats, written and read
+* `compaction`: merging the small files of an output
+* `committer`: jobs of Spark's own file writers (``df.write.parquet``)
+* `ingest`, `inputs`: the format ``commitlog_ingest``, and the formats of its files
+
+A job writes in this order: `CommitlogDataSource.writer`, `batch.begin_job`, `targets.base.Target.begin`;
+in each task `tasks.write_task`, `Target.open`, and ``open_file`` for each file; then `Target.commit`.
 
 Names are imported on first use, because each of Spark's many Python processes imports this package and
-needs little of it. If PySpark is missing or older than 4.2, the first use raises a `ConfigurationError`
-that names the required version.
+needs little of it. Importing the package raises `ImportError` without the extra ``spark`` (pyspark and
+pyarrow), and `ConfigurationError` if PySpark is older than 4.2.
 """
 
 from __future__ import annotations
@@ -23,6 +38,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from commitlog.errors import ConfigurationError
+from commitlog.extras import require
 
 if TYPE_CHECKING:
     from commitlog.spark import ingest
@@ -33,6 +49,9 @@ if TYPE_CHECKING:
     from commitlog.spark.datasource import CommitlogDataSource
     from commitlog.spark.errors import error_of
     from commitlog.spark.targets.namespace import physical_files
+
+require("pyspark", extra="spark", user=__name__)
+require("pyarrow", extra="spark", user=__name__)
 
 __all__ = [
     "CommitlogDataSource",
@@ -48,6 +67,7 @@ __all__ = [
     "write",
 ]
 
+#: The modules of the names.
 _HOMES = MappingProxyType(
     {
         "CommitlogDataSource": "datasource",
@@ -63,9 +83,23 @@ _HOMES = MappingProxyType(
     }
 )
 
-
 #: The oldest supported version of PySpark.
 _PYSPARK = (4, 2)
+
+
+def _check_pyspark() -> None:
+    from pyspark import __version__ as found
+
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < _PYSPARK:
+        needed = ".".join(map(str, _PYSPARK))
+        raise ConfigurationError(
+            f"commitlog.spark needs PySpark {needed} or newer, and this is PySpark {found}, in"
+            f" {sys.executable}: pip install 'pyspark>={needed}', which 'commitlog-store[spark]' does,"
+            " on the driver and on the workers"
+        )
+
+
+_check_pyspark()
 
 
 def __getattr__(name: str) -> Any:
@@ -73,26 +107,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.ingest")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    check_pyspark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def check_pyspark() -> None:
-    """Raise `ConfigurationError` unless a supported PySpark is installed."""
-    try:
-        from pyspark import __version__ as found
-    except ModuleNotFoundError as error:
-        if error.name != "pyspark":
-            raise
-        found = ""
-    if found and tuple(map(int, re.findall(r"\d+", found)[:2])) >= _PYSPARK:
-        return
-    needed = ".".join(map(str, _PYSPARK))
-    what = f"this is PySpark {found}" if found else "there is no PySpark"
-    raise ConfigurationError(
-        f"commitlog.spark needs PySpark {needed} or newer, and {what}, in {sys.executable}: pip install"
-        f" 'pyspark>={needed}', which 'commitlog-store[spark]' does, on the driver and on the workers"
-    )
 
 
 def __dir__() -> list[str]:

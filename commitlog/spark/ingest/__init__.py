@@ -2,15 +2,20 @@
 
     spark.readStream.format("commitlog_ingest").option("fileFormat", "json").load("s3://landing/events/")
 
-See ``docs/ingest.md``. Names are imported on first use, as in `commitlog.spark`.
+See ``docs/ingest.md``. The modules, in the order in which a query passes them:
+
+* `source`: the format, which Spark calls, and the inference of columns; `options`: its options
+* `reader`: the streaming reader, on the driver and in tasks; the rules are in `commitlog.ingest`
+* `columns`: the columns of rows, from the content of files, their paths and their metadata
+* `progress`: a listener and metrics for the progress of queries
+
+Names are imported on first use, as in `commitlog.spark`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from commitlog.spark import check_pyspark
 
 if TYPE_CHECKING:
     from commitlog.spark.ingest.progress import IngestListener, IngestProgress, MetricsFile
@@ -22,7 +27,6 @@ __all__ = ["IngestDataSource", "IngestListener", "IngestProgress", "MetricsFile"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    check_pyspark()
     home = "source" if name == "IngestDataSource" else "progress"
     return getattr(import_module(f"{__name__}.{home}"), name)
 

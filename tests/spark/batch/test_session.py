@@ -167,13 +167,26 @@ def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what
     """One error names the version that is needed, instead of a module that an older Spark lacks."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
-    assert f"needs PySpark 4.2 or newer, and this is PySpark {found}" in _refused(tmp_path, what)
+    last = _refused(tmp_path, what)
+    assert last.startswith("commitlog.errors.ConfigurationError: commitlog.spark needs PySpark"), last
+    assert f"needs PySpark 4.2 or newer, and this is PySpark {found}" in last
 
 
-def test_without_pyspark_it_says_what_to_install(tmp_path: Path) -> None:
-    """Where there is no PySpark at all, the error names it, too."""
-    hide = "import sys; sys.modules['pyspark'] = None; "
-    assert "there is no PySpark" in _refused(tmp_path, f"{hide}from commitlog.spark import write")
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import commitlog.spark",
+        "import commitlog; commitlog.spark.write",
+        "from commitlog.spark.ingest import IngestDataSource",
+        "from commitlog.spark.options import OptionReader",
+    ],
+)
+def test_an_error_names_the_extra_to_install(tmp_path: Path, package: str, code: str) -> None:
+    """Every import without a package of the extra raises the same error."""
+    last = _refused(tmp_path, f"import sys; sys.modules[{package!r}] = None; {code}")
+    needs = f"ImportError: commitlog.spark needs {package}: pip install 'commitlog-store[spark]'"
+    assert last == needs
 
 
 def _refused(tmp_path: Path, code: str) -> str:
@@ -186,9 +199,7 @@ def _refused(tmp_path: Path, code: str) -> str:
         text=True,
         check=False,
     )
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("commitlog.errors.ConfigurationError: commitlog.spark needs PySpark"), last
-    return last
+    return done.stderr.splitlines()[-1]
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
