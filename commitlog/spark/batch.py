@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from commitlog._util.bin_packing import packed
 from commitlog.errors import AlreadyExists, ConfigurationError
 from commitlog.outputs import DataFile, Job
-from commitlog.spark.formats import format_of
+from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.partitions import column_of
 from commitlog.spark.pruning import Pruning, parse_filters
 from commitlog.spark.schema import arrow_schema, nullable, select, with_nulls
@@ -137,8 +137,9 @@ def read_files(
     names = set(schema.names)
     for file in files:
         inside = pa.schema([field for field in stored if field.name not in file.partition])
-        known, (store, path) = format_of(file.path), locate(file)
-        for batch in known.read(store, path, file.size, inside, names, pruning.wants_part):
+        source = StoredObject(*locate(file), file.size)
+        known = output_format_of(file.path)
+        for batch in known.read(source, inside, names, pruning.wants_part):
             yield _complete(batch, file, schema)
 
 

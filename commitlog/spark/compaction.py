@@ -18,7 +18,7 @@ from commitlog.outputs.compaction import TARGET_BYTES, Group, plan
 from commitlog.spark.batch import read_files
 from commitlog.spark.committer.heartbeat import send_heartbeats
 from commitlog.spark.errors import own_errors
-from commitlog.spark.formats import format_of
+from commitlog.spark.files import output_format_of
 from commitlog.spark.partitions import directory_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema, load_schema
@@ -171,20 +171,20 @@ def rewrite(output: Output, job: Job, task: int, group: Group, schema: pa.Schema
     """
     [first, *_] = group.files
     kept = pa.schema([field for field in schema if field.name not in first.partition])
-    known, compression = format_of(first.path), _compression(first.path)
+    known, compression = output_format_of(first.path), _compression(first.path)
     name = directory_of(first.partition) + job.file_name(task, suffix=known.compressions[compression])
     with OutputUploads(output, job).open_file(name) as upload:
-        sink = known.open_sink(upload, kept, compression)
+        writer = known.open_writer(upload, kept, compression)
         try:
             for file in group.files:
                 for batch in _rows(output, file, kept):
-                    sink.write(batch)
-            sink.close()
+                    writer.write(batch)
+            writer.close()
         except BaseException:
-            sink.abandon()
+            writer.abandon()
             raise
         return StagedFile(
-            staged=upload.finish(), rows=sink.rows, partition=first.partition, stats=sink.statistics
+            staged=upload.finish(), rows=writer.rows, partition=first.partition, stats=writer.statistics
         )
 
 
@@ -203,7 +203,7 @@ def _rows(output: Output, file: DataFile, schema: pa.Schema) -> Iterator[pa.Reco
 
 def _kind(file: DataFile) -> tuple[str, str] | None:
     try:
-        return format_of(file.path).name, _compression(file.path)
+        return output_format_of(file.path).name, _compression(file.path)
     except NotSupported:
         return None
 
@@ -214,7 +214,7 @@ def _compression(path: str) -> str:
     >>> _compression("part-0.c000.snappy.parquet"), _compression("part-0.parquet")
     ('snappy', 'none')
     """
-    suffixes = format_of(path).compressions
+    suffixes = output_format_of(path).compressions
     return max(
         (name for name in suffixes if path.endswith(suffixes[name])), key=lambda n: len(suffixes[n])
     )

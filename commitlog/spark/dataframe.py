@@ -15,7 +15,7 @@ from commitlog.outputs import CommitRecord, DataFile
 from commitlog.outputs.job import HIDDEN
 from commitlog.paths import join
 from commitlog.spark.datasource import CommitlogDataSource
-from commitlog.spark.formats import format_of
+from commitlog.spark.files import output_format_of
 from commitlog.spark.partitions import directory_of, value_of
 from commitlog.spark.pruning import ReadFilter, condition_of, dump_filters, parse_filters
 from commitlog.spark.schema import arrow_schema
@@ -164,7 +164,7 @@ def _format_for_spark(files: Sequence[DataFile], base: str) -> str | None:
 
     Spark takes the values of partition columns from the directories below `base`, so the log must agree.
     """
-    names = {format_of(file.path).name for file in files}
+    names = {output_format_of(file.path).name for file in files}
     for file in files:
         partition = join(base, directory_of(file.partition))
         if not file.path.startswith(partition) or "=" in file.path[len(partition) :]:

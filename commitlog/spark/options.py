@@ -14,7 +14,7 @@ from attrs import frozen
 
 from commitlog._util.parsing import parse_bytes, parse_seconds
 from commitlog.errors import AlreadyExists, ConfigurationError, JobAlreadyCommitted, NotSupported
-from commitlog.spark.formats import FORMATS
+from commitlog.spark.files import OUTPUT_FORMATS
 from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, parse_store_url, parse_table_url
 
 __all__ = [
@@ -215,7 +215,7 @@ class JobOptions:
         on_duplicate: ``error`` or ``skip``, for a job that was committed before.
         merge_schema: whether rows may have additional columns, and lack existing ones.
         dynamic: whether an overwrite replaces only the partitions that get new rows.
-        file_format: one of `FORMATS`.
+        file_format: one of `OUTPUT_FORMATS`.
         compression: one of the format's compressions.
         partition_by: names of the columns that become directories.
         sort_by: names of the columns that each file is sorted by.
@@ -238,7 +238,7 @@ class JobOptions:
     @staticmethod
     def parse_job_options(options: OptionReader) -> dict[str, Any]:
         """Return the attributes from the options `JOB`; raise `ConfigurationError` for a wrong one."""
-        file_format = options.choice("fileFormat", tuple(FORMATS))
+        file_format = options.choice("fileFormat", tuple(OUTPUT_FORMATS))
         return {
             "job_id": options.get("jobId"),
             "if_exists": options.choice("ifExists", ("append", "error", "ignore")),
@@ -246,7 +246,9 @@ class JobOptions:
             "merge_schema": options.flag("mergeSchema"),
             "dynamic": options.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
             "file_format": file_format,
-            "compression": options.choice("compression", tuple(FORMATS[file_format].compressions)),
+            "compression": options.choice(
+                "compression", tuple(OUTPUT_FORMATS[file_format].compressions)
+            ),
             "partition_by": options.names("partitionBy"),
             "sort_by": options.names("sortBy"),
             "target_file_bytes": options.count("targetFileBytes"),

@@ -23,7 +23,7 @@ from pyspark.sql.types import StringType, StructType
 
 from commitlog.errors import ConfigurationError, CorruptRecord
 from commitlog.outputs import DataFile
-from commitlog.spark.formats import ColumnStatistics, decode
+from commitlog.spark.files import ColumnStatistics, decode
 from commitlog.spark.partitions import spelled, value_of
 from commitlog.spark.schema import arrow_type
 

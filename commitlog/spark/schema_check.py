@@ -8,13 +8,11 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError
 from commitlog.outputs import DataFile
-from commitlog.spark.formats import FORMATS
+from commitlog.spark.files import OUTPUT_FORMATS
 from commitlog.spark.options import JobOptions
 from commitlog.spark.schema import dump_schema, load_schema, merge_schemas
 
 __all__ = ["check_schema"]
-
-_CSV = tuple(FORMATS["csv"].compressions.values())
 
 
 def check_schema(
@@ -58,7 +56,8 @@ def check_schema(
             "CSV files know their columns by their order: select those of the rows to append in the"
             f" output's, {', '.join(there.names)}"
         )
-    if merged != there and any(file.path.endswith(_CSV) for file in files()):
+    csv = tuple(OUTPUT_FORMATS["csv"].compressions.values())
+    if merged != there and any(file.path.endswith(csv) for file in files()):
         raise ConfigurationError(
             "the output has CSV files, which know their columns by their order: none can be added"
         )

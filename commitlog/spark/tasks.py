@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.outputs import Job, StagedFile
-from commitlog.spark.formats import FORMATS, GROUP_BYTES, Sink
+from commitlog.spark.files import GROUP_BYTES, OUTPUT_FORMATS, FileWriter
 from commitlog.spark.options import JobOptions
 from commitlog.spark.partitions import check_partitioning, directory_of, partition_of, split_batch
 from commitlog.spark.schema import arrow_schema, check_columns, nullable, select
@@ -117,7 +117,7 @@ def check_files(schema: pa.Schema, options: JobOptions) -> None:
         kind = kept.field(name).type
         if pa.types.is_nested(kind):
             raise NotSupported(f"option sortBy: column {name!r} is of type {kind}, which has no order")
-    FORMATS[options.file_format].check(kept)
+    OUTPUT_FORMATS[options.file_format].check(kept)
 
 
 def writable(schema: StructType, options: JobOptions) -> StructType:
@@ -138,18 +138,18 @@ def _kept(schema: pa.Schema, options: JobOptions) -> pa.Schema:
 @frozen
 class _OpenFile:
     upload: StageWriter
-    sink: Sink
+    writer: FileWriter
     partition: Mapping[str, str | None]
 
     @property
-    def gathered_bytes(self) -> int:
-        return self.sink.gathered_bytes
+    def buffered_bytes(self) -> int:
+        return self.writer.buffered_bytes
 
 
 @define
 class _Unsorted:
     batches: list[pa.RecordBatch] = field(factory=list)
-    gathered_bytes: int = 0
+    buffered_bytes: int = 0
 
 
 class TaskFiles:
@@ -185,13 +185,13 @@ class TaskFiles:
             if self._options.sort_by:
                 part = self._unsorted.setdefault(values, _Unsorted())
                 part.batches.append(rows)
-                part.gathered_bytes += rows.nbytes
+                part.buffered_bytes += rows.nbytes
             else:
                 self._append(values, rows)
         if self._options.sort_by:
             _reduce(self._unsorted, SORT_BYTES, self._sort)
         elif self._options.partition_by:
-            _reduce(self._open, GROUP_BYTES, lambda values: self._open[values].sink.flush())
+            _reduce(self._open, GROUP_BYTES, lambda values: self._open[values].writer.flush())
 
     def finish(self) -> tuple[StagedFile, ...]:
         """Complete all files; return them, still invisible. A task without rows has none."""
@@ -213,7 +213,7 @@ class TaskFiles:
     ) -> None:
         steps: list[Callable[[], None]] = []
         for file in self._open.values():
-            steps += file.sink.abandon, file.upload.abort
+            steps += file.writer.abandon, file.upload.abort
         for done in self._staged:
             steps.append(partial(self._uploads.drop, [done]))
         failures = []
@@ -248,18 +248,18 @@ class TaskFiles:
         most = self._options.target_file_rows or sys.maxsize
         enough = self._options.target_file_bytes or sys.maxsize
         while rows.num_rows:
-            sink = self._file(values).sink
-            room = most - sink.rows
-            sink.write(rows.slice(0, room))
+            writer = self._file(values).writer
+            room = most - writer.rows
+            writer.write(rows.slice(0, room))
             rows = rows.slice(room)
-            if sink.rows >= most or sink.written_bytes >= enough:
+            if writer.rows >= most or writer.written_bytes >= enough:
                 self._complete(values)
 
     def _file(self, values: _Values) -> _OpenFile:
         file = self._open.get(values)
         if file is None:
             options = self._options
-            known = FORMATS[options.file_format]
+            known = OUTPUT_FORMATS[options.file_format]
             partition = partition_of(options.partition_by, values)
             suffix = known.compressions[options.compression]
             name = self._uploads.job.file_name(self._task, self._begun, suffix)
@@ -267,26 +267,26 @@ class TaskFiles:
             # A file can be completed only between two flushes of its buffer.
             group_bytes = min(GROUP_BYTES, options.target_file_bytes or GROUP_BYTES)
             try:
-                sink = known.open_sink(
+                writer = known.open_writer(
                     upload, self._schema, options.compression, group_bytes=group_bytes
                 )
             except BaseException:
                 upload.abort()
                 raise
-            file = self._open[values] = _OpenFile(upload, sink, partition)
+            file = self._open[values] = _OpenFile(upload, writer, partition)
             self._begun += 1
         return file
 
     def _complete(self, values: _Values) -> None:
         file = self._open[values]
-        file.sink.close()
+        file.writer.close()
         staged = file.upload.finish()
         self._staged.append(
             StagedFile(
                 staged=staged,
-                rows=file.sink.rows,
+                rows=file.writer.rows,
                 partition=file.partition,
-                stats=file.sink.statistics,
+                stats=file.writer.statistics,
             )
         )
         del self._open[values]
@@ -309,7 +309,7 @@ def _reduce(
     release: Callable[[_Values], None],
 ) -> None:
     """Release the largest buffers until all together have at most `bound` bytes."""
-    sizes = {values: each.gathered_bytes for values, each in held.items()}
+    sizes = {values: each.buffered_bytes for values, each in held.items()}
     excess = sum(sizes.values()) - bound
     for values in sorted(sizes, key=lambda values: sizes[values], reverse=True) if excess > 0 else ():
         release(values)

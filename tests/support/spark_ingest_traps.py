@@ -18,9 +18,9 @@ from pyspark.sql.datasource import InputPartition
 from commitlog._util.concurrency import Executor
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
+from commitlog.spark.files import Columns, InputFormat, Records
 from commitlog.spark.ingest import IngestDataSource
 from commitlog.spark.ingest.reader import IngestReader
-from commitlog.spark.inputs import Columns, Input, Records
 from commitlog.spark.streaming import CommitlogStreamWriter
 from commitlog.spark.targets.output import OutputLocation, OutputTarget
 from support.spark_jobs import Trap
@@ -122,7 +122,7 @@ class TrappedReader(IngestReader):
 class TrappedInput:
     """An input whose decoding is trapped."""
 
-    def __init__(self, usual: Input, trap: BatchTrap) -> None:
+    def __init__(self, usual: InputFormat, trap: BatchTrap) -> None:
         self._usual = usual
         self._trap = trap
         self._seen = itertools.count(1)

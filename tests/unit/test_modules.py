@@ -22,9 +22,6 @@ TO_MERGE = {
     "commitlog.cli.fs.directories",
     "commitlog.namespace.creation",
     "commitlog.outputs.preview",
-    "commitlog.spark.formats.arrow",
-    "commitlog.spark.formats.moments",
-    "commitlog.spark.inputs.orc_tail",
     "commitlog.stores.local.writer",
 }
 

@@ -15,11 +15,11 @@ from pyspark.sql import types as t
 
 from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
 from commitlog.ingest import File, Slice
-from commitlog.spark.inputs import Columns, Records
-from commitlog.spark.inputs.api import NewColumns, location
-from commitlog.spark.inputs.cells import cell
-from commitlog.spark.inputs.rescue import as_json, joined
-from commitlog.spark.inputs.types import Misfit, matched
+from commitlog.spark.files import Columns, NewColumns, Records
+from commitlog.spark.files.csv.values import value_converter
+from commitlog.spark.files.io import object_url
+from commitlog.spark.files.rescue import as_json, joined
+from commitlog.spark.files.types import TypeMismatch, match_names
 from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
@@ -100,7 +100,7 @@ class Shape:
         """
         told, unknown = self._told(file.path)
         columns = Columns(
-            schema=self.content, new=self._new, told=frozenset(told), offsets=self._offsets
+            schema=self.content, new=self._new, in_path=frozenset(told), offsets=self._offsets
         )
         columns.check(file.path, list(unknown))
         if self._new != "ignore":
@@ -145,8 +145,8 @@ class Shape:
         told = path_values(path)
         names = list(told)
         try:
-            places = matched(names, self.content.names)
-        except Misfit as error:
+            places = match_names(names, self.content.names)
+        except TypeMismatch as error:
             raise InputUnreadable(f"the directories of {path!r} cannot be read: {error}") from error
         known = {
             name: told[names[place]]
@@ -157,11 +157,11 @@ class Shape:
 
 
 def _value(path: str, field: pa.Field, text: str | None) -> pa.Scalar:
-    """Return the value of a column that a directory spells, as a cell of CSV does."""
+    """Return the value of a column that a directory spells, as a field of CSV does."""
     kind = field.type
     if text is None or kind in (pa.string(), pa.binary()):
         return pa.scalar(text, pa.string()).cast(kind)
-    value = None if pa.types.is_nested(kind) else cell(kind)(text)
+    value = None if pa.types.is_nested(kind) else value_converter(kind)(text)
     if value is None:
         raise InputUnreadable(
             f"the directories of {path!r} do not fit column {field.name!r}: {text!r} is no {kind}. Make"
@@ -189,7 +189,7 @@ def _refuse_others(path: str, others: Mapping[str, pa.Array]) -> None:
 
 def _metadata(records: Records, file: File, url: str, kind: pa.StructType) -> pa.Array:
     values = {
-        "file_path": location(url, file.path),
+        "file_path": object_url(url, file.path),
         "file_name": posixpath.basename(file.path),
         "file_size": file.size,
         "file_modification_time": int(file.modified * 1_000_000),

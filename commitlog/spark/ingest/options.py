@@ -15,8 +15,7 @@ from commitlog.errors import ConfigurationError
 from commitlog.ingest import INGEST_SCHEMA, IngestSettings, PathFilter
 from commitlog.ingest.settings import Starting
 from commitlog.ingest.source import PARTITION_BYTES
-from commitlog.spark.inputs import INPUTS, Input
-from commitlog.spark.inputs.api import NewColumns
+from commitlog.spark.files import INPUT_FORMATS, InputFormat, NewColumns
 from commitlog.spark.options import OptionReader, connection_names, locate_store, locate_table
 from commitlog.stores.api import ObjectStore
 from commitlog.stores.local.tree import RESERVED
@@ -68,7 +67,7 @@ class IngestOptions:
     state: str
     state_options: Mapping[str, str] = field(repr=False)
     settings: IngestSettings
-    input: Input
+    input: InputFormat
     new_columns: NewColumns | None
     metadata: bool
     rescued_column: str
@@ -125,15 +124,15 @@ class IngestOptions:
         return closing(open_table(place, INGEST_SCHEMA))
 
 
-def _format(options: Mapping[str, str]) -> type[Input]:
+def _format(options: Mapping[str, str]) -> type[InputFormat]:
     """Return the format of the files, which decides on the options that there are."""
     spelled = {name.lower().replace("_", ""): value for name, value in options.items()}
     name = spelled.get("fileformat")
-    known = {each.lower(): each for each in INPUTS}
+    known = {each.lower(): each for each in INPUT_FORMATS}
     if name is None or name.lower() not in known:
         said = "is missing" if name is None else f"is {name!r}"
-        raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUTS)}")
-    return INPUTS[known[name.lower()]]
+        raise ConfigurationError(f"option fileFormat {said}; known: {', '.join(INPUT_FORMATS)}")
+    return INPUT_FORMATS[known[name.lower()]]
 
 
 def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:

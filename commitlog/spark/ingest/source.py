@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from commitlog.errors import ConfigurationError, NotFound, TableNotFound
 from commitlog.ingest import File, Pinned, StateTable
+from commitlog.spark.files import Columns
+from commitlog.spark.files.types import replace_null_types, unify_schemas
 from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, path_values
 from commitlog.spark.ingest.options import IngestOptions, default_state
 from commitlog.spark.ingest.reader import IngestReader
-from commitlog.spark.inputs.api import Columns
-from commitlog.spark.inputs.merge import merge, settled
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
 from commitlog.urls import Url, parse_table_url
 
@@ -126,7 +126,7 @@ def _inferred(options: IngestOptions) -> t.StructType:
                 f"there is no file below {store.url} to tell the columns: give them with .schema(…)"
             )
         found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
-        merged = settled(merge(found, strings=options.input.strings))
+        merged = replace_null_types(unify_schemas(found, strings=options.input.strings))
     # What a directory is called, one day, must not fail a query that took its name for a number.
     known = {name.lower() for name in merged.names}
     more = []

@@ -29,7 +29,7 @@ from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
 from commitlog.outputs import CommitRecord, DataFile, Job, StagedFile
-from commitlog.spark.formats.files import Reads
+from commitlog.spark.files import ReadableStore
 from commitlog.spark.options import JobOptions
 from commitlog.stores import StageWriter
 
@@ -174,7 +174,7 @@ class Target(ABC):
 # -- reading -----------------------------------------------------------------------------------------
 
 #: Returns the store that has a file, and the path there.
-Locate: TypeAlias = Callable[[DataFile], tuple[Reads, str]]
+Locate: TypeAlias = Callable[[DataFile], tuple[ReadableStore, str]]
 
 #: Opens the store of some files in a task. It is pickled with the reader.
 OpenFiles: TypeAlias = Callable[[], AbstractContextManager[Locate]]

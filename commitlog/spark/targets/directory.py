@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.orc
-import pyarrow.parquet
 from attrs import field, frozen
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -16,8 +14,7 @@ from commitlog.errors import Conflict, NotFound, NotSupported
 from commitlog.namespace import Data, Namespace, Status
 from commitlog.outputs import DataFile
 from commitlog.outputs.foreign import partition_in
-from commitlog.spark.formats import format_of
-from commitlog.spark.formats.files import stored_file
+from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.schema import arrow_schema, load_schema, nullable
 from commitlog.spark.targets.base import Locate
 
@@ -136,16 +133,9 @@ def _is_whole(value: str) -> bool:
 
 
 def _footer(file: NamespaceFile, locate: Locate) -> pa.Schema:
-    kind = format_of(file.path).name
-    footer: Mapping[str, Callable[[object], pa.Schema]] = {
-        "parquet": pa.parquet.read_schema,
-        "orc": lambda source: pa.orc.ORCFile(source).schema,
-        "arrow": lambda source: pa.ipc.open_file(source).schema,
-    }
-    if kind not in footer:
+    schema = output_format_of(file.path).stored_schema(StoredObject(*locate(file), file.size))
+    if schema is None:
         raise NotSupported(
             f"{file.path!r} does not store its columns, and no job has: name them in schema(…)"
         )
-    store, path = locate(file)
-    with stored_file(store, path, file.size, kind) as opened:
-        return footer[kind](opened)
+    return schema

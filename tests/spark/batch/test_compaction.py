@@ -24,12 +24,12 @@ from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
 from commitlog.spark.compaction import Stage, merged, rewrite
-from commitlog.spark.formats import format_of
+from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.schema import dump_schema, nullable
 from commitlog.spark.targets.output import OutputUploads, WriteOptions
 from commitlog.spark.tasks import TaskFiles
 from commitlog.stores.memory import MemoryStore
-from support.formats import EVERY, rows_for
+from support.output_files import EVERY, rows_for
 from support.outputs import visible
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def content(output: Output, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
     for file in output.snapshot().files:
         kept = pa.schema([field for field in schema if field.name not in file.partition])
         path = output.locate(file)
-        for batch in format_of(path).read(output.store, path, file.size, kept, kept.names):
+        for batch in output_format_of(path).read(
+            StoredObject(output.store, path, file.size), kept, kept.names
+        ):
             found += ({**row, **file.partition} for row in batch.to_pylist())
     return found
 
@@ -111,7 +113,7 @@ def test_every_format_keeps_rows_compression_and_statistics(
     assert str(content(output, batch.schema)) == str(before)  # NaN is not itself
     assert file.rows == record.rows == 2 * batch.num_rows == len(before)
     old = [old for each in records for old in each.files]
-    suffix = format_of(file.path).compressions[codec]
+    suffix = output_format_of(file.path).compressions[codec]
     assert all(each.path.endswith(f"-c000{suffix}") for each in (file, *old))
     assert file.stats.keys() == old[2].stats.keys()
     for column, (least, most, nulls) in old[2].stats.items():

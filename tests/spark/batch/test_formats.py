@@ -16,10 +16,10 @@ from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, NotSupported
 from commitlog.outputs import Output
 from commitlog.spark import CommitlogDataSource
-from commitlog.spark.formats import FORMATS, format_of
+from commitlog.spark.files import OUTPUT_FORMATS, StoredObject, output_format_of
 from commitlog.spark.schema import arrow_schema
 from commitlog.stores.local.store import LocalStore
-from support.formats import HOSTILE, rows_for
+from support.output_files import HOSTILE, rows_for
 from support.selection import with_all
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def check_same(found: pa.Table, expected: pa.Table) -> None:
         assert found.column(name).to_pylist() == expected.column(name).to_pylist(), name
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Rows of every type are the same by our reader and by Spark's, in each compression."""
     table = numbered(name)
     rows = in_spark(spark, table, tmp_path / "rows")
-    for compression in FORMATS[name].compressions:
+    for compression in OUTPUT_FORMATS[name].compressions:
         url = str(tmp_path / compression)
         options = {"fileFormat": name, "compression": compression}
         rows.write.format("commitlog").mode("append").options(**options).save(url)
@@ -151,10 +151,11 @@ def test_we_read_what_spark_writes(
         rows.write.format(name).options(**given, compression=compression).save(str(url))
         (path,) = url.glob("part-*")
         with contextlib.closing(LocalStore(url)) as store:
-            known = format_of(path.name)
+            known = output_format_of(path.name)
             assert known.name == name
             names = set(table.schema.names)
-            batches = known.read(store, path.name, path.stat().st_size, table.schema, names)
+            source = StoredObject(store, path.name, path.stat().st_size)
+            batches = known.read(source, table.schema, names)
             check_same(pa.Table.from_batches(list(batches)).cast(table.schema), table)
         assert path.name.endswith(known.compressions[compression])
 
@@ -166,8 +167,8 @@ def test_instants_of_sparks_orc_are_refused(spark: SparkSession, tmp_path: Path)
     (path,) = (tmp_path / "x").glob("part-*")
     schema = arrow_schema(rows.schema)
     with contextlib.closing(LocalStore(tmp_path / "x")) as store:
-        args = store, path.name, path.stat().st_size, schema
+        args = StoredObject(store, path.name, path.stat().st_size), schema
         with pytest.raises(NotSupported, match=r"column 't' of .* is in local time"):
-            list(FORMATS["orc"].read(*args, {"t"}))
-        (batch,) = FORMATS["orc"].read(*args, {"n"})
+            list(OUTPUT_FORMATS["orc"].read(*args, {"t"}))
+        (batch,) = OUTPUT_FORMATS["orc"].read(*args, {"n"})
         assert batch.to_pydict() == {"n": [1]}

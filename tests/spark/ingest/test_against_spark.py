@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from commitlog.spark.formats.json import objects
-from commitlog.spark.inputs import INPUTS, Columns
+from commitlog.spark.files import INPUT_FORMATS, Columns
+from commitlog.spark.files.json.writer import json_objects
 from commitlog.spark.schema import arrow_schema
-from support.inputs import pinned, slices
+from support.input_files import pinned, slices
 from support.selection import with_all_but
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ def ours(name: str, data: bytes, schema: pa.Schema) -> list[tuple[str, bool]]:
     file = pinned(data)
     found: list[tuple[str, bool]] = []
     (whole,) = slices(file.file)
-    for part in INPUTS[name]({}).decode(file, whole, Columns(schema=schema, new="rescue")):
+    for part in INPUT_FORMATS[name]({}).decode(file, whole, Columns(schema=schema, new="rescue")):
         fits = [None] * len(part) if part.rescued is None else part.rescued.to_pylist()
-        texts = objects(part.batch.schema.names, part.batch.columns).to_pylist()
+        texts = json_objects(part.batch.schema.names, part.batch.columns).to_pylist()
         found += zip(
             texts, [odd is None or set(json.loads(odd)) <= {"more", "N"} for odd in fits], strict=True
         )
@@ -188,7 +188,7 @@ def sparks(spark: SparkSession, name: str, path: Path, columns: str) -> list[tup
     schema = arrow_schema(rows.schema)
     kept = table.cast(schema).drop_columns(["_corrupt_record"]).combine_chunks()
     (batch,) = kept.to_batches()
-    texts = objects(batch.schema.names, batch.columns).to_pylist()
+    texts = json_objects(batch.schema.names, batch.columns).to_pylist()
     return list(zip(texts, [text is None for text in corrupt], strict=True))
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from commitlog.errors import InputUnreadable
 from commitlog.ingest import File, Pinned
-from commitlog.spark.inputs import INPUTS, Columns
+from commitlog.spark.files import INPUT_FORMATS, Columns
 from commitlog.spark.schema import arrow_schema, nullable
 from commitlog.stores.local.store import LocalStore
-from support.inputs import records
+from support.input_files import records
 from support.selection import with_all
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def files(directory: Path) -> list[Pinned]:
 def ours(name: str, sources: list[Pinned], schema: pa.Schema, **options: str) -> list[dict[str, Any]]:
     """Return the records that are read of files."""
     columns = Columns(schema=schema, new="fail")
-    found = [records(INPUTS[name](options), source, columns) for source in sources]
+    found = [records(INPUT_FORMATS[name](options), source, columns) for source in sources]
     return [row for rows in found for row, _, _ in rows]
 
 
@@ -69,7 +69,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
     frame = spark.read.parquet(str(tmp_path / "p"))
     schema = arrow_schema(nullable(frame.schema))
     sources = files(tmp_path / "p")
-    assert INPUTS["parquet"]({}).infer(sources[0]) == schema
+    assert INPUT_FORMATS["parquet"]({}).infer(sources[0]) == schema
     assert ours("parquet", sources, schema) == theirs(frame, schema)
 
 
@@ -79,7 +79,7 @@ def test_orc(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.orc(str(tmp_path / "o"))
     schema = arrow_schema(nullable(frame.schema))
     sources = files(tmp_path / "o")
-    assert INPUTS["orc"]({}).infer(sources[0]) == schema
+    assert INPUT_FORMATS["orc"]({}).infer(sources[0]) == schema
     assert ours("orc", sources, schema) == theirs(frame, schema)
 
 
@@ -94,7 +94,7 @@ def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InputUnreadable, match="bears no zone"):
         ours("orc", sources, schema)
     zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault().getID()  # type: ignore[union-attr]
-    assert INPUTS["orc"]({"timeZone": zone}).infer(sources[0]) == schema
+    assert INPUT_FORMATS["orc"]({"timeZone": zone}).infer(sources[0]) == schema
     assert ours("orc", sources, schema, timeZone=zone) == theirs(frame, schema)
 
 

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 import commitlog.spark
+import commitlog.spark.files
 import commitlog.spark.ingest
-import commitlog.spark.inputs
 
 
 def test_objects_before_the_first_task_are_excluded_from_garbage_collection() -> None:
@@ -34,21 +34,29 @@ assert frozen > 1000
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_process_imports_what_it_needs() -> None:
-    """Spark starts many processes: those that write know no formats of input, and others only one."""
+def test_a_process_imports_the_formats_that_it_needs() -> None:
+    """Spark starts many processes; each reads or writes one or two formats."""
     code = """
 import sys
 import commitlog.spark.batch
-assert not {"commitlog.namespace", "commitlog.spark.inputs"} & set(sys.modules)
-from commitlog.spark.inputs import INPUTS
-INPUTS["text"]
+assert not {"commitlog.namespace", "commitlog.ingest"} & set(sys.modules)
+from commitlog.spark.files import INPUT_FORMATS, output_format_of
+def loaded():
+    found = {name.removeprefix("commitlog.spark.files.") for name in sys.modules}
+    return found & {"parquet", "orc", "arrow_ipc", "text", "binary"} | {
+        name for name in ("avro", "csv", "json") if f"{name}.format" in found
+    }
+assert not loaded()
+output_format_of("part-0.zstd.orc")
+assert loaded() == {"orc"}
+INPUT_FORMATS["text"]
 from commitlog.spark.ingest import IngestDataSource
-assert not {f"commitlog.spark.inputs.{name}" for name in ("avro", "csv", "orc")} & set(sys.modules)
+assert loaded() == {"orc", "text"}
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.spark.inputs])
+@pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.spark.files])
 def test_all_that_is_named_is_there(package: ModuleType) -> None:
     """What a package names is found in it, and a misspelt name is told as ever."""
     assert {name for name in package.__all__ if getattr(package, name) is not None} <= set(dir(package))

@@ -20,11 +20,11 @@ from pyspark.sql.datasource import Filter
 
 from commitlog.errors import CorruptRecord
 from commitlog.outputs import DataFile
-from commitlog.spark.formats import FORMATS, ColumnStatistics
+from commitlog.spark.files import OUTPUT_FORMATS, ColumnStatistics
 from commitlog.spark.partitions import partition_of
 from commitlog.spark.pruning import Pruning
 from commitlog.spark.schema import arrow_schema
-from support.formats import read, write
+from support.output_files import read, write
 
 X = ("x",)
 PLUS_TWO = dt.timezone(dt.timedelta(hours=2))
@@ -149,7 +149,7 @@ def test_no_file_is_left_out_that_has_a_row_of_the_answer(
 ) -> None:
     """Whatever the values and the filters, a file with a matching row is read."""
     name, values, filters = case
-    _, sink = write(FORMATS[fmt], batch_of(name, values))
+    _, sink = write(OUTPUT_FORMATS[fmt], batch_of(name, values))
     file = file_of(sink.statistics["x"], rows=len(values) if counted else None)
     if any(all(holds(each, value) for each in filters) for value in values):
         assert wants(file, VALUES[name][0], *filters)
@@ -171,7 +171,7 @@ def test_no_part_is_left_out_that_has_a_row_of_the_answer(
         asked.append(pruning.wants_part(stats))
         return True
 
-    read(FORMATS["parquet"], target.getvalue().to_pybytes(), batch.schema, {"x"}, keep)
+    read(OUTPUT_FORMATS["parquet"], target.getvalue().to_pybytes(), batch.schema, {"x"}, keep)
     for value, wanted in zip(values, asked, strict=True):
         assert wanted or not all(holds(each, value) for each in filters)
 

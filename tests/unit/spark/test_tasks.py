@@ -13,7 +13,7 @@ from commitlog.commit import ConditionalStore
 from commitlog.errors import ConfigurationError, NotSupported, Unavailable
 from commitlog.outputs import Job, Output, StagedFile
 from commitlog.spark import tasks as task_module
-from commitlog.spark.formats import FORMATS, format_of
+from commitlog.spark.files import OUTPUT_FORMATS, StoredObject, output_format_of
 from commitlog.spark.targets.output import OutputUploads, WriteOptions
 from commitlog.spark.tasks import TaskFiles, check_files
 from commitlog.stores import StageWriter
@@ -184,12 +184,12 @@ def test_many_partitions_gather_no_more_than_one_would(
     with attempt(output, output.begin(), partitionby="k") as files:
         for _ in range(20):
             files.write(rows(*"abcdefghij"))
-            gathered.append(sum(file.gathered_bytes for file in files._open.values()))
+            gathered.append(sum(file.buffered_bytes for file in files._open.values()))
         files.finish()
     assert max(gathered) <= 1000
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_files_of_every_format(output: Output, name: str) -> None:
     """The option chooses what is written, the file's name tells what it is, and it is read again."""
     job = output.begin()
@@ -197,9 +197,10 @@ def test_files_of_every_format(output: Output, name: str) -> None:
         files.write(rows("a", None, "b"))
         record = output.commit(job, files.finish())
     (file,) = record.files
-    assert format_of(file.path).name == name
-    known = FORMATS[name]
-    read = list(known.read(output.store, output.locate(file), file.size, SCHEMA, {"k", "v"}))
+    assert output_format_of(file.path).name == name
+    known = OUTPUT_FORMATS[name]
+    source = StoredObject(output.store, output.locate(file), file.size)
+    read = list(known.read(source, SCHEMA, {"k", "v"}))
     assert pa.Table.from_batches(read).to_batches() == [rows("a", None, "b")]
 
 
@@ -283,7 +284,7 @@ def test_a_task_sorts_no_more_than_fits_into_memory(
         gathered = []
         for _ in range(100):
             files.write(rows(*"aaab"))
-            gathered.append(sum(part.gathered_bytes for part in files._unsorted.values()))
+            gathered.append(sum(part.buffered_bytes for part in files._unsorted.values()))
         assert max(gathered) <= 1000 and not files._open
         found = contents(output, job, files.finish())
     assert len(found) > 2

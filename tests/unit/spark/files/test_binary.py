@@ -8,9 +8,9 @@ from attrs import evolve
 
 from commitlog.errors import InputUnreadable
 from commitlog.ingest import Pinned, Slice
-from commitlog.spark.inputs import Columns
-from commitlog.spark.inputs.binary import Binary
-from support.inputs import pinned
+from commitlog.spark.files import Columns
+from commitlog.spark.files.binary import BinaryInput
+from support.input_files import pinned
 
 
 def test_what_no_value_can_hold_is_told_before_it_is_fetched() -> None:
@@ -19,7 +19,7 @@ def test_what_no_value_can_hold_is_told_before_it_is_fetched() -> None:
     file = evolve(small.file, size=2**31)
     large = Pinned(small.store, file)
     with pytest.raises(InputUnreadable, match="has 2147483648 bytes"):
-        list(Binary({}).decode(large, Slice(file, 0, file.size), Columns(schema=Binary.fixed)))
+        list(BinaryInput({}).decode(large, Slice(file, 0, file.size), Columns(schema=BinaryInput.fixed)))
     columns = Columns(schema=pa.schema([("length", pa.int64())]))
-    (found,) = Binary({}).decode(large, Slice(file, 0, file.size), columns)
+    (found,) = BinaryInput({}).decode(large, Slice(file, 0, file.size), columns)
     assert found.batch.to_pylist() == [{"length": 2**31}]

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commitlog.errors import NotSupported
-from commitlog.spark.formats import FORMATS, ColumnStatistics, api, orc
+from commitlog.spark.files import OUTPUT_FORMATS, ColumnStatistics, base, orc
 from commitlog.spark.schema import select
-from support.formats import read, text_of, write
+from support.output_files import read, text_of, write
 
-PARQUET, ORC, ARROW = FORMATS["parquet"], FORMATS["orc"], FORMATS["arrow"]
+PARQUET, ORC, ARROW = OUTPUT_FORMATS["parquet"], OUTPUT_FORMATS["orc"], OUTPUT_FORMATS["arrow"]
 SCHEMA = pa.schema([pa.field("a", pa.int64()), pa.field("f", pa.float64()), pa.field("t", pa.string())])
 
 
@@ -32,7 +32,7 @@ def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
 
 def test_small_batches_become_large_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row group or stripe is written when enough rows are gathered, not for each batch."""
-    monkeypatch.setattr(api, "GROUP_ROWS", 20_000)
+    monkeypatch.setattr(base, "GROUP_ROWS", 20_000)
     batches = [numbers(5000, start) for start in range(0, 50_000, 5000)]
     expected = [20_000, 20_000, 10_000]
     metadata = pq.read_metadata(io.BytesIO(text_of(PARQUET, *batches)))
@@ -53,7 +53,7 @@ def test_stripes_of_wide_tables_are_smaller(monkeypatch: pytest.MonkeyPatch) -> 
 def test_groups_that_nobody_wants_are_not_read() -> None:
     """The statistics of a row group tell a reader whether to take it."""
     target = io.BytesIO()
-    sink = PARQUET.open_sink(target, SCHEMA)
+    sink = PARQUET.open_writer(target, SCHEMA)
     for start in (0, 100, 200):
         sink.write(numbers(100, start))
         sink.flush()
@@ -197,7 +197,7 @@ def test_any_nesting_that_orc_holds(column: str, data: st.DataObject) -> None:
     )
     at = data.draw(st.integers(0, batch.num_rows))
     target = io.BytesIO()
-    sink = ORC.open_sink(target, batch.schema)
+    sink = ORC.open_writer(target, batch.schema)
     for part in (batch.slice(0, at), batch.slice(at)):
         sink.write(part)
         if data.draw(st.booleans()):

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable
 from commitlog.ingest import Pinned
-from commitlog.spark.inputs import INPUTS, Columns, content
-from commitlog.spark.inputs.content import content_of
-from commitlog.spark.inputs.lines import Lines
-from support.inputs import Counting, pieces_of, pinned, slices
+from commitlog.spark.files import INPUT_FORMATS, Columns, StoredObject, compression
+from commitlog.spark.files.compression import content_of
+from commitlog.spark.files.lines import Lines
+from support.input_files import Counting, pieces_of, pinned, slices
 from support.project import TESTS
 
 
@@ -29,7 +29,7 @@ def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes
     """Return each line of a file with its place, slice by slice."""
     found = []
     for each in slices(pinned.file, cuts):
-        for at, block in lines.read(pinned, each):
+        for at, block in lines.read(StoredObject.of(pinned), each.start, each.end):
             values, begins = lines.split(block)
             assert values.type == pa.binary()
             found += zip((at + begin for begin in begins.to_pylist()), values.to_pylist(), strict=True)
@@ -120,7 +120,7 @@ def test_damaged_streams_are_told(suffix: str, damage: str) -> None:
     source = pinned(packed, f"in/file.{suffix}")
     got: list[tuple[int, bytes]] = []
     with pytest.raises(InputUnreadable, match="in/file") as caught:
-        got.extend(Lines().read(source, slices(source.file)[0]))
+        got.extend(Lines().read(StoredObject.of(source)))
     assert caught.value.offset is not None
     assert 0 < caught.value.offset <= len(packed)
     text = b"".join(block for _, block in got)
@@ -139,7 +139,7 @@ def test_a_stream_that_grows_a_thousandfold_is_read_in_pieces() -> None:
     """What comes out of a decompressor is bounded, too."""
     source = pinned(gzip.compress(bytes(1000) * 40_000), "in/a.gz")
     with pieces_of(1024 * 1024):
-        sizes = [len(piece) for piece in content_of(source)]
+        sizes = [len(piece) for piece in content_of(StoredObject.of(source))]
     assert sum(sizes) == 40_000_000
     assert max(sizes) <= 2 * 1024 * 1024
 
@@ -149,7 +149,7 @@ def test_a_line_that_is_too_long_is_refused() -> None:
     source = pinned(b"first\n" + b"x" * 1000 + b"\nlast\n")
     got: list[tuple[int, bytes]] = []
     with pieces_of(16), pytest.raises(InputUnreadable, match="maxRecordBytes") as caught:
-        got.extend(Lines(max_record=500).read(source, slices(source.file)[0]))
+        got.extend(Lines(max_record=500).read(StoredObject.of(source)))
     assert got == [(0, b"first\n")]
     assert caught.value.offset == 6
     with pieces_of(16):
@@ -161,7 +161,7 @@ def test_a_slice_without_a_begin_is_not_read_to_the_end_of_its_line() -> None:
     source = pinned(b"x" * 10_000 + b"\nlast\n")
     counting = Counting(source.store, source.file)
     with pieces_of(64):
-        assert list(Lines().read(counting, slices(source.file, [1000, 2000])[1])) == []
+        assert list(Lines().read(StoredObject.of(counting), 1000, 2000)) == []
     assert sum(counting.sizes) < 1200
 
 
@@ -204,7 +204,7 @@ def test_lines_without_records_are_not_looked_at_one_by_one(
 ) -> None:
     """What Python is called for is bounded by what is read, not by how many lines that has."""
     source = pinned(gzip.compress(line * (2 * 1024 * 1024 // len(line))), "in/x.gz")
-    input = INPUTS[kind](options)
+    input = INPUT_FORMATS[kind](options)
     empty = pinned(gzip.compress(line), "in/empty.gz")
     # What is imported at first use does not count.
     list(input.decode(empty, slices(empty.file)[0], Columns(schema=COLUMNS)))
@@ -242,12 +242,12 @@ def test_lines_without_records_take_little_memory(
 import gzip, resource, sys
 import pyarrow as pa
 sys.path.insert(0, {str(TESTS)!r})
-from support.inputs import pinned, slices
-from commitlog.spark.inputs import INPUTS, Columns
+from support.input_files import pinned, slices
+from commitlog.spark.files import INPUT_FORMATS, Columns
 source = pinned(sys.stdin.buffer.read(), "in/x.gz")
 columns = Columns(schema=pa.schema([("a", pa.int64()), ("value", pa.string())]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for part in INPUTS[{kind!r}]({options!r}).decode(source, slices(source.file)[0], columns):
+for part in INPUT_FORMATS[{kind!r}]({options!r}).decode(source, slices(source.file)[0], columns):
     pass
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
@@ -271,7 +271,9 @@ def test_lines_within_quotes_are_not_looked_at_one_by_one(many: int) -> None:
     sys.setprofile(count)
     try:
         columns = Columns(schema=pa.schema([("a", pa.int64()), ("b", pa.string())]))
-        [part] = INPUTS["csv"]({"multiLine": "true"}).decode(source, slices(source.file)[0], columns)
+        [part] = INPUT_FORMATS["csv"]({"multiLine": "true"}).decode(
+            source, slices(source.file)[0], columns
+        )
     finally:
         sys.setprofile(None)
     assert part.batch.to_pylist() == [{"a": 1, "b": "\n" * many + "x"}, {"a": 2, "b": "y"}]
@@ -282,7 +284,7 @@ def test_empty_streams_are_not_kept() -> None:
     """A compressed stream of nothing has 20 bytes, and a file may have any number of them."""
     tracemalloc.start()
     try:
-        assert b"".join(content._gathered(b"" for _ in range(500_000))) == b""
+        assert b"".join(compression._gathered(b"" for _ in range(500_000))) == b""
         assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
     finally:
         tracemalloc.stop()

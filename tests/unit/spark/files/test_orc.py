@@ -14,12 +14,11 @@ from pyarrow import orc
 
 from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable, UnknownColumns
 from commitlog.ingest import Pinned
-from commitlog.spark.inputs import INPUTS, Columns
-from commitlog.spark.inputs.orc import Orc
-from commitlog.spark.inputs.orc_tail import Tail
-from support.inputs import Counting, pinned, records, slices, small_up_to
+from commitlog.spark.files import INPUT_FORMATS, Columns
+from commitlog.spark.files.orc import FileTail, OrcInput
+from support.input_files import Counting, pinned, records, slices, small_up_to
 
-ORC = Orc({})
+ORC = OrcInput({})
 
 
 def stored(table: pa.Table, stripe_rows: int = 1000, path: str = "in/a.orc") -> Pinned:
@@ -33,7 +32,7 @@ def stored(table: pa.Table, stripe_rows: int = 1000, path: str = "in/a.orc") -> 
     return pinned(file.getvalue(), path)
 
 
-def rows(source: Pinned, columns: Columns, input: Orc = ORC) -> list[dict[str, Any]]:
+def rows(source: Pinned, columns: Columns, input: OrcInput = ORC) -> list[dict[str, Any]]:
     """Return the records of a file."""
     return [row for row, _, _ in records(input, source, columns)]
 
@@ -83,7 +82,7 @@ def test_local_times_are_no_instants_unless_their_zone_is_told() -> None:
     local = ORC.infer(source)
     assert local == pa.schema([("t", kind), ("l", pa.list_(pa.field("element", kind)))])
     assert rows(source, Columns(schema=local)) == [{"t": moment, "l": [moment]}]
-    told = Orc({"timeZone": "Europe/Berlin"})
+    told = OrcInput({"timeZone": "Europe/Berlin"})
     schema = told.infer(source)
     assert schema.field("t").type == pa.timestamp("us", tz="UTC")
     with pytest.raises(InputUnreadable, match="bears no zone"):
@@ -91,7 +90,7 @@ def test_local_times_are_no_instants_unless_their_zone_is_told() -> None:
     instant = dt.datetime(2020, 7, 1, 10, 0, 0, 5, tzinfo=dt.UTC)
     assert rows(source, Columns(schema=schema), told) == [{"t": instant, "l": [instant]}]
     with pytest.raises(ConfigurationError, match="timeZone"):
-        Orc({"timeZone": "Mars"})
+        OrcInput({"timeZone": "Mars"})
 
 
 def test_instants_are_instants() -> None:
@@ -129,7 +128,7 @@ def test_what_is_no_orc_is_told() -> None:
                 rows(pinned(data, "in/x"), columns)
         with pytest.raises(InputUnreadable, match="in/x"):
             ORC.infer(pinned(data, "in/x"))
-    stripes = Tail.of(orc.ORCFile(io.BytesIO(whole)).reader.serialized_file_tail()).stripes
+    stripes = FileTail.of(orc.ORCFile(io.BytesIO(whole)).reader.serialized_file_tail()).stripes
     begin = stripes[3][0]
     source = pinned(whole[: begin + 50] + bytes(200) + whole[begin + 250 :])
     got: list[Any] = []
@@ -146,7 +145,7 @@ def test_columns_are_inferred_from_the_end() -> None:
     table = pa.table({"a": [str(n * 7919) for n in range(100_000)]})
     source = stored(table, 10_000)
     counting = Counting(source.store, source.file)
-    assert INPUTS["orc"]({}).infer(counting) == table.schema
+    assert INPUT_FORMATS["orc"]({}).infer(counting) == table.schema
     assert sum(counting.sizes) <= 131_072 < source.file.size
 
 
@@ -154,7 +153,7 @@ def test_columns_are_inferred_from_the_end() -> None:
 def test_ends_that_are_damaged_are_told(data: bytes) -> None:
     """What is no message is refused, whatever it is."""
     try:
-        tail = Tail.of(data)
+        tail = FileTail.of(data)
     except ValueError:
         return
     assert all(isinstance(number, int) for stripe in tail.stripes for number in stripe)

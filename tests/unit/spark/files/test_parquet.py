@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from commitlog.errors import InputChanged, InputUnreadable, UnknownColumns
 from commitlog.ingest import Pinned
-from commitlog.spark.inputs import INPUTS, Columns
-from commitlog.spark.inputs.parquet import Parquet
-from support.inputs import Counting, pinned, records, slices, small_up_to
+from commitlog.spark.files import INPUT_FORMATS, Columns
+from commitlog.spark.files.parquet import ParquetInput
+from support.input_files import Counting, pinned, records, slices, small_up_to
 
-PARQUET = Parquet({})
+PARQUET = ParquetInput({})
 
 
 def stored(table: pa.Table, path: str = "in/a.parquet", **options: Any) -> Pinned:
@@ -226,7 +226,7 @@ def test_columns_are_inferred_from_the_footer() -> None:
     )
     source = stored(table)
     counting = Counting(source.store, source.file)
-    assert INPUTS["parquet"]({}).infer(counting) == pa.schema(
+    assert INPUT_FORMATS["parquet"]({}).infer(counting) == pa.schema(
         [
             ("a", pa.int64()),
             ("b", pa.string()),
@@ -238,7 +238,7 @@ def test_columns_are_inferred_from_the_footer() -> None:
     )
     large = stored(pa.table({"a": list(range(1_000_000))}))
     counting = Counting(large.store, large.file)
-    assert Parquet({}).infer(counting) == pa.schema([("a", pa.int64())])
+    assert ParquetInput({}).infer(counting) == pa.schema([("a", pa.int64())])
     assert sum(counting.sizes) <= 65_536
 
 

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlog.errors import CorruptRecord
-from commitlog.spark.formats import FORMATS, ColumnStatistics, decode
-from commitlog.spark.formats.statistics import CHARACTERS, COLUMNS
-from support.formats import SIMPLE, rows_for, write
+from commitlog.spark.files import OUTPUT_FORMATS, ColumnStatistics, decode
+from commitlog.spark.files.statistics import CHARACTERS, COLUMNS
+from support.output_files import SIMPLE, rows_for, write
 
 
 def of(values: list[Any], kind: pa.DataType, name: str = "parquet", parts: int = 2) -> ColumnStatistics:
     """Return the statistics of a column in a file of `parts` groups."""
     schema = pa.schema([pa.field("x", kind), pa.field("other", pa.int8())])
     batch = pa.record_batch([pa.array(values, kind), pa.nulls(len(values), pa.int8())], schema=schema)
-    sink = FORMATS[name].open_sink(Nowhere(), schema)
+    sink = OUTPUT_FORMATS[name].open_writer(Nowhere(), schema)
     size = math.ceil(len(values) / parts) or 1
     for start in range(0, len(values), size):
         sink.write(batch.slice(start, size))
@@ -40,10 +40,10 @@ class Nowhere:
         return len(data)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_bounds_of_every_type(name: str) -> None:
     """All formats tell the same: bounds and nulls of columns of simple types, as JSON values."""
-    _, sink = write(FORMATS[name], rows_for(name).slice(0, 20), rows_for(name).slice(20))
+    _, sink = write(OUTPUT_FORMATS[name], rows_for(name).slice(0, 20), rows_for(name).slice(20))
     found = sink.statistics
     assert found.keys() == SIMPLE.keys()
     assert found == json.loads(
@@ -134,7 +134,7 @@ def test_a_wide_table_tells_of_its_first_columns() -> None:
     fields.insert(1, pa.field("nested", pa.struct([("c5", pa.int8()), ("c6", pa.int8())])))
     schema = pa.schema(fields)
     row = {field.name: number for number, field in enumerate(fields)} | {"nested": {"c5": 99, "c6": 98}}
-    _, sink = write(FORMATS["parquet"], pa.RecordBatch.from_pylist([row], schema=schema))
+    _, sink = write(OUTPUT_FORMATS["parquet"], pa.RecordBatch.from_pylist([row], schema=schema))
     assert list(sink.statistics) == [f"c{n}" for n in range(COLUMNS)]
     assert sink.statistics["c5"] == (6, 6, 0)
 
@@ -143,7 +143,7 @@ def test_names_with_dots_are_not_mixed_up() -> None:
     """A column called a.b is told from column b of the struct a."""
     schema = pa.schema([pa.field("a", pa.struct([("b", pa.int8())])), pa.field("a.b", pa.int8())])
     batch = pa.record_batch([[{"b": 1}], [2]], schema=schema)
-    assert write(FORMATS["parquet"], batch)[1].statistics == {"a.b": (2, 2, 0)}
+    assert write(OUTPUT_FORMATS["parquet"], batch)[1].statistics == {"a.b": (2, 2, 0)}
 
 
 @pytest.mark.parametrize(

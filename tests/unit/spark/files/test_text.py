@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlog.errors import ConfigurationError, InputUnreadable, NotSupported, UnknownColumns
-from commitlog.spark.inputs import INPUTS, Columns
-from commitlog.spark.inputs.text import Text
-from support.inputs import pieces_of, pinned, records, slices
+from commitlog.spark.files import INPUT_FORMATS, Columns
+from commitlog.spark.files.text import TextInput
+from support.input_files import pieces_of, pinned, records, slices
 
 STRING = pa.schema([("value", pa.string())])
 
@@ -26,39 +26,39 @@ def test_any_cut_gives_each_line_once(lines: list[str], cuts: list[int], piece: 
     """However a file is cut, and read, its lines come in order, each with its place."""
     data = "".join(line + "\n" for line in lines).encode()
     with pieces_of(piece):
-        got = records(Text({}), pinned(data), Columns(schema=STRING, offsets=True), cuts)
+        got = records(TextInput({}), pinned(data), Columns(schema=STRING, offsets=True), cuts)
     assert [each["value"] for each, _, _ in got] == lines
     assert [data[at:].split(b"\n")[0].decode() for _, at, _ in got] == lines
 
 
 def test_text_is_a_format() -> None:
     """It is known by the name that Spark has for it, and its columns are known without a look."""
-    text = INPUTS["text"]({})
+    text = INPUT_FORMATS["text"]({})
     assert text.fixed == STRING == text.infer(pinned(b""))
     assert text.splits("in/a.txt")
     assert not text.splits("in/a.txt.gz")
-    assert not Text({"wholetext": "true"}).splits("in/a.txt")
+    assert not TextInput({"wholetext": "true"}).splits("in/a.txt")
 
 
 def test_a_file_can_be_one_record() -> None:
     """With wholetext a file is a record, an empty one too."""
-    text = Text({"wholetext": "true"})
+    text = TextInput({"wholetext": "true"})
     columns = Columns(schema=STRING, offsets=True)
     for data, path in ((b"a\r\nb\n", "in/a"), (b"", "in/b"), (gzip.compress(b"c"), "in/c.gz")):
         content = gzip.decompress(data) if path.endswith("gz") else data
         got = records(text, pinned(data, path), columns)
         assert got == [({"value": content.decode()}, 0, None)]
     with pytest.raises(InputUnreadable, match="maxRecordBytes"):
-        records(Text({"wholetext": "true", "maxRecordBytes": "3"}), pinned(b"1234"), columns)
+        records(TextInput({"wholetext": "true", "maxRecordBytes": "3"}), pinned(b"1234"), columns)
 
 
 def test_bytes_that_are_no_text_are_marked_or_kept() -> None:
     """A string has the replacement character for them; binary has what is there."""
     source = pinned(b"caf\xe9\ncaf\xc3\xa9\n")
-    got = [row["value"] for row, _, _ in records(Text({}), source, Columns(schema=STRING))]
+    got = [row["value"] for row, _, _ in records(TextInput({}), source, Columns(schema=STRING))]
     assert got == ["caf\N{REPLACEMENT CHARACTER}", "café"]
     binary = Columns(schema=pa.schema([("value", pa.binary())]))
-    assert [row["value"] for row, _, _ in records(Text({}), source, binary)] == [
+    assert [row["value"] for row, _, _ in records(TextInput({}), source, binary)] == [
         b"caf\xe9",
         b"caf\xc3\xa9",
     ]
@@ -66,7 +66,7 @@ def test_bytes_that_are_no_text_are_marked_or_kept() -> None:
 
 def test_lines_end_as_told() -> None:
     """Option lineSep is what ends a line, and nothing else."""
-    got = records(Text({"lineSep": "||"}), pinned(b"a\n||b||"), Columns(schema=STRING))
+    got = records(TextInput({"lineSep": "||"}), pinned(b"a\n||b||"), Columns(schema=STRING))
     assert [row["value"] for row, _, _ in got] == ["a\n", "b"]
 
 
@@ -74,7 +74,7 @@ def test_a_query_without_the_value_counts_lines() -> None:
     """Records come without columns if none is asked for, unless the value is news."""
     nothing = pa.schema([])
     source = pinned(b"a\nb\n")
-    text = Text({})
+    text = TextInput({})
     assert records(text, source, Columns(schema=nothing)) == [({}, None, None)] * 2
     got = records(text, source, Columns(schema=nothing, new="rescue"))
     assert [rescued for _, _, rescued in got] == ['{"value":"a"}', '{"value":"b"}']
@@ -85,18 +85,19 @@ def test_a_query_without_the_value_counts_lines() -> None:
 def test_what_text_cannot_be_is_refused() -> None:
     """The value is a string or binary; options are what they are documented to be."""
     with pytest.raises(NotSupported, match="int64"):
-        Text({}).check(Columns(schema=pa.schema([("value", pa.int64())])))
-    Text({}).check(Columns(schema=pa.schema([("value", pa.binary()), ("day", pa.int64())])))
+        TextInput({}).check(Columns(schema=pa.schema([("value", pa.int64())])))
+    TextInput({}).check(Columns(schema=pa.schema([("value", pa.binary()), ("day", pa.int64())])))
     for wrong in ({"wholetext": "yes"}, {"lineSep": ""}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-            Text(wrong)
+            TextInput(wrong)
 
 
 def test_batches_are_bounded() -> None:
     """Many short lines come in several batches."""
     source = pinned(b"\n" * 100_000)
     sizes = [
-        len(each) for each in Text({}).decode(source, slices(source.file)[0], Columns(schema=STRING))
+        len(each)
+        for each in TextInput({}).decode(source, slices(source.file)[0], Columns(schema=STRING))
     ]
     assert sum(sizes) == 100_000
     assert max(sizes) <= 65_536

@@ -1,4 +1,4 @@
-"""What types of files are read as."""
+"""Types of files: conversion to the types of a query, and unification."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlog.spark.inputs.rescue import as_json
-from commitlog.spark.inputs.types import Misfit, extra_members, fit, matched, plain_type
+from commitlog.errors import ConfigurationError
+from commitlog.spark.files.rescue import as_json
+from commitlog.spark.files.types import (
+    TypeMismatch,
+    convert,
+    match_names,
+    replace_null_types,
+    spark_type,
+    unify_schemas,
+    unknown_members,
+)
 
 D = decimal.Decimal
 
@@ -72,13 +81,13 @@ FITS: list[tuple[pa.DataType, pa.DataType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("found", "kind", "value", "wanted"), FITS, ids=lambda each: str(each)[:40])
-def test_a_type_fits_where_each_value_has_its_like(
+def test_convert_keeps_each_value(
     found: pa.DataType, kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
-    """A value becomes its like of the other type, a null stays one, in slices and nested, too."""
+    """A value becomes the equal value of the other type; a null stays null; in slices and nested."""
     array = _array([value, None, value], found)
     for first in (0, 1, 2):
-        got = fit(array.slice(first), kind)
+        got = convert(array.slice(first), kind)
         got.validate(full=True)
         assert got.type == kind
         assert got.to_pylist() == [wanted, None, wanted][first:]
@@ -86,12 +95,12 @@ def test_a_type_fits_where_each_value_has_its_like(
         return
     both = pa.array([[value], None, [], [value]], pa.list_(array.type))
     for first in (0, 2, 3):
-        got = fit(both.slice(first), pa.list_(kind))
+        got = convert(both.slice(first), pa.list_(kind))
         got.validate(full=True)
         assert got.to_pylist() == [[wanted], None, [], [wanted]][first:]
     one = pa.StructArray.from_arrays([array], names=["x"], mask=pa.array([False, False, True]))
     for first in (0, 1, 2):
-        got = fit(one.slice(first), pa.struct([("x", kind)]))
+        got = convert(one.slice(first), pa.struct([("x", kind)]))
         got.validate(full=True)
         assert got.to_pylist() == [{"x": wanted}, {"x": None}, None][first:]
 
@@ -134,46 +143,46 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     ],
     ids=str,
 )
-def test_a_type_that_could_change_values_does_not_fit(found: pa.DataType, kind: pa.DataType) -> None:
-    """Whether types go together does not depend on the values that happen to be there."""
-    with pytest.raises(Misfit):
-        fit(pa.nulls(0, found), kind)
+def test_convert_refuses_a_type_that_could_change_values(found: pa.DataType, kind: pa.DataType) -> None:
+    """The types alone decide, not the values."""
+    with pytest.raises(TypeMismatch):
+        convert(pa.nulls(0, found), kind)
 
 
-def test_values_that_have_no_like_are_told() -> None:
-    """Bytes that are no text, and times that no microseconds count, are no such values."""
-    with pytest.raises(Misfit, match="UTF8"):
-        fit(pa.array([b"\xff"]), pa.string())
-    with pytest.raises(Misfit):
-        fit(pa.array([2**60], pa.int64()).view(pa.timestamp("s")), pa.timestamp("us"))
+def test_convert_refuses_values_without_an_equal() -> None:
+    """Bytes that are not UTF-8, and times beyond the range of microseconds."""
+    with pytest.raises(TypeMismatch, match="UTF8"):
+        convert(pa.array([b"\xff"]), pa.string())
+    with pytest.raises(TypeMismatch):
+        convert(pa.array([2**60], pa.int64()).view(pa.timestamp("s")), pa.timestamp("us"))
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_nanoseconds_are_cut(moment: int) -> None:
-    """A time falls into the microsecond that it lies in, before 1970, too."""
+    """A time is rounded down to a microsecond, before 1970 as well."""
     array = pa.array([moment], pa.int64()).view(pa.timestamp("ns"))
-    got = fit(array, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    got = convert(array, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
     assert got == [moment // 1000]
 
 
-def test_every_plain_type_fits() -> None:
-    """What a type is read as when nobody says is what it fits."""
+def test_every_type_converts_to_its_spark_type() -> None:
+    """The inferred type of a column can be read."""
     for found, _, _, _ in FITS:
-        kind = plain_type(found)
-        assert fit(pa.nulls(2, found), kind).type == kind
-        assert plain_type(kind) == kind
+        kind = spark_type(found)
+        assert convert(pa.nulls(2, found), kind).type == kind
+        assert spark_type(kind) == kind
 
 
 def test_names_are_matched_without_regard_to_case() -> None:
-    """As in Spark; the very name goes first, and what could be two is refused."""
-    assert matched(["ID", "id", "Name"], ["id", "name", "x"]) == [1, 2, None]
+    """As in Spark. An equal name goes first; a name that matches two is refused."""
+    assert match_names(["ID", "id", "Name"], ["id", "name", "x"]) == [1, 2, None]
     for found in (["ID", "Id"], ["id", "id"]):
-        with pytest.raises(Misfit, match="id"):
-            matched(found, ["id"])
+        with pytest.raises(TypeMismatch, match="id"):
+            match_names(found, ["id"])
 
 
-def test_members_that_nobody_knows_are_found_at_any_depth() -> None:
-    """Lists, maps and structs are looked into."""
+def test_unknown_members_are_found_at_any_depth() -> None:
+    """In lists, maps and structs."""
     inner = pa.struct([("a", pa.int8()), ("b", pa.int8())])
     less = pa.struct([("a", pa.int8())])
     for wrap, name in (
@@ -183,12 +192,12 @@ def test_members_that_nobody_knows_are_found_at_any_depth() -> None:
         (lambda kind: pa.map_(pa.int8(), kind), "c.value.b"),
         (lambda kind: pa.struct([("S" if kind is inner else "s", kind)]), "c.s.b"),
     ):
-        assert extra_members(wrap(inner), wrap(less), "c") == [name]
-        assert extra_members(wrap(less), wrap(inner), "c") == []
+        assert unknown_members(wrap(inner), wrap(less), "c") == [name]
+        assert unknown_members(wrap(less), wrap(inner), "c") == []
 
 
 def test_any_type_can_be_rescued() -> None:
-    """As JSON, whatever it is; a row of nulls is null, and nulls are left out."""
+    """As JSON. A row of nulls is null, and nulls are left out."""
     columns = [_array([value, None], found) for found, _, value, _ in FITS]
     names = [str(number) for number in range(len(columns))]
     got = as_json(names, columns)
@@ -199,7 +208,135 @@ def test_any_type_can_be_rescued() -> None:
     assert '"0":-5' in texts[0]
     assert as_json(["a"], [pa.nulls(3)]) is None
     assert as_json([], []) is None
-    odd = pa.array([[(1, "a")]], pa.map_(pa.int8(), pa.string()))
-    text = as_json(["m", "n"], [odd, pa.array([[None, {"x": None}]])])
+    pairs = pa.array([[(1, "a")]], pa.map_(pa.int8(), pa.string()))
+    text = as_json(["m", "n"], [pairs, pa.array([[None, {"x": None}]])])
     assert text is not None
     assert text.to_pylist() == ['{"m":[{"key":1,"value":"a"}],"n":[null,{}]}']
+
+
+# -- types that hold several others --------------------------------------------------------------------
+
+
+def of(**columns: pa.DataType) -> pa.Schema:
+    """Return a schema."""
+    return pa.schema(list(columns.items()))
+
+
+def element(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a list."""
+    return pa.list_(pa.field("element", kind))
+
+
+LEAVES = st.sampled_from(
+    [
+        *(
+            pa.null(),
+            pa.int8(),
+            pa.int32(),
+            pa.int64(),
+            pa.float32(),
+            pa.float64(),
+            pa.decimal128(20, 3),
+        ),
+        *(pa.string(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
+    ]
+)
+TYPES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        inner.map(element),
+        inner.map(lambda kind: pa.map_(pa.string(), pa.field("value", kind))),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3).map(
+            lambda members: pa.struct(list(members.items()))
+        ),
+    ),
+    max_leaves=4,
+)
+SCHEMAS = st.lists(st.dictionaries(st.sampled_from("abc"), TYPES, max_size=3).map(lambda c: of(**c)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        (pa.null(), pa.date32(), pa.date32()),
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int64(), pa.float64(), pa.float64()),
+        (pa.int64(), pa.float32(), pa.float64()),
+        (pa.int64(), pa.decimal128(20, 0), pa.decimal128(20, 0)),
+        (pa.decimal128(20, 0), pa.float64(), pa.float64()),
+        (pa.decimal128(38, 0), pa.decimal128(38, 10), pa.float64()),
+        (element(pa.null()), element(pa.int8()), element(pa.int8())),
+        (
+            pa.map_(pa.string(), pa.int8()),
+            pa.map_(pa.string(), pa.int16()),
+            pa.map_(pa.string(), pa.int16()),
+        ),
+        (
+            pa.struct([("y", pa.int8()), ("x", pa.null())]),
+            pa.struct([("z", pa.string()), ("x", pa.bool_())]),
+            pa.struct([("y", pa.int8()), ("x", pa.bool_()), ("z", pa.string())]),
+        ),
+    ],
+)
+def test_types_that_unify(first: pa.DataType, second: pa.DataType, both: pa.DataType) -> None:
+    """The type holds both, at any depth of a column, whichever comes first."""
+    assert unify_schemas([of(a=first), of(a=second)]) == of(a=both)
+    assert unify_schemas([of(a=element(second)), of(a=element(first))]).field(
+        "a"
+    ).type.value_type.equals(both) or pa.types.is_struct(both)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        (
+            pa.int64(),
+            pa.string(),
+            "column 'a' is of type int64 in one file and of type string in another",
+        ),
+        (pa.bool_(), pa.int8(), "column 'a' is of type bool"),
+        (pa.date32(), pa.timestamp("us"), "column 'a' is of type date32"),
+        (pa.timestamp("us"), pa.timestamp("us", tz="UTC"), "column 'a' is of type timestamp"),
+        (pa.string(), pa.binary(), "column 'a' is of type string"),
+        (element(pa.int8()), pa.int8(), "column 'a' is of type list"),
+        (element(pa.int8()), element(pa.bool_()), "column 'a.element' is of type int8"),
+        (pa.struct([("b", pa.int8())]), pa.struct([("b", pa.bool_())]), "column 'a.b' is of type int8"),
+        (
+            pa.map_(pa.string(), pa.int8()),
+            pa.map_(pa.string(), pa.bool_()),
+            "column 'a.value' is of type int8",
+        ),
+    ],
+)
+def test_types_that_do_not_unify(first: pa.DataType, second: pa.DataType, named: str) -> None:
+    """The error names the column and both types; types of text unify to string."""
+    with pytest.raises(ConfigurationError, match=named):
+        unify_schemas([of(a=first), of(a=second)])
+    found = unify_schemas([of(a=first), of(a=second)], strings=True).field("a").type
+    while pa.types.is_nested(found):
+        found = found.field(found.num_fields - 1).type
+    assert found == pa.string()
+
+
+def test_columns_come_in_the_order_of_their_first_appearance() -> None:
+    """Columns with nothing but nulls as well."""
+    found = unify_schemas([of(b=pa.null(), a=pa.int8()), of(c=pa.int8()), of(a=pa.int8(), b=pa.int8())])
+    assert found == of(b=pa.int8(), a=pa.int8(), c=pa.int8())
+    assert unify_schemas([]) == pa.schema([])
+
+
+@given(SCHEMAS)
+def test_unifying_again_changes_nothing(schemas: list[pa.Schema]) -> None:
+    """A schema unified with its own parts stays the same; each column is there."""
+    found = unify_schemas(schemas, strings=True)
+    assert unify_schemas([found, *schemas], strings=True) == found
+    assert set(found.names) == {name for schema in schemas for name in schema.names}
+
+
+@given(SCHEMAS)
+def test_null_types_are_replaced(schemas: list[pa.Schema]) -> None:
+    """Nulls and structs without members become strings, and nothing else changes."""
+    found = replace_null_types(unify_schemas(schemas, strings=True))
+    assert "null" not in str(found).replace("not null", "")
+    assert "struct<>" not in str(found)
+    assert replace_null_types(found) == found

@@ -20,11 +20,10 @@ from pyspark.sql import types as t
 
 from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
 from commitlog.ingest import File, Slice
+from commitlog.spark.files import INPUT_FORMATS, NewColumns, Records
 from commitlog.spark.ingest.columns import METADATA, Shape
-from commitlog.spark.inputs import INPUTS, Records
-from commitlog.spark.inputs.api import NewColumns
 from commitlog.spark.partitions import NULL
-from support.inputs import pinned
+from support.input_files import pinned
 
 FILE = File("raw/day=2026-11-21/x=y=z/a b.json", '"e1"', 100, 1_700_000_000.5)
 SLICE = Slice(FILE, 0, 100)
@@ -58,7 +57,7 @@ def test_what_the_path_tells_is_asked_of_the_file_to_be_compared() -> None:
     assert shape("ignore", **known).columns(FILE).schema.names == ["a"]
     columns = shape("fail", **known).columns(FILE)
     assert columns.schema.names == ["day", "x", "a"]
-    assert columns.told == {"day", "x"}
+    assert columns.in_path == {"day", "x"}
     with pytest.raises(UnknownColumns, match="'x'"):
         shape("fail", day=t.DateType(), a=LONG).columns(FILE)
 
@@ -104,7 +103,7 @@ def rows_of(
     source = pinned(WRITERS[kind](table), path)
     whole = Slice(source.file, 0, source.file.size)
     wanted = shape(new, **columns, **({"_rescued": STRING} if new == "rescue" else {}))
-    input = INPUTS[kind]({"header": "true"} if kind == "csv" else {})
+    input = INPUT_FORMATS[kind]({"header": "true"} if kind == "csv" else {})
     found = []
     for each in input.decode(source, whole, wanted.columns(source.file)):
         found += wanted.rows(each, whole, "s3://landing").to_pylist()
@@ -170,7 +169,7 @@ def test_csv_without_a_header_has_no_columns_that_the_path_tells() -> None:
         wanted = shape(new, a=LONG, day=LONG, b=LONG, _rescued=STRING)
         if new != "rescue":
             wanted = shape(new, a=LONG, day=LONG, b=LONG)
-        [part] = INPUTS["csv"]({}).decode(source, whole, wanted.columns(source.file))
+        [part] = INPUT_FORMATS["csv"]({}).decode(source, whole, wanted.columns(source.file))
         [row] = wanted.rows(part, whole, "s3://landing").to_pylist()
         assert (row["a"], row["day"], row["b"]) == (1, 5, 2)
 

@@ -9,9 +9,9 @@ import pytest
 
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import IngestSettings, PathFilter
+from commitlog.spark.files import INPUT_FORMATS
 from commitlog.spark.ingest import options as ingest_options
 from commitlog.spark.ingest.options import IngestOptions
-from commitlog.spark.inputs import INPUTS
 from commitlog.spark.options import connection_names
 from support.project import ROOT
 
@@ -177,7 +177,10 @@ def test_options_are_documented() -> None:
     """Each, and those of the formats; how to reach a store or a table is told with the output."""
     told = (ROOT / "docs" / "ingest.md").read_text()
     reach = set(connection_names("state")) - {"path", "state"}
-    names = {*ingest_options._OWN, *(name for kind in INPUTS.values() for name in kind.options)} - reach
+    names = {
+        *ingest_options._OWN,
+        *(name for kind in INPUT_FORMATS.values() for name in kind.options),
+    } - reach
     assert [name for name in sorted(names) if f"`{name}`" not in told] == []
 
 

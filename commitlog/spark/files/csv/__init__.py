@@ -1,0 +1,1 @@
+"""CSV: the format, its dialect, its parser and the values of its fields."""

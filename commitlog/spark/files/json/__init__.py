@@ -1,0 +1,1 @@
+"""JSON: the format, its fast and its exact reader, its writer and its scalar values."""
