@@ -370,7 +370,7 @@ class LeaseCommitter:
                     self._check_mine(lease, mutation, look.received, lost)
                     return reading, look.info
                 if reading is Reading.OTHER:
-                    raise mutation.unknown("what is there now is of another writer") from lost
+                    raise mutation.unknown("the present object is of another writer") from lost
                 if over:
                     return reading, look.info
                 store_time = look.observation.store_time

@@ -139,10 +139,10 @@ class Mutation:
 
     def unknown(self, why: str) -> OutcomeUnknown:
         """Return the error for an outcome that reading back could not settle."""
-        sign = f"metadata commitlog-nonce={self.nonce}" if self.nonce else "what is there"
+        sign = f": it happened if the metadata has commitlog-nonce={self.nonce}" if self.nonce else ""
         return OutcomeUnknown(
-            f"{self.operation.value} of {self.path!r} may or may not have happened: {why}. Clean "
-            f"nothing up; look at the object again later ({sign} tells)"
+            f"{self.operation.value} of {self.path!r} may or may not have happened: {why}. Do not clean "
+            f"up; look at the object again later{sign}"
         )
 
 

@@ -114,10 +114,10 @@ class _Probe:
             if not any(row.got.partition(",")[0] in _PASSING for row in rows):
                 break
         if lost is not None:
-            # Its outcome is a scratch object's: what the caller is about has not begun.
+            # The unknown outcome is that of a scratch object: the caller's operation has not begun.
             raise Unavailable(
                 f"{self._store.url} could not be probed, and nothing else was begun; try again. "
-                f"What became of a scratch object is not known: {lost}"
+                f"The outcome for a scratch object is unknown: {lost}"
             ) from lost
         return rows
 

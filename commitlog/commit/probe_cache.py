@@ -68,8 +68,8 @@ class StoredReports:
             kept = self.get(kind)
             if not kept:
                 raise Unavailable(
-                    f"what was found of {self._bucket.url} could not be kept in the table ({error}); "
-                    "nothing was sent, try again"
+                    f"the probe results of {self._bucket.url} could not be stored in the table "
+                    f"({error}); nothing was sent, try again"
                 ) from error
             return kept
         return rows
@@ -106,13 +106,13 @@ class StoredReports:
         text = item.get("verdict")
         try:
             if not isinstance(text, str):
-                raise CorruptRecord("it is no text")
+                raise CorruptRecord("it is not text")
             rows = ProbeReport.from_json(text).rows
             if not rows or any(row.kind is not kind for row in rows):
                 raise CorruptRecord("it has no rows, or some of another kind")
         except CorruptRecord as error:
             raise CorruptRecord(
-                f"what was found about {kind.value} of {self._bucket.url} is corrupt in the table "
+                f"the probe results for {kind.value} of {self._bucket.url} are corrupt in the table "
                 f"({error}); nothing was sent. Stop the writers, and run 'commitlog probe --table' again"
             ) from error
         return rows

@@ -165,8 +165,8 @@ class OperationLog:
             raise
         if not self._conclude(operation, Decision.COMMITTED, began):
             raise OutcomeUnknown(
-                f"operation {operation.id} was performed, but taken for dead and decided by a recovery"
-                " meanwhile; look at what it was to change"
+                f"operation {operation.id} was performed, but a recovery considered it dead, and"
+                " decided it meanwhile; look at the data that it changes"
             )
 
     def begin(self, body: Mapping[str, Any]) -> Operation:
@@ -471,7 +471,7 @@ class OperationLog:
                 forgotten = self._take_back(operation)
             except CommitError as error:
                 raise OutcomeUnknown(
-                    f"operation {operation.id} was decided, but it cannot be told whether it had been"
+                    f"operation {operation.id} was decided, but it is unknown whether it had been"
                     f" decided before ({error})"
                 ) from error
             if forgotten:

@@ -110,8 +110,9 @@ class Publisher:
             record = None
         if not isinstance(record, CommitRecord) or Success.of(record) != success:
             raise CorruptRecord(
-                f"{self.success_path!r} tells of version {success.version} what {self._log.directory!r}"
-                " does not: records were lost, or it is another output's. Restore them, or remove it"
+                f"{self.success_path!r} and {self._log.directory!r} contradict each other about version"
+                f" {success.version}: records were lost, or the file is of another output. Restore the"
+                " records, or remove the file"
             )
         return success.version
 
@@ -230,7 +231,7 @@ class Publisher:
         except CommitError as error:
             raise PublishIncomplete(
                 f"job {record.job_id!r} is committed as version {record.version}, but files that it"
-                f" replaced are still listed beside its own ({error}). Do not run it again;"
+                f" replaced are still listed besides its own ({error}). Do not run it again;"
                 " commitlog output recover removes them",
                 job_id=record.job_id,
                 version=record.version,

@@ -304,8 +304,8 @@ class Tail:
         inside = end.files and not end.snapshot
         if start.snapshot and (end.record < start.version or (end.record == start.version and inside)):
             raise StateMismatch(
-                f"the first batch was planned before version {start.version} was there, with which it is"
-                " to begin now: begin anew with another checkpoint"
+                f"the first batch was planned from a snapshot before version {start.version}, and now it"
+                " would begin with that version: restart with a new checkpoint"
             )
         last = None
         for last in self._walk(start, end.record, end.on_rewrite):
@@ -358,9 +358,8 @@ class Tail:
             return _Stretch(version=stretch.version, mark=stretch.mark)
         raise RowsReplaced(
             f"version {commit.version} (job {commit.job_id!r}, mode {commit.mode!r}) removed rows of"
-            " earlier versions, which may have been read. Choose what is to become of such commits:"
-            " pass them over, or read what they add (option onRewrite=skip or added); or begin anew,"
-            " with another checkpoint",
+            " earlier versions, which may have been read. Skip such commits, or read only the files that"
+            " they add (option onRewrite=skip or added); or restart with a new checkpoint",
             job_id=commit.job_id,
             version=commit.version,
         )
@@ -486,7 +485,7 @@ def _stretch_of(record: Record) -> _Stretch:
 
 def _mismatch(position: Position) -> StateMismatch:
     return StateMismatch(
-        f"the checkpoint tells of record {position.record}, and the output's log has another one,"
-        " or none: it was removed and made anew, or an older copy restored. Restore the log, or begin"
-        " anew with another checkpoint"
+        f"the checkpoint names record {position.record}, and the log of the output has another one or"
+        " none: the output was removed and created again, or an older copy was restored. Restore the"
+        " log, or restart with a new checkpoint"
     )

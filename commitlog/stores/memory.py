@@ -399,7 +399,7 @@ class _MemoryWriter(StageWriter):
         with self._space.lock:
             upload = self._space.uploads.get(self._upload_id)
             if upload is None:
-                raise NotFound(f"the upload of {self._path!r} was aborted by somebody else")
+                raise NotFound(f"the upload of {self._path!r} was aborted by another client")
             upload.data = data
         self._pieces = None
         return Staged(path=self._path, upload_id=self._upload_id, size=len(data), nonce=self._nonce)

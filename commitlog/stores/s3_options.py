@@ -69,7 +69,7 @@ class ObjectOptions:
         if self.storage_class in _ARCHIVES:
             raise NotSupported(
                 f"storage_class {self.storage_class}: its objects cannot be read before they are"
-                " restored, and logs have to be; let a lifecycle rule archive what is old"
+                " restored, and logs must be readable; let a lifecycle rule archive old objects"
             )
         if self.sse_kms_key_id is not None and self.server_side_encryption not in _KMS:
             raise ConfigurationError("sse_kms_key_id needs server_side_encryption=aws:kms")

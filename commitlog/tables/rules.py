@@ -245,7 +245,9 @@ def condition_failed(
     """Return the error of a condition that did not hold, with the found item if it is known."""
     wanted = " and ".join(_words(part) for part in parts_of(condition))
     # Names only: values may be anything, and messages end up in logs.
-    found = "" if not item_known else "; nothing is there" if item is None else "; what is there differs"
+    found = (
+        "" if not item_known else "; there is no item" if item is None else "; the present item differs"
+    )
     return ConditionFailed(
         f"item {_show(key)}: wanted {wanted}{found}", item=item, item_known=item_known
     )

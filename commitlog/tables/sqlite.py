@@ -380,7 +380,7 @@ class SqliteTable(Table):
                 raise ValueError("its key is another")
         except (TypeError, ValueError, RecursionError) as error:
             raise CorruptRecord(
-                f"{self.url}: what is stored under {row[0]!r}, {row[1]!r} is no item: {error}"
+                f"{self.url}: the row with the key {row[0]!r}, {row[1]!r} is not an item: {error}"
             ) from error
         return item
 

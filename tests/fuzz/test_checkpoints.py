@@ -287,7 +287,7 @@ def test_a_checkpoint_ahead_of_its_log_is_told(call: str) -> None:
     world = World()
     for path in list(world.records())[5:]:
         world.store.delete(path)
-    with pytest.raises(CorruptRecord, match=r"checkpoint of version 10|tells of version 12"):
+    with pytest.raises(CorruptRecord, match=r"checkpoint of version 10|about version 12"):
         CALLS[call](world.output())
     assert not world.store.begin_head("out/_commitlog/00000000000000000013.json")().info
 

@@ -240,7 +240,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "LeaseCommitter._resolve_unknown",
-                'mutation.unknown("what is there now is of another writer") from lost',
+                'mutation.unknown("the present object is of another writer") from lost',
                 "mutation.contradiction(look.info)",
             )
         ),

@@ -411,13 +411,13 @@ def _row(token: object, metadata: object) -> Row:
         kept = None
     sound = isinstance(token, str) and isinstance(kept, dict)
     if not sound or not token or not all(isinstance(value, str) for value in kept.values()):
-        raise _Damaged("what it keeps of an object is none")
+        raise _Damaged("the row of an object is invalid")
     return Row(token, kept)  # type: ignore[arg-type]
 
 
 def _upload(upload_id: object, path: object, initiated: object) -> Upload:
     if not isinstance(upload_id, str) or not isinstance(path, str) or not isinstance(initiated, float):
-        raise _Damaged("what it keeps of an upload is none")
+        raise _Damaged("the row of an upload is invalid")
     return Upload(upload_id, path, initiated)
 
 

@@ -201,7 +201,7 @@ class LocalWriter(StageWriter):
             found = os.fstat(self._sink.fileno())
             with self._base.index.recording() as transaction:
                 if transaction.upload(self._upload_id) is None:
-                    raise NotFound(f"the upload of {self._path!r} was aborted by somebody else")
+                    raise NotFound(f"the upload of {self._path!r} was aborted by another client")
                 transaction.record(found, self._row)
             self._base.sync_staged()
             self._sink.close()

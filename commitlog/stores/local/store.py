@@ -171,8 +171,7 @@ class LocalStore(ObjectStore):
         """See `ObjectStore.check`."""
         if not os.path.isdir(self._root):
             raise BucketNotFound(
-                f"{self._root} is not there: mount it, or correct the URL. Whoever stores something"
-                " there makes it anew"
+                f"{self._root} is not there: mount it, or correct the URL. The first write creates it"
             )
 
     def begin_head(self, path: str) -> InFlight[Observation]:

@@ -37,16 +37,16 @@ _RANGE = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 
 
 def no_etag(headers: Mapping[str, str]) -> str:
-    """Return why an answer to a HEAD or a GET is of no use if it has no etag, else nothing.
+    """Return why the answer to a HEAD or a GET is unusable; "" if it has an etag.
 
-    JuiceFS gives none at the moment at which an object is replaced. To go on without would be to say
-    that the object is not the one expected, which it may well be.
+    JuiceFS sends none at the moment at which an object is replaced. Without an etag, the expected object
+    would be taken for another one.
     """
     if headers.get("etag"):
         return ""
     return (
-        "the answer has no etag, and all that is promised of an object rests on it. What answers so for "
-        "good is no S3, or keeps none (the gateway of JuiceFS needs --keep-etag)"
+        "the answer has no etag, on which all guarantees rest. If every answer lacks it, the server is "
+        "not S3, or keeps no etags (the gateway of JuiceFS needs --keep-etag)"
     )
 
 
@@ -72,18 +72,18 @@ def range_data(
 ) -> ObjectData:
     """Return what the answer to a GET of the bytes ``[start, end)`` says.
 
-    Raises `Unavailable` if it has others than these, or does not tell which.
+    Raises `Unavailable` if it has other bytes, or does not say which.
     """
-    told = headers.get("content-range", "")
-    found = _RANGE.fullmatch(told)
+    content_range = headers.get("content-range", "")
+    found = _RANGE.fullmatch(content_range)
     if found is not None:
         first, last, size = map(int, found.groups())
         stop = size if end is None else min(end, size)
         if (first, last + 1, len(data)) == (start, stop, stop - start):
             return object_data(path, headers, data, size)
     raise Unavailable(
-        f"the answer to GET {path!r} was not used: it has {len(data)} bytes and says {told!r:.80}, where"
-        f" those from {start} to {'the end' if end is None else end} were asked for"
+        f"the answer to GET {path!r} was not used: it has {len(data)} bytes and says"
+        f" {content_range!r:.80}; bytes {start} to {'the end' if end is None else end} were requested"
     )
 
 

@@ -204,7 +204,7 @@ def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, file
     end = tail.latestOffset(start, tail.getDefaultReadLimit())
     del end["begin"]
     again = place.tail()
-    with pytest.raises(StateMismatch, match="planned before version 2 was there"):
+    with pytest.raises(StateMismatch, match="from a snapshot before version 2"):
         rows(again, again.initialOffset(), end)
 
 

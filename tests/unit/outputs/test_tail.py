@@ -473,12 +473,12 @@ def test_an_output_that_was_made_anew_is_noticed(jobs: int, limit: int | None) -
     start = tail.start(0)
     end = tail.advance(start, max_files=limit)
     remake(store, jobs)
-    with pytest.raises(StateMismatch, match="made anew"):
+    with pytest.raises(StateMismatch, match="created again"):
         open_output(store).tail().advance(end)
-    with pytest.raises(StateMismatch, match="made anew"):
+    with pytest.raises(StateMismatch, match="created again"):
         list(open_output(store).tail().added(start, end))
     if jobs == 4:
-        with pytest.raises(StateMismatch, match="made anew"):
+        with pytest.raises(StateMismatch, match="created again"):
             tail.advance(end)
 
 
@@ -494,7 +494,7 @@ def test_a_snapshot_of_an_output_that_was_made_anew_is_noticed() -> None:
         remake(store, jobs)
         for call in ("advance", "added"):
             other = open_output(store).tail()
-            with pytest.raises(StateMismatch, match="made anew"):
+            with pytest.raises(StateMismatch, match="created again"):
                 list(other.added(start, end)) if call == "added" else other.advance(end)
 
 
