@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 from obstore.store import S3Store as ObstoreS3
 
 import commitlog
-from commitlog.aws import AwsOptions, AwsSession, Caller
+from commitlog.aws import AwsClient, AwsOptions, AwsSession
 from commitlog.clock import SystemClock
 from commitlog.commit.probe_report import Kind, ProbeResult
 from support.servers import Server
@@ -82,8 +82,8 @@ def bare(place: Place) -> Iterator[dict[str, Calls]]:
     """One request each, over our own request path, with the answer checked for its status alone."""
     session = AwsSession(AwsOptions(**place.options, max_idle_connections=place.writers))
     clock = SystemClock()
-    s3 = Caller(session, "s3", session.endpoint("s3", bucket=place.bucket), clock=clock)
-    dynamodb = Caller(session, "dynamodb", session.endpoint("dynamodb"), clock=clock)
+    s3 = AwsClient(session, "s3", session.endpoint("s3", bucket=place.bucket), clock=clock)
+    dynamodb = AwsClient(session, "dynamodb", session.endpoint("dynamodb"), clock=clock)
     from_source = {"x-amz-copy-source": f"/{place.bucket}/{SOURCE}"}
     target = {"x-amz-target": "DynamoDB_20120810.PutItem", "content-type": "application/x-amz-json-1.0"}
 

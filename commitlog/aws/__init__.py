@@ -1,26 +1,28 @@
-"""The way to AWS, and to servers that speak its protocols: who we are, where it is, one request.
+"""Access to AWS and to servers with the same protocols: credentials, endpoints, and signed requests.
 
-Business rules never import this package; the S3 store and the DynamoDB table do.
+The S3 store and the DynamoDB table use this package. The modules: `configuration` (settings of botocore
+and boto3), `session` (resolved options), `signing` (Signature Version 4), `connections` (HTTP), `client`
+(signed requests), `error_codes` (errors of all services).
 """
 
-from commitlog.aws.caller import Caller
+from commitlog.aws.client import AwsClient
 from commitlog.aws.configuration import Boto3Client, Boto3Session
-from commitlog.aws.faults import common_fault, first_line
+from commitlog.aws.connections import ConnectionPool, PendingResponse, Response
+from commitlog.aws.error_codes import common_error, first_line
 from commitlog.aws.session import AwsOptions, AwsSession, Credentials
 from commitlog.aws.signing import encode_path
-from commitlog.aws.wire import InFlight, Response, Wire
 
 __all__ = [
+    "AwsClient",
     "AwsOptions",
     "AwsSession",
     "Boto3Client",
     "Boto3Session",
-    "Caller",
+    "ConnectionPool",
     "Credentials",
-    "InFlight",
+    "PendingResponse",
     "Response",
-    "Wire",
-    "common_fault",
+    "common_error",
     "encode_path",
     "first_line",
 ]

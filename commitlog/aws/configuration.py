@@ -23,9 +23,9 @@ __all__ = ["Boto3Client", "Boto3Session", "Configuration", "of_client", "of_sess
 
 #: Defaults of this library, where a session has no client configuration of its own.
 _DEFAULTS = Config(connect_timeout=5.0, read_timeout=30.0, max_pool_connections=64)
-#: Versions of signatures that mean the one that is used here, version 4.
+#: Names of Signature Version 4, the only supported one.
 _SIGNATURES = frozenset({None, "s3v4", "s3v4-query", "v4", "v4-query"})
-#: What botocore calls the region of a client that has none.
+#: The regions that botocore reports for a client without one.
 _NO_REGION = frozenset({"aws-global", "s3-external-1"})
 
 
@@ -53,7 +53,7 @@ class Configuration:
         credentials: botocore's credentials, which refresh themselves; or None.
         region: name of the region, or None.
         config: timeouts, pool size, proxies, client certificate and settings of S3.
-        attempts: how often a request is sent at most, the first time included; None: not configured.
+        attempts: maximum number of attempts of a request, or None if it is not configured.
         verify: True or False, or the path of a CA bundle.
         service: name of the client's service; None for a session.
         endpoint_url: the client's endpoint; None for a session.
@@ -71,7 +71,7 @@ class Configuration:
 
 def open_session(profile: str | None) -> Any:
     """Return a botocore session that reads the environment and the shared AWS configuration."""
-    # It reads its data, such as that of endpoints, as files in its own directory.
+    # botocore reads its data, such as endpoints, from files in its own directory.
     home = os.path.dirname(botocore.session.__file__)
     if not os.path.isdir(home):
         raise ConfigurationError(
@@ -91,25 +91,25 @@ def of_session(session: Boto3Session, *, search: bool = True) -> Configuration:
         session: the session. It is not changed.
         search: whether to look for credentials.
 
-    Raises `ConfigurationError` for settings that are not supported; errors of botocore go through.
+    Raises `ConfigurationError` for settings that are not supported; errors of botocore propagate.
     """
     found: Any = getattr(session, "_session", session)
     if not isinstance(found, botocore.session.Session):
         raise ConfigurationError(
             f"session is of {type(session).__name__}; it must be a boto3.Session or a botocore session"
         )
-    given = found.get_default_client_config() or Config()
+    own = found.get_default_client_config() or Config()
     s3 = found.get_scoped_config().get("s3", {})
-    _check(given, s3 if isinstance(s3, Mapping) else {})
+    _check(own, s3 if isinstance(s3, Mapping) else {})
     credentials = found.get_credentials() if search else None
     _check_credentials(credentials)
     bundle = found.get_config_variable("ca_bundle")
     return Configuration(
         session=found,
         credentials=credentials,
-        region=given.region_name or found.get_config_variable("region"),
-        config=_DEFAULTS.merge(given),
-        attempts=_attempts(given.retries) or found.get_config_variable("max_attempts"),
+        region=own.region_name or found.get_config_variable("region"),
+        config=_DEFAULTS.merge(own),
+        attempts=_attempts(own.retries) or found.get_config_variable("max_attempts"),
         verify=bundle or os.environ.get("REQUESTS_CA_BUNDLE") or True,
     )
 
@@ -117,7 +117,7 @@ def of_session(session: Boto3Session, *, search: bool = True) -> Configuration:
 def of_client(client: Boto3Client) -> Configuration:
     """Return the configuration of a boto3 client. The client is not changed, and sends nothing.
 
-    Raises `ConfigurationError` if it is no such client, or for settings that are not supported.
+    Raises `ConfigurationError` if it is not a boto3 client, or for settings that are not supported.
     """
     if not isinstance(client, BaseClient):
         hint = "; of a resource, pass resource.meta.client" if hasattr(client, "meta") else ""
@@ -127,7 +127,7 @@ def of_client(client: Boto3Client) -> Configuration:
     found: Any = client
     config = found.meta.config
     _check(config, {})
-    # There is no public way to these two.
+    # These two are not public.
     signer: Any = getattr(found, "_request_signer", None)
     verify = getattr(getattr(getattr(found, "_endpoint", None), "http_session", None), "_verify", None)
     if verify is None or not hasattr(signer, "_credentials"):
@@ -137,7 +137,7 @@ def of_client(client: Boto3Client) -> Configuration:
     _check_credentials(signer._credentials)
     region = config.region_name
     return Configuration(
-        # Neither a profile nor the shared configuration: the client has what counted of them.
+        # No profile and no shared configuration: their settings are already in the client.
         session=botocore.session.Session(
             session_vars={
                 "profile": (None, None, None, None),
@@ -155,7 +155,7 @@ def of_client(client: Boto3Client) -> Configuration:
 
 
 def _check(config: Any, s3: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for settings that would change requests and are not supported."""
+    """Raise `ConfigurationError` for unsupported settings that would change requests."""
     for version in (config.signature_version, s3.get("signature_version")):
         if version is UNSIGNED:
             raise ConfigurationError("requests without a signature (UNSIGNED) are not supported")
@@ -189,7 +189,7 @@ def _check_credentials(credentials: Any) -> None:
 
 
 def _attempts(retries: Mapping[str, Any] | None) -> int | None:
-    """Return how often a request is sent at most. A client has worked that out, a `Config` has not."""
+    """Return the maximum number of attempts: a client has the total, a `Config` the retries."""
     if not retries:
         return None
     if (total := retries.get("total_max_attempts")) is not None:

@@ -1,7 +1,7 @@
-"""Who we are to AWS, or to a server that speaks its protocols, and where that server is.
+"""Credentials and endpoints of AWS, or of a server with the same protocols.
 
-Everything that a user may have configured for botocore (environment, profiles, instance roles, CA
-bundles, endpoints of partitions) is taken from botocore itself; only requests are our own.
+All settings for botocore (environment, profiles, instance roles, CA bundles, endpoints of partitions)
+are taken from botocore. Only the requests are sent by this library.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from commitlog.urls import SECRET_OPTIONS, SERVICE_OPTIONS, Url, check_endpoint
 
 __all__ = ["AwsOptions", "AwsSession", "Credentials"]
 
-_VERIFY_WORDS = {"true": True, "false": False}
+_VERIFY_VALUES = {"true": True, "false": False}
 #: Region of a server other than AWS, if none is given: the default of such servers.
 _CUSTOM_REGION = "us-east-1"
 
@@ -45,25 +45,25 @@ def _endpoint(_instance: object, _attribute: object, value: str) -> None:
 
 
 def _verify(value: bool | str) -> bool | str:
-    return _VERIFY_WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    return _VERIFY_VALUES.get(value.lower(), value) if isinstance(value, str) else value
 
 
 @frozen(kw_only=True)
 class AwsOptions:
-    """How to reach one service. Options that are None are looked up where botocore looks them up.
+    """Options of one service. Options that are None are looked up as botocore does.
 
     Attributes:
         endpoint_url: ``http://host:port`` of a server other than AWS's own.
-        region: name of the region that requests are signed for.
+        region: name of the region in signatures.
         profile: section of the AWS configuration files.
         access_key_id: with `secret_access_key`, instead of botocore's search for credentials.
-        secret_access_key: see there.
+        secret_access_key: see `access_key_id`.
         session_token: of temporary credentials.
-        addressing_style: how a bucket is named in a URL: ``path``, ``virtual``, or ``auto``, which is
-            a host name on AWS and a path elsewhere.
+        addressing_style: the place of the bucket in a URL: ``path``, ``virtual``, or ``auto``, which is
+            the host name on AWS and the path elsewhere.
         verify: False to trust any TLS certificate, or the path of a CA bundle.
-        connect_timeout: seconds to wait for a connection. None: what a boto3 session or client says,
-            else 5.
+        connect_timeout: seconds to wait for a connection. None: the value of a boto3 session or
+            client, else 5.
         read_timeout: seconds to wait for the next bytes of an answer. None: likewise, else 30.
         max_idle_connections: connections kept open while no request uses them. None: the
             ``max_pool_connections`` of a boto3 session or client, else 64: as many as a large executor
@@ -98,37 +98,39 @@ class AwsOptions:
 
     @classmethod
     def from_url(cls, url: Url) -> AwsOptions:
-        """Return the options in the query of `url` that are about reaching the service."""
+        """Return the service options in the query of `url`."""
         known = SERVICE_OPTIONS | SECRET_OPTIONS
         options: dict[str, Any] = {k: v for k, v in url.options.items() if k in known}
         return cls(**options)
 
 
 class Credentials(Protocol):
-    """What a request is signed with: botocore's frozen credentials."""
+    """Credentials that sign a request: botocore's frozen credentials."""
 
     @property
     def access_key(self) -> str:
-        """Name of the key; it is sent."""
+        """The id of the key, which is sent."""
 
     @property
     def secret_key(self) -> str:
-        """The key itself; it never is."""
+        """The secret key, which is never sent."""
 
     @property
     def token(self) -> str | None:
-        """What temporary credentials are sent with."""
+        """The session token of temporary credentials."""
 
 
 class AwsSession:
-    """One set of options, resolved. Of its methods `credentials` alone is thread-safe.
+    """A resolved set of options. Only `credentials` is thread-safe.
 
     Args:
         options: the options of the caller.
-        session: a boto3 session of the caller's. It gives what `options` leave open: credentials (asked
-            before each request, so that those of a role are refreshed), region, endpoint, addressing
-            style, timeouts, pool size, attempts, proxies, CA bundle and client certificate.
-        client: a boto3 client of the caller's, which gives the same; it goes before `session`.
+        session: a boto3 session of the caller. It supplies the settings that `options` leave open:
+            credentials (read before each request, so that those of a role are refreshed), region,
+            endpoint, addressing style, timeouts, pool size, attempts, proxies, CA bundle and client
+            certificate.
+        client: a boto3 client of the caller, which supplies the same. It takes precedence over
+            `session`.
 
     Raises `ConfigurationError` if the profile is unknown, or if the session or the client has a setting
     that is not supported.
@@ -164,7 +166,7 @@ class AwsSession:
             )
         region = options.region or found.region
         self._region_given = region is not None
-        #: The region that requests are signed for.
+        #: The region in signatures.
         self.region: str = region or _CUSTOM_REGION
         config = found.config
         #: Seconds to wait for a connection.
@@ -174,7 +176,7 @@ class AwsSession:
         idle = options.max_idle_connections
         #: Connections kept open while no request uses them.
         self.max_idle_connections: int = config.max_pool_connections if idle is None else idle
-        #: Path of a certificate with its key, or of both, by which a TLS server knows the client.
+        #: Path of a client certificate with its key, or the paths of both.
         self.client_cert: str | tuple[str, str] | None = config.client_cert
 
     def credentials(self) -> Credentials:
@@ -189,15 +191,15 @@ class AwsSession:
             )
         try:
             current: Credentials = self._credentials.get_frozen_credentials()
-        except Exception as error:  # a refusal, a fault of the network, or of the caller's own refresher
+        except Exception as error:  # of the service, the network, or the caller's own refresher
             raise AccessDenied(f"AWS credentials could not be obtained: {error}") from error
         return current
 
     def endpoint(self, service: str, *, bucket: str | None = None) -> str:
-        """Return the URL under which `service`, or a bucket of it, is reached, no slash at its end.
+        """Return the URL of `service`, or of a bucket of it, without a slash at its end.
 
-        botocore decides: partitions, dual stack, FIPS, virtual addressing. Nothing is sent. Raises
-        `ConfigurationError` if AWS itself is meant and nothing says which region.
+        botocore determines it: partitions, dual stack, FIPS, virtual addressing. Nothing is sent. Raises
+        `ConfigurationError` if it is a URL of AWS and no region is configured.
         """
         of_client = self._found.service
         if of_client not in (None, service):
@@ -208,7 +210,7 @@ class AwsSession:
         if own is not None and bucket is None:
             return own.rstrip("/")
         if own is not None and self._addressing_style() != "virtual":
-            # What botocore would come to, without the tenth of a second that it takes it.
+            # botocore would return the same URL, but takes a tenth of a second.
             return own.rstrip("/") + (f"/{bucket}" if bucket else "")
         try:
             client = self._client(service, own)
@@ -218,7 +220,7 @@ class AwsSession:
                     "no AWS region found: set AWS_DEFAULT_REGION, or pass region=… or endpoint_url=…"
                 )
             if bucket is not None:
-                url = _where_a_request_goes(client, bucket)
+                url = _url_of_request(client, bucket)
         except CommitError:
             raise
         except (BotoCoreError, ValueError) as error:
@@ -226,20 +228,20 @@ class AwsSession:
         return url.rstrip("/")
 
     def verify(self) -> bool | str:
-        """Return what TLS certificates are checked against: True, False or the path of a CA bundle."""
+        """Return how TLS certificates are verified: True, False or the path of a CA bundle."""
         return self._found.verify if self.options.verify is True else self.options.verify
 
     def proxy(self, url: str) -> str | None:
         """Return the URL of the HTTP proxy for `url`, if any.
 
-        It is that of the session's or client's configuration, or else of the environment.
+        It comes from the configuration of the session or client, or else from the environment.
         """
         configured: Mapping[str, str] | None = self._found.config.proxies
         proxies: Mapping[str, str] = get_environ_proxies(url) if configured is None else configured
         return proxies.get(urlsplit(url).scheme)
 
     def backoff(self) -> Backoff:
-        """Return how often requests are repeated that may be: as is configured, else the default."""
+        """Return the retry policy: the configured number of attempts, or the default policy."""
         attempts = self._found.attempts
         return Backoff() if attempts is None else Backoff(tries=max(1, attempts))
 
@@ -253,18 +255,18 @@ class AwsSession:
         return configured or "auto"
 
     def _of_aws(self, url: str, service: str) -> bool:
-        """Tell whether a client's endpoint is the one that botocore itself would choose."""
+        """Return whether a client's endpoint is the one that botocore would choose."""
         if self.options.endpoint_url is not None or not _is_of_amazon(url):
             return False
         chosen: str = self._client(service, None).meta.endpoint_url
         return chosen == url
 
     def _client(self, service: str, endpoint_url: str | None) -> Any:
-        # Finding a place takes no credentials, and must not fail for want of them.
+        # Finding an endpoint needs no credentials, and must not fail without them.
         found = self._found
         config: dict[str, Any] = {"signature_version": UNSIGNED}
         if found.service is not None:
-            # All that decides has been read from the client: the environment must not count again.
+            # All settings were read from the client: the environment must not override them.
             config["ignore_configured_endpoint_urls"] = True
             config["use_fips_endpoint"] = bool(found.config.use_fips_endpoint)
             config["use_dualstack_endpoint"] = bool(found.config.use_dualstack_endpoint)
@@ -282,18 +284,18 @@ def _is_of_amazon(url: str) -> bool:
     return "amazonaws." in (urlsplit(url).hostname or "")
 
 
-def _where_a_request_goes(client: Any, bucket: str) -> str:
-    """Return the URL of a HeadBucket, caught on its way out.
+def _url_of_request(client: Any, bucket: str) -> str:
+    """Return the URL of a HeadBucket request, which is intercepted before it is sent.
 
-    A presigned URL would be easier to have, but names the host of another region.
+    A presigned URL would be simpler, but has the host of another region.
     """
-    seen: list[str] = []
+    urls: list[str] = []
 
     def catch(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        seen.append(request.url)
+        urls.append(request.url)
         nothing = HTTPResponse(io.BytesIO(), preload_content=False)
         return AWSResponse(request.url, 200, HTTPHeaders(), nothing)
 
     client.meta.events.register_first("before-send.s3.HeadBucket", catch)
     client.head_bucket(Bucket=bucket)
-    return seen[0]
+    return urls[0]

@@ -22,14 +22,14 @@ __all__ = ["MAX_EXPIRES", "Signer", "canonical_query", "encode_path"]
 #: Longest life of a signed query, in seconds.
 MAX_EXPIRES = 7 * 24 * 3600
 
-#: Stands for the hash of the body where a query is signed.
+#: The value in place of the hash of the body if a query is signed.
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _KeyCache: TypeAlias = tuple[str, str, str, bytes]
 
 
 def encode_path(path: str) -> str:
-    """Return a path as it is sent and signed: everything encoded but unreserved characters and '/'.
+    """Return an encoded path: all characters are encoded except unreserved ones and '/'.
 
     >>> encode_path("a b/ü+%~")
     'a%20b/%C3%BC%2B%25~'
@@ -53,7 +53,7 @@ def canonical_query(query: Mapping[str, str]) -> str:
 class Signer:
     """Signs requests to one service in one region. Thread-safe.
 
-    Header names are given in lower case, and every header given is signed; `host` is among them.
+    Header names are in lower case. All headers are signed; `host` must be among them.
     """
 
     def __init__(self, service: str, region: str) -> None:
@@ -72,7 +72,7 @@ class Signer:
         credentials: Credentials,
         epoch: float,
     ) -> None:
-        """Add to `headers` what proves the request: date, token and authorization.
+        """Add the date, token and authorization of a request to `headers`.
 
         Args:
             method: HTTP method.
@@ -80,7 +80,7 @@ class Signer:
             query: canonical query string, without '?'.
             headers: the headers to sign; changed in place.
             payload: SHA-256 of the body in hexadecimal.
-            credentials: whose signature it is.
+            credentials: the credentials that sign it.
             epoch: date of the request in epoch seconds.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(epoch))
@@ -107,7 +107,7 @@ class Signer:
     ) -> str:
         """Return the query string of a request that is refused `seconds` seconds after `epoch`.
 
-        The body is not signed; its checksum can be, as a header.
+        The body is not signed, but a header with its checksum can be.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(epoch))
         names, canonical = _canonical_headers(headers)
@@ -134,7 +134,7 @@ class Signer:
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, self._service, "aws4_request"):
                 key = hmac.digest(key, part.encode(), "sha256")
-            # One assignment, so that another thread sees all of it or nothing.
+            # One assignment, so that another thread sees a complete tuple.
             self._key = (secret, day, scope, key)
         text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"
         return hmac.digest(key, text.encode(), "sha256").hex()

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from click.testing import CliRunner
 
 import commitlog
-from commitlog.aws.wire import Wire
+from commitlog.aws.connections import ConnectionPool
 from commitlog.cli import main
 from commitlog.commit.probe import RACERS, probe
 from commitlog.commit.probe_report import Kind, ProbeReport
@@ -43,16 +43,16 @@ class Sent:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
     """All requests to S3 and DynamoDB, as they go out."""
     requests: list[Sent] = []
-    begin = Wire.begin
+    begin = ConnectionPool.begin
 
     def recording(
-        self: Wire, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+        self: ConnectionPool, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Any:
         names = {name.lower(): value for name, value in headers.items()}
         requests.append(Sent(method, target, names, bytes(body)))
         return begin(self, method, target, headers, body)
 
-    monkeypatch.setattr(Wire, "begin", recording)
+    monkeypatch.setattr(ConnectionPool, "begin", recording)
     return requests
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from commitlog._util.retry import Backoff
-from commitlog.aws import AwsOptions, Response, Wire
+from commitlog.aws import AwsOptions, ConnectionPool, Response
 from commitlog.errors import CommitError, CorruptRecord, NotFound, OutcomeUnknown, Unavailable
 from commitlog.stores import IfAbsent, ObjectData, ObjectInfo, Page, Staged
 from commitlog.stores.s3.store import S3Store
@@ -47,9 +47,11 @@ def canned() -> Iterator[Canned]:
 
 
 @pytest.fixture(scope="module")
-def wire(canned: Canned) -> Iterator[Wire]:
+def pool(canned: Canned) -> Iterator[ConnectionPool]:
     """A client of it."""
-    client = Wire(f"http://127.0.0.1:{canned.port}", connect_timeout=30, read_timeout=30, max_idle=0)
+    client = ConnectionPool(
+        f"http://127.0.0.1:{canned.port}", connect_timeout=30, read_timeout=30, max_idle=0
+    )
     yield client
     client.close()
 
@@ -112,19 +114,21 @@ ANSWERS = (
     | st.builds(http, st.binary(max_size=9), transfer_encoding=wild_texts),
     method=st.sampled_from(["GET", "HEAD", "PUT"]),
 )
-def test_any_answer_is_complete_or_none(answer: bytes, method: str, canned: Canned, wire: Wire) -> None:
-    """What comes over the wire is a response, or it is not known what came of the request."""
+def test_any_answer_is_complete_or_none(
+    answer: bytes, method: str, canned: Canned, pool: ConnectionPool
+) -> None:
+    """What comes over the pool is a response, or it is not known what came of the request."""
     canned.give(answer)
-    found = outcome(wire.begin(method, "/", {}), OutcomeUnknown)
+    found = outcome(pool.begin(method, "/", {}), OutcomeUnknown)
     assert isinstance(found, OutcomeUnknown) or 100 <= found.status <= 999
 
 
-def test_no_beginning_of_an_answer_is_one(canned: Canned, wire: Wire) -> None:
+def test_no_beginning_of_an_answer_is_one(canned: Canned, pool: ConnectionPool) -> None:
     """Cut anywhere before its end, an answer that tells its length is none."""
     for answer in ANSWERS[:2]:
         for length in range(len(answer)):
             canned.give(answer[:length])
-            assert isinstance(outcome(wire.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
+            assert isinstance(outcome(pool.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +151,16 @@ def test_no_beginning_of_an_answer_is_one(canned: Canned, wire: Wire) -> None:
         b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000 + http(b"hello"),
     ],
 )
-def test_a_number_that_is_none_ends_the_answer(answer: bytes, canned: Canned, wire: Wire) -> None:
+def test_a_number_that_is_none_ends_the_answer(
+    answer: bytes, canned: Canned, pool: ConnectionPool
+) -> None:
     """Lengths and statuses that only Python would read, and heads without end, are no answer."""
     canned.give(answer)
-    assert isinstance(outcome(wire.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
+    assert isinstance(outcome(pool.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
 
 
 @pytest.mark.parametrize("length", ["%d", "chunked"])
-def test_a_promised_length_takes_no_memory(length: str, canned: Canned, wire: Wire) -> None:
+def test_a_promised_length_takes_no_memory(length: str, canned: Canned, pool: ConnectionPool) -> None:
     """Memory is taken for what has come, not for what is said to come."""
     promised = 2**36
     if length == "chunked":
@@ -163,16 +169,16 @@ def test_a_promised_length_takes_no_memory(length: str, canned: Canned, wire: Wi
         head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % promised
     canned.give(head + b"x" * 1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert isinstance(outcome(wire.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
+    assert isinstance(outcome(pool.begin("GET", "/", {}), OutcomeUnknown), OutcomeUnknown)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
 @pytest.mark.parametrize("size", [0, 1, 16 * 2**20 - 1, 16 * 2**20 + 1, 50 * 2**20])
-def test_a_large_answer_is_read_whole(size: int, canned: Canned, wire: Wire) -> None:
+def test_a_large_answer_is_read_whole(size: int, canned: Canned, pool: ConnectionPool) -> None:
     """Bodies beyond what is trusted at once come out as they were sent."""
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     canned.give(http(body))
-    found = wire.begin("GET", "/", {})()
+    found = pool.begin("GET", "/", {})()
     assert found == Response(200, {"content-length": str(size)}, body)
 
 
@@ -592,12 +598,12 @@ def test_campaign(
     campaign_seconds: float,
     campaign_seed: int,
     canned: Canned,
-    wire: Wire,
+    pool: ConnectionPool,
     store: S3Store,
     table: DynamoTable,
 ) -> None:
     """All of the above with new examples, for as long as it is told."""
     tried = fuzz.campaign(
-        campaign_seconds, campaign_seed, canned=canned, wire=wire, store=store, table=table
+        campaign_seconds, campaign_seed, canned=canned, pool=pool, store=store, table=table
     )
     print(f"{tried} examples")

@@ -207,8 +207,11 @@ def _imports(node: ast.AST, *, always: bool) -> Iterator[Import]:
 
 def _definition(module: str, name: str) -> tuple[str, str]:
     """Follow a name through the packages that export it to the module that defines it."""
-    while name not in MODULES[module].classes and name in MODULES[module].origins:
-        module, name = MODULES[module].origins[name]
+    while f"{module}.{name}" not in MODULES and name in MODULES[module].origins:
+        origin = MODULES[module].origins[name]
+        if origin[0] not in MODULES:
+            break
+        module, name = origin
     return module, name
 
 
@@ -247,12 +250,15 @@ def words(identifier: str) -> list[str]:
 
 @cache
 def importers() -> Mapping[str, frozenset[str]]:
-    """Return the modules that import each module, in any way."""
+    """Return the modules that import each module, or a name of it that a package exports."""
     found: dict[str, set[str]] = {name: set() for name in MODULES}
     for name, module in MODULES.items():
-        for target in module.own_imports:
+        exported = {
+            _definition(*origin)[0] for origin in module.origins.values() if origin[0] in MODULES
+        }
+        for target in {*module.own_imports, *exported} & MODULES.keys():
             found[target].add(name)
-    return {name: frozenset(modules) for name, modules in found.items()}
+    return {name: frozenset(modules - {name}) for name, modules in found.items()}
 
 
 def circles(edges: Mapping[str, Collection[str]]) -> list[list[str]]:

@@ -16,7 +16,6 @@ SMALL = 120
 
 #: Small modules with one importer that are not merged yet.
 TO_MERGE = {
-    "commitlog.aws.caller",
     "commitlog.commit.native_committer",
     "commitlog.commit.strategy",
     "commitlog.cli.fs.directories",

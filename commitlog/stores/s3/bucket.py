@@ -11,7 +11,7 @@ from attrs import frozen
 
 from commitlog._util.request_stats import report_retry
 from commitlog._util.retry import Backoff
-from commitlog.aws import Caller, Response, common_fault, encode_path, first_line
+from commitlog.aws import AwsClient, Response, common_error, encode_path, first_line
 from commitlog.clock import Clock
 from commitlog.errors import (
     AlreadyExists,
@@ -76,7 +76,7 @@ class Bucket:
 
     Args:
         name: of the bucket, for messages.
-        caller: sends to the URL of the bucket.
+        client: the client for the URL of the bucket.
         clock: what `backoff` waits on.
         backoff: how requests are repeated that may be.
         headers: headers of every request, names in lower case.
@@ -89,7 +89,7 @@ class Bucket:
     def __init__(
         self,
         name: str,
-        caller: Caller,
+        client: AwsClient,
         *,
         clock: Clock,
         backoff: Backoff,
@@ -97,7 +97,7 @@ class Bucket:
         checksum: bool = False,
     ) -> None:
         self._name = name
-        self._caller = caller
+        self._client = client
         self._clock = clock
         self._backoff = backoff
         self._headers = headers
@@ -200,11 +200,11 @@ class Bucket:
             return Unavailable(f"{what}: {status} {code}: {first_line(message)}; try again")
         if region := response.headers.get("x-amz-bucket-region"):
             message = f"{first_line(message)} (the bucket is in region {region})"
-        return common_fault(what, status, code, message)
+        return common_error(what, status, code, message)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
-        self._caller.close()
+        self._client.close()
 
     def _begin(self, request: Request) -> InFlight[Response]:
         """Send a request; the call adds a checksum and sends it again, if the bucket demands one."""
@@ -237,10 +237,10 @@ class Bucket:
         elif isinstance(request.condition, IfMatch):
             headers = {**headers, "if-match": request.condition.etag}
         if request.expiry is None:
-            return self._caller.begin(
+            return self._client.begin(
                 request.method, path, query=request.query, headers=headers, body=request.body
             )
-        return self._caller.begin_until(
+        return self._client.begin_until(
             request.method,
             path,
             date=request.expiry.date,

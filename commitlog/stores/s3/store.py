@@ -17,13 +17,13 @@ from attrs import asdict
 
 from commitlog._util.retry import Backoff
 from commitlog.aws import (
+    AwsClient,
     AwsOptions,
     AwsSession,
     Boto3Client,
     Boto3Session,
-    Caller,
     Response,
-    common_fault,
+    common_error,
     encode_path,
 )
 from commitlog.clock import Clock, SystemClock
@@ -159,12 +159,12 @@ class S3Store(ObjectStore):
         clock = SystemClock() if clock is None else clock
         options = AwsOptions.from_url(parsed) if options is None else options
         aws = AwsSession(options, session, client=client)
-        caller = Caller(aws, "s3", aws.endpoint("s3", bucket=parsed.name), clock=clock)
+        aws_client = AwsClient(aws, "s3", aws.endpoint("s3", bucket=parsed.name), clock=clock)
         self._objects = ObjectOptions.from_url(parsed) if object_options is None else object_options
         self._of_new_objects = self._objects.of_new_objects
         self._bucket = Bucket(
             parsed.name,
-            caller,
+            aws_client,
             clock=clock,
             backoff=backoff or aws.backoff(),
             headers=self._objects.of_all_requests,
@@ -477,7 +477,7 @@ class S3Store(ObjectStore):
         what = f"DELETE in s3://{self._name} of"
         return {
             # A code that says nothing certain leaves the outcome unknown, as a status of 500 would.
-            key: common_fault(f"{what} {key!r}", 500, code, message)
+            key: common_error(f"{what} {key!r}", 500, code, message)
             for key, code, message in refused_rows(answer)
         }
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from commitlog._util.request_stats import report_retry
 from commitlog._util.retry import Backoff
-from commitlog.aws import Caller, Response, common_fault, first_line
-from commitlog.aws.faults import SHED
+from commitlog.aws import AwsClient, Response, common_error, first_line
+from commitlog.aws.error_codes import THROTTLED
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import CommitError, Conflict, NotSupported, OutcomeUnknown, Unavailable
 from commitlog.tables.api import TRANSACT_WITHIN, InFlight, TableSchema
@@ -48,7 +48,7 @@ _CONFLICTS = frozenset(
         _IN_PROGRESS,
     }
 )
-_SHED = SHED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
+_THROTTLED = THROTTLED | {"ProvisionedThroughputExceeded", "ThrottlingError"}
 #: What messages about keys that are not the table's have in them; there is no code for it.
 _KEY_WORDS = ("key element", "the key", "for key", "key schema")
 
@@ -72,7 +72,7 @@ class Calls:
     """The API of one table. Thread-safe.
 
     Args:
-        caller: the way to the service.
+        client: the client for the service.
         url: the table, for messages.
         schema: the keys that are wanted, for messages.
         clock: what retries wait on.
@@ -82,9 +82,9 @@ class Calls:
     """
 
     def __init__(
-        self, caller: Caller, url: str, schema: TableSchema, *, clock: Clock, backoff: Backoff
+        self, client: AwsClient, url: str, schema: TableSchema, *, clock: Clock, backoff: Backoff
     ) -> None:
-        self._caller = caller
+        self._client = client
         self._url = url
         self._schema = schema
         self._clock = clock
@@ -99,7 +99,7 @@ class Calls:
 
         The pending call raises `Refused` for what the caller has to explain, `Unavailable` or
         `Conflict` when the retries ran out (`OutcomeUnknown` if the same transaction was being done
-        meanwhile), and what `commitlog.aws.common_fault` says otherwise.
+        meanwhile), and what `commitlog.aws.common_error` says otherwise.
         """
         body = to_json(request).encode()
         headers = {
@@ -108,7 +108,7 @@ class Calls:
         }
 
         def send() -> InFlight[Response]:
-            return self._caller.begin("POST", "/", headers=headers, body=body)
+            return self._client.begin("POST", "/", headers=headers, body=body)
 
         began = Stopwatch(self._clock)
         first = send()
@@ -152,7 +152,7 @@ class Calls:
 
     def close(self) -> None:
         """Close the connections."""
-        self._caller.close()
+        self._client.close()
 
     def _read(self, operation: str, response: Response) -> Mapping[str, Any]:
         what = f"{operation} on {self._url}"
@@ -193,7 +193,7 @@ class Calls:
             if any(words in lower for words in _KEY_WORDS):
                 found = f"has other keys ({first_line(message)})"
                 return wrong_schema(self._url, found=found, wanted=self._schema)
-        fault = common_fault(what, status, code, message)
+        fault = common_error(what, status, code, message)
         # A plain CommitError says nothing more: the caller knows its meaning.
         return Refused(str(fault), code=code, answer=answer) if type(fault) is CommitError else fault
 
@@ -223,4 +223,4 @@ def _worth_repeating(code: str, answer: Mapping[str, Any]) -> str | None:
         # A condition that failed fails again.
         if "ConditionalCheckFailed" in codes:
             return None
-    return next((c for c in codes if c in _SHED or c in _CONFLICTS), None)
+    return next((c for c in codes if c in _THROTTLED or c in _CONFLICTS), None)

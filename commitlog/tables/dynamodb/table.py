@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from commitlog._util.retry import Backoff
-from commitlog.aws import AwsOptions, AwsSession, Boto3Client, Boto3Session, Caller
+from commitlog.aws import AwsClient, AwsOptions, AwsSession, Boto3Client, Boto3Session
 from commitlog.clock import Clock
 from commitlog.errors import CorruptRecord, Unavailable
 from commitlog.tables.api import (
@@ -83,8 +83,8 @@ class DynamoTable(Table):
         self.schema = schema
         self._name = url.name
         aws = AwsSession(options or AwsOptions.from_url(url), session, client=client)
-        caller = Caller(aws, "dynamodb", aws.endpoint("dynamodb"), clock=clock)
-        self._calls = Calls(caller, self.url, schema, clock=clock, backoff=backoff or aws.backoff())
+        aws_client = AwsClient(aws, "dynamodb", aws.endpoint("dynamodb"), clock=clock)
+        self._calls = Calls(aws_client, self.url, schema, clock=clock, backoff=backoff or aws.backoff())
         self._lifecycle = Lifecycle(self._calls, url.name, self.url, schema, clock)
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import commitlog
 from commitlog._util.request_stats import listen_for_retries
 from commitlog._util.retry import Backoff
-from commitlog.aws import AwsOptions, Caller
+from commitlog.aws import AwsClient, AwsOptions
 from commitlog.cli import main
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import AlreadyExists, CommitError, OutcomeUnknown
@@ -193,15 +193,15 @@ def test_a_bucket_is_emptied_with_a_checksum(locked: Proxy, open_bucket: Opener)
     """DeleteObjects demands one of everybody."""
     store = open_bucket(locked)
     seen: list[dict[str, str]] = []
-    begin = Caller.begin
+    begin = AwsClient.begin
 
-    def spy(self: Caller, method: str, path: str, **rest: Any) -> Any:
+    def spy(self: AwsClient, method: str, path: str, **rest: Any) -> Any:
         seen.append({"method": method, **rest.get("headers", {})})
         return begin(self, method, path, **rest)
 
     store.put("a", b"1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Caller, "begin", spy)
+        patch.setattr(AwsClient, "begin", spy)
         assert store.delete_many(["a"]) == {}
     assert seen[0]["method"] == "POST" and seen[0]["content-md5"]
 
@@ -268,13 +268,13 @@ def test_reads_have_the_headers_of_all_requests_alone(
     """S3 refuses those of a write in a read; who pays is said in each request."""
     own = ObjectOptions(**ALL).of_new_objects
     seen: list[tuple[str, dict[str, str]]] = []
-    begin = Caller.begin
+    begin = AwsClient.begin
 
-    def spy(self: Caller, method: str, path: str, **rest: Any) -> Any:
+    def spy(self: AwsClient, method: str, path: str, **rest: Any) -> Any:
         seen.append((method, dict(rest.get("headers", {}))))
         return begin(self, method, path, **rest)
 
-    monkeypatch.setattr(Caller, "begin", spy)
+    monkeypatch.setattr(AwsClient, "begin", spy)
     options = ministack.options | ALL | {"request_payer": "requester"}
     with closing(open_store(f"s3://{ministack.new_bucket()}", **options)) as store:
         store.put("a", b"1")

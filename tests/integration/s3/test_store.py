@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from commitlog._util.retry import Backoff
-from commitlog.aws import AwsOptions, AwsSession, Caller, Response
+from commitlog.aws import AwsClient, AwsOptions, AwsSession, Response
 from commitlog.errors import (
     AccessDenied,
     AlreadyExists,
@@ -335,7 +335,7 @@ def test_a_mutation_without_an_answer_is_sent_once(
 
 @pytest.mark.parametrize("fault", ["drop_response", 500, 503], ids=str)
 def test_reads_are_repeated(store: S3Store, proxy: Proxy, fault: Any) -> None:
-    """A read that fails for a passing reason is made again, and the caller hears nothing of it."""
+    """A read that fails for a passing reason is made again, and the client hears nothing of it."""
     store.put("a", b"x")
 
     def strike(kind: str) -> None:
@@ -435,8 +435,8 @@ def test_a_refusal_that_is_dated_after_the_expiry_is_one_of_a_late_request(
     """Ceph says AccessDenied and nothing more; its Date tells what it means."""
     session = AwsSession(AwsOptions(**ministack.options))  # type: ignore[arg-type]
     clock = ManualClock()
-    caller = Caller(session, "s3", ministack.endpoint_url, clock=clock)
-    bucket = Bucket("bucket", caller, clock=clock, backoff=Backoff())
+    client = AwsClient(session, "s3", ministack.endpoint_url, clock=clock)
+    bucket = Bucket("bucket", client, clock=clock, backoff=Backoff())
     answer = Response(status, {"date": date}, _error(code, "").encode())
     ten = 1_795_255_200  # o'clock, on that day
     fault = bucket.fault(Request("PUT", "a", expiry=RequestExpiry(ten, 30)), answer)
@@ -599,8 +599,8 @@ def test_a_bucket_elsewhere_is_a_wrong_setting(ministack: Ministack) -> None:
     """The error names the region that the service named."""
     session = AwsSession(AwsOptions(**ministack.options))  # type: ignore[arg-type]
     clock = ManualClock()
-    caller = Caller(session, "s3", ministack.endpoint_url, clock=clock)
-    bucket = Bucket("bucket", caller, clock=clock, backoff=Backoff())
+    client = AwsClient(session, "s3", ministack.endpoint_url, clock=clock)
+    bucket = Bucket("bucket", client, clock=clock, backoff=Backoff())
     answer = Response(301, {"x-amz-bucket-region": "eu-west-3"}, b"")
     fault = bucket.fault(Request("HEAD", "a"), answer)
     assert isinstance(fault, ConfigurationError) and "eu-west-3" in str(fault)
@@ -772,7 +772,7 @@ def test_an_upload_whose_part_failed_is_dropped(store: S3Store, proxy: Proxy, pa
 
 
 def test_an_abort_that_fails_does_not_hide_why(store: S3Store, proxy: Proxy) -> None:
-    """The error that ended an upload is what the caller hears of."""
+    """The error that ended an upload is what the client hears of."""
     proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
 
     def fail() -> None:
@@ -785,7 +785,7 @@ def test_an_abort_that_fails_does_not_hide_why(store: S3Store, proxy: Proxy) -> 
 
 
 def test_an_abort_that_fails_by_itself_is_reported(store: S3Store, proxy: Proxy) -> None:
-    """Where nothing went wrong before, the caller hears that an upload is left."""
+    """Where nothing went wrong before, the client hears that an upload is left."""
     proxy.inject(Fault(kind="DELETE", action="answer", status=403, body=_error("AccessDenied")))
     with pytest.raises(AccessDenied), store.begin_stage("a"):
         pass

@@ -1,4 +1,4 @@
-"""What the error codes that AWS services share say of the request: one table, one function."""
+"""The errors for the error codes that all AWS services share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from commitlog.errors import (
     Unavailable,
 )
 
-__all__ = ["SHED", "common_fault", "first_line"]
+__all__ = ["THROTTLED", "common_error", "first_line"]
 
-#: The service was too busy and did not look at the request.
-SHED = frozenset(
+#: The service was too busy and did not process the request.
+THROTTLED = frozenset(
     {
         "BandwidthLimitExceeded",
         "LimitExceededException",
@@ -32,7 +32,7 @@ SHED = frozenset(
     }
 )
 
-#: The service did not believe, or did not permit.
+#: The service rejected the credentials, or they permit no such request.
 _DENIED = frozenset(
     {
         "AccessDenied",
@@ -64,15 +64,15 @@ _ELSEWHERE = frozenset(
 
 
 def first_line(message: str) -> str:
-    """Return what may be shown of a service's message.
+    """Return the part of a service's message that may be shown.
 
-    What follows its first line repeats the signed request, and with it session tokens.
+    The lines after the first repeat the signed request, and with it session tokens.
     """
     return message.strip().partition("\n")[0][:300].rstrip(". ")
 
 
-def common_fault(what: str, status: int, code: str, message: str) -> CommitError:
-    """Return the error for a failed response for which the caller has no more specific error.
+def common_error(what: str, status: int, code: str, message: str) -> CommitError:
+    """Return the error for a failed response, if the caller knows no more specific error.
 
     Args:
         what: the request and its target, for the message: ``PUT of 'a/b' in s3://bucket``.
@@ -86,17 +86,17 @@ def common_fault(what: str, status: int, code: str, message: str) -> CommitError
     if code == "RequestTimeTooSkewed":
         return AccessDenied(f"{said}. Set the clock of this machine")
     if code in _DENIED or (status in (401, 403) and not code):
-        return AccessDenied(f"{said}. Check the credentials and what they permit")
-    if code in SHED or status == 429:
+        return AccessDenied(f"{said}. Check the credentials and their permissions")
+    if code in THROTTLED or status == 429:
         return Unavailable(f"{said}. The service shed the request; try again later")
     if code in ("NotImplemented", "MethodNotAllowed") or status == 405:
         return NotSupported(f"{said}. This server does not offer it")
     if code in _ELSEWHERE or status == 301:
-        return ConfigurationError(f"{said}. Set region to the one where it lives")
+        return ConfigurationError(f"{said}. Set region to that of the resource")
     if status == 307:
-        return Unavailable(f"{said}. The service is moving requests elsewhere; try again later")
+        return Unavailable(f"{said}. The service redirects requests; try again later")
     if status == 404 and not code:
-        # An ingress, a proxy or a load balancer that has no route. It says nothing of the service.
+        # It may come from an ingress, a proxy or a load balancer without a route to the service.
         return OutcomeUnknown(f"{said}. It has no error code, so it may not be the service's answer")
     if status >= 500 or status < 400:
         return OutcomeUnknown(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlog.aws import common_fault, first_line
+from commitlog.aws import common_error, first_line
 from commitlog.errors import (
     AccessDenied,
     CommitError,
@@ -41,7 +41,7 @@ from commitlog.errors import (
 )
 def test_a_code_says_whether_anything_happened(status: int, code: str, kind: type[CommitError]) -> None:
     """A refusal proves that nothing did; a server's own trouble proves nothing."""
-    error = common_fault("PUT of 'a'", status, code, "why")
+    error = common_error("PUT of 'a'", status, code, "why")
     assert type(error) is kind
     assert all(part in str(error) for part in ("PUT of 'a'", str(status), code, "why"))
 
@@ -50,4 +50,4 @@ def test_only_the_first_line_of_a_message_is_shown() -> None:
     """Services repeat the signed request, and with it the session token, below their first line."""
     message = "The signature does not match.\n\nThe Canonical String was\nx-amz-security-token:hush"
     assert first_line(message) == "The signature does not match"
-    assert "hush" not in str(common_fault("PutItem", 400, "InvalidSignatureException", message))
+    assert "hush" not in str(common_error("PutItem", 400, "InvalidSignatureException", message))

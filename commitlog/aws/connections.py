@@ -1,11 +1,11 @@
-"""HTTP/1.1 to one server, over connections that are kept open: little work a request, no threads.
+"""HTTP/1.1 requests to one server over a pool of open connections, without threads.
 
-Its calls are split in two: `Wire.begin` sends the request, and the call that it returns waits for the
-answer. One thread can so have several requests under way. Nothing is ever sent twice here, except when
-not a byte of it had left.
+A call has two parts: `ConnectionPool.begin` sends the request, and its result, a pending response, waits
+for the answer when it is called. So one thread can have several requests in flight. No request is sent
+twice, except if not one byte of it was sent.
 
-Raised by the pending call: `Unavailable` if nothing was sent, `OutcomeUnknown` if something was and no
-complete answer came back, `ConfigurationError` if the server's certificate or a header is unacceptable.
+A pending response raises `Unavailable` if nothing was sent, `OutcomeUnknown` if the request was sent but
+no complete answer arrived, and `ConfigurationError` if the server's certificate or a header is invalid.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from botocore.httpsession import where
 from commitlog.clock import SystemClock
 from commitlog.errors import CommitError, ConfigurationError, OutcomeUnknown, Unavailable
 
-__all__ = ["Failed", "InFlight", "Response", "Wire"]
+__all__ = ["ConnectionPool", "FailedRequest", "PendingResponse", "Response"]
 
-#: Bodies up to this many bytes are sent together with the head, in one packet if it fits.
+#: Maximum size in bytes of a body that is sent together with the head.
 _INLINE = 64 * 1024
 _BUFFER = 64 * 1024
-#: Longest head of a response that is read, or line of it, or all of its trailers.
+#: Maximum size in bytes of the head of a response, of a line in it, and of all its trailers.
 _MAX_HEAD = 256 * 1024
-#: Most bytes that are made room for because a head says that they will come.
+#: Maximum number of bytes that are allocated because a head announces them.
 _TRUSTED = 16 * 1024 * 1024
-#: Most interim responses (1xx) before the one that counts.
+#: Maximum number of interim responses (1xx) before the final one.
 _MAX_INTERIM = 100
-# int() would take signs, spaces and underscores, too, and other digits than these.
+# int() would also accept signs, spaces, underscores, and other digits.
 _STATUS = re.compile("[1-9][0-9]{2}")
 _DECIMAL = re.compile("[0-9]{1,18}")
 _HEXADECIMAL = re.compile("[0-9a-fA-F]{1,15}")
-#: Seconds after which an idle connection is not trusted any more: servers close theirs about then.
+#: Seconds after which an idle connection is not used any more: servers close theirs at about that time.
 _MAX_IDLE = 15.0
 _CLOCK = SystemClock()
 
@@ -64,10 +64,10 @@ class Response:
     body: bytes
 
 
-InFlight: TypeAlias = Callable[[], Response]
+PendingResponse: TypeAlias = Callable[[], Response]
 
 
-class Wire:
+class ConnectionPool:
     """The connections to one server. Thread-safe, and usable in a child process after a fork.
 
     Args:
@@ -111,20 +111,20 @@ class Wire:
         target: str,
         headers: Mapping[str, str],
         body: bytes | bytearray | memoryview = b"",
-    ) -> InFlight:
-        """Send a request; return the call that waits for its answer.
+    ) -> PendingResponse:
+        """Send a request; return its pending response.
 
         Args:
             method: HTTP method.
             target: path and query, encoded.
-            headers: all of them but Host and Content-Length.
-            body: what to send.
+            headers: all headers except Host and Content-Length.
+            body: the body.
         """
         try:
             head = self._head(method, target, headers, len(body))
             connection, problem = self._send(head, body)
         except CommitError as error:
-            return Failed(error)
+            return FailedRequest(error)
         return _Exchange(self, connection, method, problem)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Wire:
             target = f"http://{self.host}{target}"
             lines.extend(self._proxy.headers)
         head = f"{method} {target} HTTP/1.1\r\nhost: {self.host}\r\n{''.join(lines)}\r\n"
-        # A line break or an odd character in a value must not become a header of its own.
+        # A line break in a value must not begin another header.
         if head.count("\n") != len(lines) + 3 or head.count("\r") != len(lines) + 3:
             raise ConfigurationError("a header value has a line break in it")
         try:
@@ -154,8 +154,8 @@ class Wire:
     ) -> tuple[_Connection, OSError | None]:
         """Send on an idle connection that is still open, else on a new one.
 
-        Returns the connection, and the error after the first byte, if any: the server may still have
-        answered before it had read everything.
+        Returns the connection, and the error after the first byte, if any: the server may have answered
+        before it read the whole request.
         """
         first = memoryview(head + body if len(body) <= _INLINE else head)
         rest = memoryview(b"" if len(body) <= _INLINE else body)
@@ -177,7 +177,7 @@ class Wire:
             return connection, None
 
     def _take(self) -> _Connection | None:
-        """Return an idle connection that is open as far as can be seen, the youngest first."""
+        """Return the most recently used idle connection that seems to be open, or None."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -188,7 +188,7 @@ class Wire:
             connection.close()
 
     def give_back(self, connection: _Connection) -> None:
-        """Keep a connection whose answer was read completely, for the next request."""
+        """Keep a connection for the next request. Its last response was read completely."""
         if self._closed or len(self._idle) >= self._max_idle:
             connection.close()
         else:
@@ -244,10 +244,10 @@ class _Connection:
         self.close.atexit = False
 
     def usable(self) -> bool:
-        """Tell whether the server has left the connection alone while it was idle.
+        """Return whether the connection is open and nothing arrived on it while it was idle.
 
-        Anything to read means that it closed it, or that its answers are out of step with requests.
-        A connection of the parent process is the parent's.
+        Data would mean that the server closed it, or that responses do not match requests. A connection
+        of the parent process is not used.
         """
         return (
             self._pid == os.getpid()
@@ -257,8 +257,8 @@ class _Connection:
         )
 
 
-class Failed:
-    """The pending call of a request that could not be sent: it raises the error given."""
+class FailedRequest:
+    """The pending response of a request that could not be sent: it raises the error."""
 
     __slots__ = ("_error",)
 
@@ -270,14 +270,14 @@ class Failed:
 
 
 class _Exchange:
-    """The pending call of a request that was sent."""
+    """The pending response of a request that was sent."""
 
-    __slots__ = ("_connection", "_method", "_problem", "_wire")
+    __slots__ = ("_connection", "_method", "_pool", "_problem")
 
     def __init__(
-        self, wire: Wire, connection: _Connection, method: str, problem: OSError | None
+        self, pool: ConnectionPool, connection: _Connection, method: str, problem: OSError | None
     ) -> None:
-        self._wire = wire
+        self._pool = pool
         self._connection = connection
         self._method = method
         self._problem = problem
@@ -290,10 +290,10 @@ class _Exchange:
             connection.close()
             reason = _reason(self._problem or error)
             raise OutcomeUnknown(
-                f"{self._wire.host}: no complete answer to a {self._method} that was sent ({reason})"
+                f"{self._pool.host}: no complete answer to a {self._method} that was sent ({reason})"
             ) from error
         if keep and self._problem is None:
-            self._wire.give_back(connection)
+            self._pool.give_back(connection)
         else:
             connection.close()
         return response
@@ -315,7 +315,7 @@ class _Reader:
         while 100 <= status < 200:
             interim += 1
             if interim > _MAX_INTERIM:
-                raise ValueError("the response does not come to its end")
+                raise ValueError("the response does not end")
             status, headers = self.head()
         keep = "close" not in headers.get("connection", "").lower()
         if method == "HEAD" or status in (204, 304):
@@ -367,7 +367,7 @@ class _Reader:
         self._buffer = b""
         done = len(buffer)
         while done < length:
-            if done == len(body):  # as much again as came
+            if done == len(body):  # double the size
                 body += bytes(min(length - done, done))
             count = self._sock.recv_into(memoryview(body)[done:])
             if not count:
@@ -376,9 +376,9 @@ class _Reader:
         return bytes(body)
 
     def _chunked(self) -> bytes:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         while size := _number(self._line().partition(b";")[0].decode("latin-1"), _HEXADECIMAL, 16):
-            pieces.append(self._exactly(size))
+            chunks.append(self._exactly(size))
             if self._line():
                 raise ValueError("a chunk of the response is longer than it says")
         trailers = 0
@@ -386,7 +386,7 @@ class _Reader:
             trailers += len(line)
             if trailers > _MAX_HEAD:
                 raise ValueError("the trailers of the response are too long")
-        return b"".join(pieces)
+        return b"".join(chunks)
 
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
@@ -398,11 +398,11 @@ class _Reader:
         return line
 
     def _to_end(self) -> bytes:
-        pieces = [self._buffer]
+        chunks = [self._buffer]
         self._buffer = b""
         while data := self._sock.recv(_BUFFER):
-            pieces.append(data)
-        return b"".join(pieces)
+            chunks.append(data)
+        return b"".join(chunks)
 
 
 @frozen
@@ -457,7 +457,7 @@ def _tls_context(verify: bool | str, client_cert: str | tuple[str, str] | None) 
 
 
 def _send_all(sock: socket.socket, view: memoryview) -> None:
-    # Not sendall, whose timeout is for the whole body, however large.
+    # The timeout of `sendall` would cover the whole body.
     while view:
         view = view[sock.send(view) :]
 

@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from commitlog.aws import Response, Wire
+from commitlog.aws import ConnectionPool, Response
 from commitlog.errors import ConfigurationError, OutcomeUnknown, Unavailable
 
 CERTIFICATE = Path(__file__).with_name("tls.pem")
@@ -115,34 +115,34 @@ def script() -> Iterator[Callable[..., Script]]:
 
 
 @pytest.fixture
-def wire_to() -> Iterator[Callable[..., Wire]]:
+def pool_to() -> Iterator[Callable[..., ConnectionPool]]:
     """Make clients that are closed with the test."""
     with contextlib.ExitStack() as stack:
 
-        def make(port: int, *, scheme: str = "http", **options: object) -> Wire:
+        def make(port: int, *, scheme: str = "http", **options: object) -> ConnectionPool:
             settings = {"connect_timeout": 30.0, "read_timeout": 30.0, "max_idle": 4, **options}
-            wire = Wire(f"{scheme}://127.0.0.1:{port}", **settings)  # type: ignore[arg-type]
-            stack.callback(wire.close)
-            return wire
+            pool = ConnectionPool(f"{scheme}://127.0.0.1:{port}", **settings)  # type: ignore[arg-type]
+            stack.callback(pool.close)
+            return pool
 
         yield make
 
 
 Scripts = Callable[..., Script]
-Wires = Callable[..., Wire]
+Pools = Callable[..., ConnectionPool]
 
 
-def _get(wire: Wire, method: str = "GET", body: bytes = b"") -> Response:
-    return wire.begin(method, "/a?b=c", {"x-one": "1"}, body)()
+def _get(pool: ConnectionPool, method: str = "GET", body: bytes = b"") -> Response:
+    return pool.begin(method, "/a?b=c", {"x-one": "1"}, body)()
 
 
 # -- one request -----------------------------------------------------------------------------------
 
 
-def test_a_request_is_sent_as_given(script: Scripts, wire_to: Wires) -> None:
+def test_a_request_is_sent_as_given(script: Scripts, pool_to: Pools) -> None:
     """Method, target, headers and body arrive, with Host and Content-Length added."""
     server = script([OK])
-    response = _get(wire_to(server.port), "PUT", b"body")
+    response = _get(pool_to(server.port), "PUT", b"body")
     assert (response.status, response.body) == (200, b"ok")
     head, _, body = server.requests[0][0].partition(b"\r\n\r\n")
     assert head.split(b"\r\n") == [
@@ -155,12 +155,12 @@ def test_a_request_is_sent_as_given(script: Scripts, wire_to: Wires) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000])
-def test_bodies_of_any_size_arrive_whole(script: Scripts, wire_to: Wires, size: int) -> None:
+def test_bodies_of_any_size_arrive_whole(script: Scripts, pool_to: Pools, size: int) -> None:
     """What fits beside the head and what does not are sent alike, and so are answers read."""
     body = bytes(range(251)) * (size // 251 + 1)
     body = body[:size]
     server = script([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + body])
-    assert _get(wire_to(server.port), "PUT", body).body == body
+    assert _get(pool_to(server.port), "PUT", body).body == body
     assert server.requests[0][0].endswith(b"content-length: %d\r\n\r\n" % size + body)
 
 
@@ -187,27 +187,27 @@ def test_bodies_of_any_size_arrive_whole(script: Scripts, wire_to: Wires, size: 
     ids=["head", "204", "304", "chunked", "interim"],
 )
 def test_every_framing_is_understood(
-    script: Scripts, wire_to: Wires, answer: bytes, method: str, status: int, body: bytes
+    script: Scripts, pool_to: Pools, answer: bytes, method: str, status: int, body: bytes
 ) -> None:
     """The end of an answer is found, however it is marked, so that the connection can be used again."""
     server = script([answer, OK])
-    wire = wire_to(server.port)
-    response = _get(wire, method)
+    pool = pool_to(server.port)
+    response = _get(pool, method)
     assert (response.status, response.body) == (status, body)
-    assert _get(wire).body == b"ok"
+    assert _get(pool).body == b"ok"
     assert len(server.requests) == 1
 
 
-def test_an_answer_without_a_length_ends_with_the_connection(script: Scripts, wire_to: Wires) -> None:
+def test_an_answer_without_a_length_ends_with_the_connection(script: Scripts, pool_to: Pools) -> None:
     """A server may mark the end of an answer by closing."""
     server = script([b"HTTP/1.0 200 OK\r\n\r\nall of it"])
-    assert _get(wire_to(server.port)).body == b"all of it"
+    assert _get(pool_to(server.port)).body == b"all of it"
 
 
-def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, wire_to: Wires) -> None:
+def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, pool_to: Pools) -> None:
     """Headers can be looked up without regard to how the server spelt them."""
     server = script([b'HTTP/1.1 200 OK\r\nETag: "x"\r\nVary: a\r\nVARY:b\r\nContent-Length: 0\r\n\r\n'])
-    assert dict(_get(wire_to(server.port)).headers) == {
+    assert dict(_get(pool_to(server.port)).headers) == {
         "etag": '"x"',
         "vary": "a, b",
         "content-length": "0",
@@ -215,9 +215,9 @@ def test_header_names_are_lower_case_and_repeats_are_joined(script: Scripts, wir
 
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "a\nb", "a\rb", "ü"])
-def test_headers_cannot_be_smuggled_in(wire_to: Wires, value: str) -> None:
+def test_headers_cannot_be_smuggled_in(pool_to: Pools, value: str) -> None:
     """A line break or an odd character in a value is refused before anything is sent."""
-    pending = wire_to(1).begin("GET", "/", {"x-meta": value})
+    pending = pool_to(1).begin("GET", "/", {"x-meta": value})
     with pytest.raises(ConfigurationError):
         pending()
 
@@ -225,20 +225,20 @@ def test_headers_cannot_be_smuggled_in(wire_to: Wires, value: str) -> None:
 # -- connections -------------------------------------------------------------------------------------
 
 
-def test_a_connection_is_used_again(script: Scripts, wire_to: Wires) -> None:
+def test_a_connection_is_used_again(script: Scripts, pool_to: Pools) -> None:
     """Two requests after one another take one connection."""
     server = script([OK, OK])
-    wire = wire_to(server.port)
-    assert [_get(wire).body, _get(wire).body] == [b"ok", b"ok"]
+    pool = pool_to(server.port)
+    assert [_get(pool).body, _get(pool).body] == [b"ok", b"ok"]
     assert [len(seen) for seen in server.requests] == [2]
 
 
-def test_two_requests_are_under_way_at_once(script: Scripts, wire_to: Wires) -> None:
+def test_two_requests_are_under_way_at_once(script: Scripts, pool_to: Pools) -> None:
     """A request that was begun does not hold up the next one of the same thread."""
     server = script([OK], [OK])
-    wire = wire_to(server.port)
-    first = wire.begin("GET", "/1", {})
-    second = wire.begin("GET", "/2", {})
+    pool = pool_to(server.port)
+    first = pool.begin("GET", "/1", {})
+    second = pool.begin("GET", "/2", {})
     assert (second().body, first().body) == (b"ok", b"ok")
     assert [seen[0][:6] for seen in server.requests] == [b"GET /1", b"GET /2"]
 
@@ -249,34 +249,34 @@ def test_two_requests_are_under_way_at_once(script: Scripts, wire_to: Wires) -> 
     ids=["close", "excess"],
 )
 def test_a_connection_that_is_at_its_end_or_out_of_step_is_dropped(
-    script: Scripts, wire_to: Wires, answer: bytes
+    script: Scripts, pool_to: Pools, answer: bytes
 ) -> None:
     """No later request is sent where its answer could be taken for another's, or never come."""
     server = script([answer, OK], [OK])
-    wire = wire_to(server.port)
-    assert _get(wire).body == b"ok"
-    assert _get(wire).body == b"ok"
+    pool = pool_to(server.port)
+    assert _get(pool).body == b"ok"
+    assert _get(pool).body == b"ok"
     assert [len(seen) for seen in server.requests if seen] == [1, 1]
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
 def test_a_connection_that_the_server_closed_meanwhile_is_noticed(
-    script: Scripts, wire_to: Wires, method: str
+    script: Scripts, pool_to: Pools, method: str
 ) -> None:
     """A mutation is not sent into a dead connection, where its outcome would be unknown."""
     server = script([OK], [OK])
-    wire = wire_to(server.port)
-    assert _get(wire).body == b"ok"
+    pool = pool_to(server.port)
+    assert _get(pool).body == b"ok"
     assert server.closed.wait(60)
-    assert _get(wire, method, b"body").body == b"ok"
+    assert _get(pool, method, b"body").body == b"ok"
     assert [len(seen) for seen in server.requests] == [1, 1]
 
 
-def test_no_more_connections_are_kept_than_wanted(script: Scripts, wire_to: Wires) -> None:
+def test_no_more_connections_are_kept_than_wanted(script: Scripts, pool_to: Pools) -> None:
     """Past the limit, a connection is closed once its request is done."""
     server = script([OK, OK], [OK, OK])
-    wire = wire_to(server.port, max_idle=0)
-    assert [_get(wire).body, _get(wire).body] == [b"ok", b"ok"]
+    pool = pool_to(server.port, max_idle=0)
+    assert [_get(pool).body, _get(pool).body] == [b"ok", b"ok"]
     assert [len([r for r in seen if r]) for seen in server.requests] == [1, 1]
 
 
@@ -285,13 +285,13 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone(script: Scrip
     server = script([OK, OK, OK], [OK])
     program = """
 import os, sys
-from commitlog.aws import Wire
-wire = Wire(sys.argv[1], connect_timeout=30, read_timeout=30, max_idle=4)
-assert wire.begin("GET", "/parent", {})().body == b"ok"
-assert wire.begin("GET", "/parent", {})().body == b"ok"
+from commitlog.aws import ConnectionPool
+pool = ConnectionPool(sys.argv[1], connect_timeout=30, read_timeout=30, max_idle=4)
+assert pool.begin("GET", "/parent", {})().body == b"ok"
+assert pool.begin("GET", "/parent", {})().body == b"ok"
 child = os.fork()
 if child == 0:
-    os._exit(0 if wire.begin("GET", "/child", {})().body == b"ok" else 1)
+    os._exit(0 if pool.begin("GET", "/child", {})().body == b"ok" else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
     url = f"http://127.0.0.1:{server.port}"
@@ -302,11 +302,11 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 @pytest.mark.parametrize("cycle", [False, True], ids=["alone", "in a cycle"])
 def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
-    script: Scripts, wire_to: Wires, cycle: bool
+    script: Scripts, pool_to: Pools, cycle: bool
 ) -> None:
     """Dropping the pending call closes its connection, without a warning."""
     server = script([OK, OK])
-    pending = [wire_to(server.port).begin("GET", "/", {})]
+    pending = [pool_to(server.port).begin("GET", "/", {})]
     if cycle:
         pending.append(pending)  # type: ignore[arg-type]
     del pending
@@ -317,11 +317,11 @@ def test_a_request_that_nobody_waits_for_leaves_no_connection_open(
 # -- what is known after a failure ---------------------------------------------------------------------
 
 
-def test_a_refused_connection_proves_that_nothing_happened(wire_to: Wires) -> None:
+def test_a_refused_connection_proves_that_nothing_happened(pool_to: Pools) -> None:
     """Where nobody listens, nothing was done; and the error comes out of the pending call."""
     with socket.socket() as taken:  # so that nobody else listens there meanwhile
         taken.bind(("127.0.0.1", 0))
-        pending = wire_to(taken.getsockname()[1]).begin("PUT", "/", {}, b"x")
+        pending = pool_to(taken.getsockname()[1]).begin("PUT", "/", {}, b"x")
         with pytest.raises(Unavailable):
             pending()
 
@@ -352,24 +352,24 @@ def test_a_refused_connection_proves_that_nothing_happened(wire_to: Wires) -> No
     ],
 )
 def test_a_request_without_a_complete_answer_has_an_unknown_outcome(
-    script: Scripts, wire_to: Wires, answer: bytes | None
+    script: Scripts, pool_to: Pools, answer: bytes | None
 ) -> None:
     """The server may have done it before it fell silent."""
     server = script([answer])
     with pytest.raises(OutcomeUnknown):
-        _get(wire_to(server.port), "PUT", b"x")
+        _get(pool_to(server.port), "PUT", b"x")
     assert len(server.requests[0]) == 1
 
 
-def test_a_silent_server_is_not_waited_for_forever(wire_to: Wires) -> None:
+def test_a_silent_server_is_not_waited_for_forever(pool_to: Pools) -> None:
     """After the read timeout the outcome of a request that was sent is unknown."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        wire = wire_to(listener.getsockname()[1], read_timeout=0.05)
+        pool = pool_to(listener.getsockname()[1], read_timeout=0.05)
         with pytest.raises(OutcomeUnknown, match="timed out"):
-            _get(wire, "PUT", b"x")
+            _get(pool, "PUT", b"x")
 
 
-def test_an_answer_that_came_before_the_body_was_sent_is_heard(wire_to: Wires) -> None:
+def test_an_answer_that_came_before_the_body_was_sent_is_heard(pool_to: Pools) -> None:
     """A server that refuses early, and closes, has refused: its outcome is not unknown."""
     refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
 
@@ -382,7 +382,7 @@ def test_an_answer_that_came_before_the_body_was_sent_is_heard(wire_to: Wires) -
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=refuse, args=(listener,))
         thread.start()
-        response = _get(wire_to(listener.getsockname()[1]), "PUT", bytes(32_000_000))
+        response = _get(pool_to(listener.getsockname()[1]), "PUT", bytes(32_000_000))
         thread.join()
     assert (response.status, response.body) == (403, b"no")
 
@@ -391,59 +391,59 @@ def test_an_answer_that_came_before_the_body_was_sent_is_heard(wire_to: Wires) -
 
 
 @pytest.mark.parametrize("verify", [str(CERTIFICATE), False], ids=["trusted", "unchecked"])
-def test_tls_is_spoken(script: Scripts, wire_to: Wires, verify: str | bool) -> None:
+def test_tls_is_spoken(script: Scripts, pool_to: Pools, verify: str | bool) -> None:
     """A server with a trusted certificate is talked to, and any server if that is asked for."""
     server = script([OK, OK], tls=True)
-    wire = wire_to(server.port, scheme="https", verify=verify)
-    assert [_get(wire, "PUT", bytes(100_000)).body, _get(wire).body] == [b"ok", b"ok"]
+    pool = pool_to(server.port, scheme="https", verify=verify)
+    assert [_get(pool, "PUT", bytes(100_000)).body, _get(pool).body] == [b"ok", b"ok"]
     assert [len(seen) for seen in server.requests] == [2]
 
 
-def test_an_untrusted_certificate_is_refused(script: Scripts, wire_to: Wires) -> None:
+def test_an_untrusted_certificate_is_refused(script: Scripts, pool_to: Pools) -> None:
     """Nothing is sent to a server that cannot show who it is, and the error says what to set."""
     server = script([OK], tls=True)
     with pytest.raises(ConfigurationError, match="verify"):
-        _get(wire_to(server.port, scheme="https"))
+        _get(pool_to(server.port, scheme="https"))
 
 
-def test_a_ca_bundle_that_is_not_there_is_a_wrong_setting(wire_to: Wires) -> None:
+def test_a_ca_bundle_that_is_not_there_is_a_wrong_setting(pool_to: Pools) -> None:
     """The client is not made with a bundle that it cannot read."""
     with pytest.raises(ConfigurationError, match=r"/no/such\.pem"):
-        wire_to(1, scheme="https", verify="/no/such.pem")
+        pool_to(1, scheme="https", verify="/no/such.pem")
 
 
-def test_plain_requests_go_through_the_proxy(script: Scripts, wire_to: Wires) -> None:
+def test_plain_requests_go_through_the_proxy(script: Scripts, pool_to: Pools) -> None:
     """A proxy gets the whole URL, and the credentials that are its own."""
     proxy = script([OK])
-    wire = wire_to(9, proxy=f"http://user:p%40ss@127.0.0.1:{proxy.port}")
-    assert _get(wire).body == b"ok"
+    pool = pool_to(9, proxy=f"http://user:p%40ss@127.0.0.1:{proxy.port}")
+    assert _get(pool).body == b"ok"
     lines = proxy.requests[0][0].split(b"\r\n")
     assert lines[0] == b"GET http://127.0.0.1:9/a?b=c HTTP/1.1"
     assert b"proxy-authorization: Basic dXNlcjpwQHNz" in lines
 
 
-def test_tls_goes_through_the_proxy_unseen(script: Scripts, wire_to: Wires) -> None:
+def test_tls_goes_through_the_proxy_unseen(script: Scripts, pool_to: Pools) -> None:
     """A proxy is asked for a tunnel, and sees nothing of what goes through it."""
     proxy = script([OK], tls=True, proxy=True)
-    wire = wire_to(
+    pool = pool_to(
         9, scheme="https", verify=str(CERTIFICATE), proxy=f"http://user@127.0.0.1:{proxy.port}"
     )
-    assert _get(wire).body == b"ok"
+    assert _get(pool).body == b"ok"
     connect, request = proxy.requests[0]
     assert connect.startswith(b"CONNECT 127.0.0.1:9 HTTP/1.1\r\n")
     assert b"proxy-authorization: Basic dXNlcjo=\r\n" in connect
     assert request.startswith(b"GET /a?b=c HTTP/1.1\r\n") and b"proxy-auth" not in request
 
 
-def test_a_proxy_that_refuses_leaves_everything_undone(script: Scripts, wire_to: Wires) -> None:
+def test_a_proxy_that_refuses_leaves_everything_undone(script: Scripts, pool_to: Pools) -> None:
     """Without a tunnel nothing reaches the server."""
     proxy = script([b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"])
-    wire = wire_to(9, scheme="https", proxy=f"http://127.0.0.1:{proxy.port}")
+    pool = pool_to(9, scheme="https", proxy=f"http://127.0.0.1:{proxy.port}")
     with pytest.raises(Unavailable, match="407"):
-        _get(wire)
+        _get(pool)
 
 
-def test_a_proxy_that_is_not_spoken_to_in_http_is_a_wrong_setting(wire_to: Wires) -> None:
+def test_a_proxy_that_is_not_spoken_to_in_http_is_a_wrong_setting(pool_to: Pools) -> None:
     """Proxies that are themselves reached over TLS or SOCKS are refused, not passed by."""
     with pytest.raises(ConfigurationError, match="http://host:port"):
-        wire_to(1, proxy="socks5://127.0.0.1:1")
+        pool_to(1, proxy="socks5://127.0.0.1:1")

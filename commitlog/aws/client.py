@@ -1,4 +1,4 @@
-"""Signed requests to one endpoint: the lean path for calls whose speed matters."""
+"""Signed requests to one endpoint, without the overhead of botocore."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from hashlib import sha256
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from commitlog.aws.connections import ConnectionPool, FailedRequest, PendingResponse
 from commitlog.aws.session import AwsSession
 from commitlog.aws.signing import MAX_EXPIRES, Signer, canonical_query
-from commitlog.aws.wire import Failed, InFlight, Wire
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, ConfigurationError
 
-__all__ = ["Caller"]
+__all__ = ["AwsClient"]
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
-class Caller:
-    """Sends signed requests to one service, or to one bucket of it. Thread-safe.
+class AwsClient:
+    """A client that sends signed requests to one service, or to one bucket of it. Thread-safe.
 
     Args:
-        session: whose requests they are.
-        service: name that they are signed for: ``s3`` or ``dynamodb``.
-        url: where the service is, as `AwsSession.endpoint` gave it. A path in it goes before all others.
+        session: the credentials, region and settings.
+        service: the name in the signature: ``s3`` or ``dynamodb``.
+        url: the endpoint, as `AwsSession.endpoint` returns it. A path in it precedes all other paths.
         clock: dates the signatures.
 
-    A request is sent once. See `commitlog.aws.wire` for the errors of the pending call; it also raises
-    what `AwsSession.credentials` raises. An answer of any status is an answer.
+    A request is sent once. See `commitlog.aws.connections` for the errors of a pending response. It also
+    raises the errors of `AwsSession.credentials`. A response of any status is returned.
     """
 
     def __init__(self, session: AwsSession, service: str, url: str, *, clock: Clock) -> None:
@@ -38,7 +38,7 @@ class Caller:
         self._root = parts.path.rstrip("/")
         self._signer = Signer(service, session.region)
         self._s3 = service == "s3"
-        self._wire = Wire(
+        self._wire = ConnectionPool(
             url,
             connect_timeout=session.connect_timeout,
             read_timeout=session.read_timeout,
@@ -56,15 +56,15 @@ class Caller:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | bytearray | memoryview = b"",
-    ) -> InFlight:
-        """Sign the request in its headers and send it; return the call that waits for the answer.
+    ) -> PendingResponse:
+        """Sign the request in its headers and send it; return its pending response.
 
         Args:
             method: HTTP method.
             path: encoded path, from its slash on.
             query: names and values, not encoded.
             headers: names in lower case; all of them are signed.
-            body: what to send.
+            body: the body.
         """
         path = self._root + path
         signed = {"host": self._wire.host, **headers}
@@ -74,7 +74,7 @@ class Caller:
         try:
             credentials = self._session.credentials()
         except CommitError as error:
-            return Failed(error)
+            return FailedRequest(error)
         text = canonical_query(query)
         self._signer.sign_headers(method, path, text, signed, payload, credentials, self._clock.epoch())
         del signed["host"]
@@ -90,11 +90,11 @@ class Caller:
         query: Mapping[str, str] = _EMPTY,
         headers: Mapping[str, str] = _EMPTY,
         body: bytes | bytearray | memoryview = b"",
-    ) -> InFlight:
-        """Sign a request in its query, to be refused `seconds` after `date`, and send it.
+    ) -> PendingResponse:
+        """Sign a request in its query and send it. The service refuses it `seconds` after `date`.
 
-        `date` is an epoch second by the service's own clock. The other arguments are those of `begin`;
-        the body is not signed. S3 alone knows such requests.
+        `date` is an epoch second by the service's clock. The other arguments are those of `begin`; the
+        body is not signed. Only S3 supports such requests.
         """
         if seconds > MAX_EXPIRES:
             raise ConfigurationError(
@@ -104,7 +104,7 @@ class Caller:
         try:
             credentials = self._session.credentials()
         except CommitError as error:
-            return Failed(error)
+            return FailedRequest(error)
         signed = {"host": self._wire.host, **headers}
         text = self._signer.sign_query(method, path, query, signed, credentials, date, seconds)
         return self._wire.begin(method, f"{path}?{text}", headers, body)
