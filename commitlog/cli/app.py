@@ -1,4 +1,4 @@
-"""The command group: its options, its commands, and every error turned into an exit status."""
+"""The command ``commitlog``: its options and commands, and the exit status of errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import IO, Any
 import click
 
 from commitlog.cli.connection_options import connection_help
-from commitlog.cli.exit_status import Exit, complain, message_of, status_of
+from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
 from commitlog.cli.lazy import LazyCommand, LazyGroup
 from commitlog.cli.output import use_json, wants_json
 
 __all__ = ["main"]
 
 
-#: What a group without a command raises, to show its help; click 8.1 exits.
+#: Raised by a group without a command, to show its help; click 8.1 exits instead.
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
 
 
@@ -42,7 +42,7 @@ _COMMANDS = MappingProxyType(
             (_STORES, "probe", "probe:probe", "Measure which preconditions a store enforces."),
             (_STORES, "lease", "leases:lease", "List and break leases."),
             (_STORES, "table", "table:table", "Create and describe tables."),
-            (_STORES, "uploads", "uploads:uploads", "List and abort incomplete uploads."),
+            (_STORES, "uploads", "objects.uploads:uploads", "List and abort incomplete uploads."),
             (_JOBS, "output", "outputs:output", "Show and maintain outputs of jobs."),
             (_JOBS, "ingest", "ingest.commands:ingest", "Show and maintain sources of queries."),
             (_FILES, "namespace", "namespace:namespace", "Create, check and maintain namespaces."),
@@ -53,7 +53,7 @@ _COMMANDS = MappingProxyType(
 
 
 class _Failure(click.ClickException):
-    """An error as the operator sees it: one line on stderr and a status."""
+    """An error as one line on standard error, with an exit status."""
 
     def __init__(self, error: BaseException) -> None:
         message = message_of(error)
@@ -64,11 +64,11 @@ class _Failure(click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         self._usage = context.get_usage() if context is not None else ""
         self._error = error
-        self._json = wants_json()  # there is no context any more when it is shown
+        self._json = wants_json()  # there is no context when it is shown
 
     def show(self, file: IO[Any] | None = None) -> None:
         if self._json:
-            complain(self._error, json=True)
+            print_error(self._error, json=True)
             return
         if self._usage:
             click.echo(self._usage, file=file or sys.stderr)
@@ -82,7 +82,7 @@ class _App(LazyGroup):
             formatter.write_dl(list(connection_help()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Before a command has parsed its own: its errors are to be printed in the same way.
+        # Before the command parses its options, so that their errors are printed as JSON, too.
         if "--json" in itertools.takewhile(lambda word: word != "--", args):
             use_json(ctx)
         try:
@@ -93,7 +93,7 @@ class _App(LazyGroup):
             raise _Failure(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        if sys.stdout is None:  # and the next file that is opened would get its number
+        if sys.stdout is None:  # the next opened file would get its number
             raise _Failure(OSError(errno.EBADF, "standard output is closed"))
         try:
             result = super().invoke(ctx)
@@ -102,7 +102,7 @@ class _App(LazyGroup):
         except (click.exceptions.Exit, _NO_ARGUMENTS):
             raise
         except BrokenPipeError:
-            # What is still buffered must not complain again when the interpreter flushes it.
+            # Buffered output must not raise again when the interpreter flushes it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(Exit.BROKEN_PIPE)
         except (Exception, KeyboardInterrupt) as error:

@@ -1,7 +1,7 @@
-"""The options by which every command reaches its store and its table.
+"""The options with which commands connect to a store and a table.
 
-Each may come from the environment instead (``COMMITLOG_…``). What a URL says of itself in its query
-goes before both, so that one command can reach two services.
+The environment can set each of them instead (``COMMITLOG_…``). Options in the query of a URL take
+precedence over both, so that one command can connect to two services.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import field, fields, frozen
 
 from commitlog.cli.connection_options import METADATA, NAMESPACE, OBJECT, SERVICE, STORE, Decorator
 from commitlog.cli.parameters import DURATION
-from commitlog.cli.urls import Place, refuse_secrets, split, split_directory
+from commitlog.cli.urls import Location, refuse_secrets, split, split_directory
 from commitlog.commit import ConditionalStore, ProbeReport
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
@@ -47,20 +47,21 @@ _OF_SERVICE = ("endpoint_url", "region", "profile")
 
 @frozen(kw_only=True)
 class Connection:
-    """How to reach services: the options of one command.
+    """The connection options of one command.
 
     Attributes:
-        endpoint_url: of the service that the command's URL names, where the URL does not give one.
-        region: likewise.
-        profile: of the shared AWS configuration, likewise.
-        addressing_style: ``path``, ``virtual`` or ``auto``; S3 alone.
-        table: URL of the table that leases are kept in.
-        commit: strategy, as `commitlog.connect` takes it.
-        probe_report: file with what a probe of the store found, as ``commitlog probe --json`` prints it.
-        root: root of a local store that nothing has been written to yet.
-        metadata: URL of the table that namespaces are kept in.
-        store: URL of a namespace's content, where it is not the one that it was created with.
-        grace: seconds for which content is kept that a namespace does not need any more.
+        endpoint_url: the endpoint of the service that the command's URL names. This and the following
+            two options apply if the URL does not have them.
+        region: the region of the service.
+        profile: the profile of the shared AWS configuration.
+        addressing_style: ``path``, ``virtual`` or ``auto``; only for S3.
+        table: the URL of the table of leases.
+        commit: the strategy, as in `commitlog.connect`.
+        probe_report: a file with the report of a probe of the store, as printed by ``probe --json``.
+        root: the root of a local store to which nothing has been written yet.
+        metadata: the URL of the table of namespaces.
+        store: the URL of a namespace's content, if it is not the one of its creation.
+        grace: the number of seconds for which a namespace keeps content that it no longer needs.
     """
 
     endpoint_url: str | None = None
@@ -76,46 +77,47 @@ class Connection:
     grace: float = 3600.0
     _mounted: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
 
-    def place(self, url: str, *, prefix: bool = False) -> Place:
-        """Cut an object's URL in two; see `commitlog.cli.urls.split`."""
+    def locate(self, url: str, *, prefix: bool = False) -> Location:
+        """Return the location of an object; see `commitlog.cli.urls.split`."""
         return split(url, root=self.root, prefix=prefix)
 
-    def directory(self, url: str) -> Place:
-        """Return the place of a whole store or output; see `commitlog.cli.urls.split_directory`."""
+    def locate_directory(self, url: str) -> Location:
+        """Return the location of a whole store or output; see `commitlog.cli.urls.split_directory`."""
         return split_directory(url, root=self.root)
 
     def leases(self, url: str) -> Table:
-        """Open a table of leases; nothing is sent before it is used."""
+        """Open a table of leases. This sends no request."""
         return self.opened_table(url, LEASE_SCHEMA)
 
     def opened_table(self, url: str, schema: TableSchema) -> Table:
-        """Open a table whose items have the keys `schema`; nothing is sent before it is used."""
+        """Open a table whose items have the keys `schema`. This sends no request."""
         parsed = parse_table_url(url)
         refuse_secrets(parsed)
         return _closed_at_end(open_table(self._completed(parsed), schema))
 
     def opened_store(self, url: str) -> ObjectStore:
-        """Open a store to read from; nothing is sent before it is used."""
+        """Open a store for reading. This sends no request."""
         parsed = parse_store_url(url)
         refuse_secrets(parsed)
         return _closed_at_end(open_store(self._completed(parsed)))
 
     def open(self, store: Url) -> ConditionalStore:
-        """Open the store; nothing is sent before it is used.
+        """Open a store for conditional writes. This sends no request.
 
-        The table goes by its own URL and the environment: it may be another service's.
+        The connection options apply only to the store. Those of the table of leases come from its URL
+        and the environment, because it may belong to another service.
         """
         return self._open(store, self._probe_report())
 
     def open_both(self, one: Url, other: Url) -> tuple[ConditionalStore, ConditionalStore]:
-        """Open two stores; the probe report, if there is one, is given to the one that it is of."""
+        """Open two stores. The probe report, if any, is passed to the store that it describes."""
         probe_report = self._probe_report()
         if probe_report is None:
             return self._open(one, None), self._open(other, None)
-        of = [probe_report.is_of(str(self._completed(store))) for store in (one, other)]
-        # One that is of neither is given to both, and refused.
-        given = [probe_report if it or not any(of) else None for it in of]
-        return self._open(one, given[0]), self._open(other, given[1])
+        described = [probe_report.is_of(str(self._completed(store))) for store in (one, other)]
+        # A report that describes neither is passed to both, which refuse it.
+        reports = [probe_report if each or not any(described) else None for each in described]
+        return self._open(one, reports[0]), self._open(other, reports[1])
 
     def namespace(self, name: str) -> Namespace:
         """Open an existing namespace. The same name returns the same instance."""
@@ -127,8 +129,8 @@ class Connection:
         """Create a namespace, or open the existing one if its content is in the same place."""
         store = self._store()
         if store is None:
-            raise click.UsageError("say where its content is to be: --store s3://bucket/prefix")
-        lake = create_namespace(
+            raise click.UsageError("give the URL for its content: --store s3://bucket/prefix")
+        namespace = create_namespace(
             name,
             store=store,
             metadata=self._metadata(),
@@ -137,13 +139,13 @@ class Connection:
             leases=self._leases(),
             probe_report=self._probe_report(),
         )
-        return _closed_at_end(lake)
+        return _closed_at_end(namespace)
 
     def restorer(self, name: str) -> Restorer:
         """Return the restorer of a namespace from the log in its store."""
         store = self._store()
         if store is None:
-            raise click.UsageError("say where its content and log are: --store s3://bucket/prefix")
+            raise click.UsageError("give the URL of its content and log: --store s3://bucket/prefix")
         return click.get_current_context().with_resource(
             restore_namespace(
                 name,
@@ -172,17 +174,17 @@ class Connection:
             )
 
         store = self._store()
-        lake = mounted(store)
+        namespace = mounted(store)
         if store is None and (self.profile or self.addressing_style):
-            place = parse_store_url(lake.describe(writing=False).store)
-            if place.scheme == "s3":
-                lake.close()
-                lake = mounted(
-                    place.with_options(
+            url = parse_store_url(namespace.describe(writing=False).store)
+            if url.scheme == "s3":
+                namespace.close()
+                namespace = mounted(
+                    url.with_options(
                         {"profile": self.profile, "addressing_style": self.addressing_style}
                     )
                 )
-        return lake
+        return namespace
 
     def _metadata(self) -> Url | None:
         if self.metadata is None:
@@ -263,21 +265,21 @@ def namespace_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def grace_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the option --grace, how long content of removed files is kept, to `command`."""
+    """Add the option --grace, the time for which content of removed files is kept, to `command`."""
     return click.option(
         "--grace",
         type=DURATION,
         default="1h",
         show_default=True,
-        help="How long the content of removed files is kept for their readers.",
+        help="How long to keep the content of removed files for current readers.",
     )(command)
 
 
 def _gathered(command: Callable[..., R], options: tuple[Decorator, ...]) -> Callable[..., R]:
     @functools.wraps(command)
     def gathered(**arguments: Any) -> R:
-        given = {name: arguments.pop(name) for name in _GATHERED.intersection(arguments)}
-        return command(Connection(**given), **arguments)
+        settings = {name: arguments.pop(name) for name in _GATHERED.intersection(arguments)}
+        return command(Connection(**settings), **arguments)
 
     decorated: Callable[..., Any] = gathered
     for option in reversed(options):

@@ -1,7 +1,7 @@
 """The options that locate a store, a table and a namespace.
 
-``commitlog --help`` explains them once; the help of each command only names those that it takes. The
-module imports nothing heavy, so that the help stays fast.
+``commitlog --help`` explains them once. The help of a command only lists their names. The module imports
+nothing heavy, so that the help stays fast.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectionOption(click.Option):
         return "Connection options", f"{names}; see 'commitlog --help'."
 
     def full_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        """Return the option with its metavar, help and environment variable."""
+        """Return the names, metavar, help and environment variable of the option."""
         record = super().get_help_record(ctx)
         assert record is not None
         return record
@@ -50,18 +50,18 @@ def _option(name: str, help: str, **settings: Any) -> Decorator:
     )
 
 
-#: Options to reach a service of AWS, or one like it.
+#: Options for a service of AWS or a compatible one.
 SERVICE: tuple[Decorator, ...] = (
-    _option("endpoint-url", "Endpoint of the service, if it is not AWS.", metavar="URL"),
+    _option("endpoint-url", "Endpoint of the service; by default, AWS.", metavar="URL"),
     _option("region", "Region of the service."),
     _option("profile", "Profile of the shared AWS configuration, for credentials."),
 )
-#: Options to reach a store.
+#: Options for a store.
 STORE: tuple[Decorator, ...] = (
     *SERVICE,
     _option(
         "addressing-style",
-        "Whether the bucket is named in the path or in the host name.",
+        "Whether URLs have the bucket in the path or in the host name.",
         type=click.Choice(["path", "virtual", "auto"]),
     ),
     _option("table", "Table of leases: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"),
@@ -69,7 +69,7 @@ STORE: tuple[Decorator, ...] = (
     _option("probe-report", "Report of the store, as printed by probe --json.", metavar="FILE"),
 )
 _ROOT = _option("root", "Root of a local store that has no .commitlog yet.", metavar="DIR")
-#: Options to reach an object.
+#: Options for an object.
 OBJECT: tuple[Decorator, ...] = (*STORE, _ROOT)
 _METADATA = _option(
     "metadata", "Table of namespaces: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.", metavar="URL"
@@ -80,9 +80,9 @@ _CONTENT = click.option(
     metavar="URL",
     help="Store of a namespace's content, if it is not the one of its creation.",
 )
-#: Options to reach a table of namespaces.
+#: Options for a table of namespaces.
 METADATA: tuple[Decorator, ...] = (_METADATA, *SERVICE)
-#: Options to reach a namespace.
+#: Options for a namespace.
 NAMESPACE: tuple[Decorator, ...] = (_METADATA, *STORE, _CONTENT)
 
 

@@ -24,14 +24,14 @@ from commitlog.errors import (
 )
 
 __all__ = [
-    "CouldNotRun",
     "Exit",
-    "GaveUp",
+    "FailureCollector",
     "Interrupted",
-    "Question",
-    "Trials",
-    "complain",
+    "PredicateCommand",
+    "PredicateError",
+    "TooManyFailures",
     "message_of",
+    "print_error",
     "status_of",
 ]
 
@@ -43,17 +43,17 @@ class Exit(enum.IntEnum):
     """
 
     DONE = 0
-    #: It failed, and what failed did not happen.
+    #: The operation failed and did not happen. Other operations of the command may have succeeded.
     FAILED = 1
     #: The command, a URL or a setting is wrong. Nothing was done.
     USAGE = 2
     #: The stated precondition does not hold, or the job is committed already. Nothing was done.
     PRECONDITION = 3
-    #: It may have happened. Clean nothing up; read the path again later.
+    #: The outcome is unknown: the change may have happened. Remove nothing; read the path again later.
     UNKNOWN = 4
-    #: Ctrl-C, as shells count it (128 + SIGINT); also SIGTERM and SIGHUP, which do the same.
+    #: Ctrl-C (128 + SIGINT, as in shells), SIGTERM or SIGHUP.
     INTERRUPTED = 130
-    #: The reader of standard output closed it, as shells count it (128 + SIGPIPE).
+    #: The reader of standard output closed it (128 + SIGPIPE, as in shells).
     BROKEN_PIPE = 141
 
 
@@ -61,8 +61,8 @@ class Interrupted(KeyboardInterrupt):
     """The command was interrupted; the message gives the current state."""
 
 
-class GaveUp(Exception):
-    """The command did not try the rest, because each would have failed for the same reason.
+class TooManyFailures(Exception):
+    """The command skipped the rest after many failures in a row, because each would probably fail.
 
     Attributes:
         status: the exit status of the command.
@@ -73,11 +73,11 @@ class GaveUp(Exception):
         self.status = status
 
 
-class CouldNotRun(click.ClickException):
+class PredicateError(click.ClickException):
     """A test could not be completed. The exit status is 2, because 1 is a valid answer."""
 
 
-class Question(click.Command):
+class PredicateCommand(click.Command):
     """A command whose statuses 0 and 1 are answers, as in diff(1). Its failures exit with 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -89,61 +89,61 @@ class Question(click.Command):
         except Exception as error:
             if status_of(error) is not Exit.FAILED:
                 raise
-            raise CouldNotRun(message_of(error)) from error
+            raise PredicateError(message_of(error)) from error
 
 
-class Trials:
-    """Several independent operations, each of which is tried even if others fail. Thread-safe.
+class FailureCollector:
+    """The failures of several independent operations, each of which is tried. Thread-safe.
 
     Attributes:
-        worst: the highest exit status of the operations.
-        failures: the number of failed operations.
+        status: the highest exit status of the operations.
+        count: the number of failed operations.
     """
 
     def __init__(self) -> None:
-        self.worst = Exit.DONE
-        self.failures = 0
+        self.status = Exit.DONE
+        self.count = 0
         self._lock = threading.Lock()
         self._json = wants_json()  # other threads have no context of the command
 
     @contextmanager
-    def of(self, what: str, *, part: bool = False) -> Iterator[None]:
-        """Try one operation, named `what` in messages; see `failed`."""
+    def collect(self, name: str, *, part: bool = False) -> Iterator[None]:
+        """Run one operation, called `name` in messages. Record its failure; see `add`."""
         try:
             yield
         except BrokenPipeError:
             raise
         except (CommitError, OSError) as error:
-            self.failed(what, error, part=part)
+            self.add(name, error, part=part)
 
-    def failed(self, what: str, error: BaseException, *, part: bool = False) -> None:
-        """Print an error and remember its exit status.
+    def add(self, name: str, error: BaseException, *, part: bool = False) -> None:
+        """Print an error and record its exit status.
 
         Args:
-            what: the name of the operation that failed.
+            name: the operation that failed, in messages.
             error: the error.
-            part: whether it is one of many operations that a single argument stands for. An invalid path
-                is then a failure, not wrong usage.
+            part: whether one argument of the command stands for many operations, of which this is one.
+                An invalid path is then a failure, not wrong usage.
         """
         with self._lock:
             status = Exit.FAILED if part and isinstance(error, InvalidPath) else status_of(error)
-            complain(error, what=what, status=status, json=self._json)
-            self.worst = max(self.worst, status)
-            self.failures += 1
+            print_error(error, what=name, status=status, json=self._json)
+            self.status = max(self.status, status)
+            self.count += 1
 
-    def end(self) -> None:
-        """End the command with the status."""
-        click.get_current_context().exit(self.worst)
+    def exit(self) -> None:
+        """End the command with the exit status."""
+        click.get_current_context().exit(self.status)
 
 
-def complain(
+def print_error(
     error: BaseException | str,
     *,
     what: str | None = None,
     status: Exit | None = None,
     json: bool | None = None,
 ) -> None:
-    """Print an error on standard error: a line, or a JSON object if the command prints those.
+    """Print an error on standard error, as a line or as a JSON object.
 
     Args:
         error: the error, or its message.
@@ -157,14 +157,14 @@ def complain(
         if status is None:
             status = status_of(error) if isinstance(error, BaseException) else Exit.FAILED
         record = {"error": type(error).__name__ if is_error else "Failed", "status": int(status)}
-        _print_error({**record, "what": what, "message": message})
+        _print_json_error({**record, "what": what, "message": message})
         return
     if what is not None and not message.startswith(f"{printable(what)}: "):
         message = f"{printable(what)}: {message}"
     note(message, json=False)
 
 
-def _print_error(record: Mapping[str, Any]) -> None:
+def _print_json_error(record: Mapping[str, Any]) -> None:
     click.echo(json.dumps(record), err=True)
 
 
@@ -175,7 +175,7 @@ def status_of(error: BaseException) -> Exit:
     ('PRECONDITION', 'UNKNOWN')
     """
     match error:
-        case GaveUp():
+        case TooManyFailures():
             return error.status
         case OutcomeUnknown():
             return Exit.UNKNOWN
@@ -183,7 +183,7 @@ def status_of(error: BaseException) -> Exit:
             return Exit.FAILED
         case AlreadyExists() | PreconditionFailed():
             return Exit.PRECONDITION
-        case CouldNotRun():
+        case PredicateError():
             return Exit.USAGE
         case ConfigurationError() | InvalidPath() | NotSupported() | click.UsageError():
             return Exit.USAGE
@@ -198,23 +198,23 @@ def message_of(error: BaseException) -> str:
     >>> message_of(FileNotFoundError(2, "No such file or directory", "a.txt"))
     'a.txt: No such file or directory'
     >>> message_of(KeyError("x"))
-    "unexpected KeyError: 'x' (run it again with --debug to see where)"
+    "unexpected KeyError: 'x' (add --debug to print the traceback)"
     """
     match error:
         case CommitError():
             text = str(error) or type(error).__name__
         case click.ClickException():
             text = error.format_message()
-        case GaveUp():
+        case TooManyFailures():
             text = str(error)
         case Interrupted():
             text = f"interrupted: {error}"
         case KeyboardInterrupt() | click.Abort():
-            text = "interrupted; if something was being written, it may or may not have happened"
+            text = "interrupted; a write in progress may or may not have happened"
         case OSError(strerror=str(reason)):
             text = f"{error.filename}: {reason}" if error.filename else reason
         case _:
             # A JVM puts its stack into the message.
-            said = str(error).partition("\n\tat ")[0]
-            text = f"unexpected {type(error).__name__}: {said} (run it again with --debug to see where)"
+            reason = str(error).partition("\n\tat ")[0]
+            text = f"unexpected {type(error).__name__}: {reason} (add --debug to print the traceback)"
     return printable(" ".join(text.split()))

@@ -1,6 +1,6 @@
 """Command groups that import a command when it is used.
 
-Their help needs no import: a group has the names and the short help of its commands in a table.
+Their help needs no import, because a group has a table of the names and short help of its commands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LazyCommand(NamedTuple):
     Attributes:
         target: the module and the name in it: ``"commitlog.cli.objects.read:get"``.
         short_help: one line for the list of commands.
-        section: heading of the list of commands that it is in.
+        section: its heading in the list of commands.
     """
 
     target: str
@@ -38,10 +38,10 @@ class LazyCommand(NamedTuple):
 class LazyGroup(click.Group):
     """A command group with a table of commands, each imported when it runs or shows its help.
 
-    Commands can be added to it as to every group, too.
+    Other commands can be added as to any group.
 
     Args:
-        lazy: the table, by name of the command.
+        lazy: the commands by name.
         arguments: those of `click.Group`.
     """
 
@@ -56,13 +56,13 @@ class LazyGroup(click.Group):
         return sorted({*self.lazy, *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, imported; None if there is none."""
+        """Import a command and return it; return None if it does not exist."""
         if cmd_name in self.lazy and cmd_name not in self.commands:
             self.add_command(self.lazy[cmd_name].load(), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section, without importing those of the table."""
+        """Write the commands by section, without importing them."""
         width = max(map(len, self.list_commands(ctx)), default=0)
         lines = dict(self._visible(ctx, limit=formatter.width - 6 - width))
         sections: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing those of the table."""
+        """Return the commands and options that begin with `incomplete`, without importing commands."""
         found = self._visible(ctx, limit=80)
         commands = [
             CompletionItem(name, help=line) for name, line in found if name.startswith(incomplete)
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _visible(self, ctx: click.Context, *, limit: int) -> Iterator[tuple[str, str]]:
-        """Yield the names of commands with their line, of at most `limit` characters where it is cut."""
+        """Yield the names and the short help of commands, cut after `limit` characters."""
         for name in self.list_commands(ctx):
             if name in self.lazy:
                 yield name, self.lazy[name].short_help

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exit_status import Exit, Trials, complain
+from commitlog.cli.exit_status import Exit, FailureCollector, print_error
 from commitlog.cli.output import (
     dry_run_option,
     duration,
@@ -49,7 +49,7 @@ _LOOK_SECONDS = 1.0
 
 @frozen(kw_only=True)
 class Holding:
-    """A lease as seen from here and now.
+    """A lease, with its age at a given time.
 
     Attributes:
         record: the stored record.
@@ -80,7 +80,7 @@ class Holding:
         return "overdue" if self.age > self.record.timeout / 1000 else "held"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is printed for scripts."""
+        """Return the lease as --json prints it."""
         record = self.record
         return {
             "path": record.path,
@@ -95,7 +95,7 @@ class Holding:
         }
 
     def to_row(self) -> tuple[str, ...]:
-        """Return it as it is printed for people."""
+        """Return the lease as a row of a table."""
         record = self.record
         reclaimable = "at once" if record.released else f"within {duration(self.wait)}"
         replaces = "nothing" if record.etag == CREATE else record.etag
@@ -121,21 +121,23 @@ def lease() -> None:
 
 @lease.command("list", short_help="List the leases that are held.")
 @click.argument("url", metavar="TABLE", envvar="COMMITLOG_TABLE")
-@click.option("--prefix", default="", help="Only keys that begin so (whole keys, without the bucket).")
+@click.option(
+    "--prefix", default="", help="Only keys with this prefix (whole keys, without the bucket)."
+)
 @click.option("--all", "everything", is_flag=True, help="Show released leases as well.")
 @click.option(
     "--ttl",
     type=click.FloatRange(min=0),
     default=_DEFAULTS.ttl,
     show_default=True,
-    help="The writers' TTL setting in seconds, which ages are derived from.",
+    help="TTL setting of the writers in seconds, from which ages are derived.",
 )
 @click.option(
     "--skew-rate",
     type=click.FloatRange(min=1),
     default=_DEFAULTS.max_clock_skew_rate,
     show_default=True,
-    help="The waiters' max_clock_skew_rate.",
+    help="Setting max_clock_skew_rate of waiting clients.",
 )
 @json_option
 @table_options
@@ -178,7 +180,7 @@ def list_(
         try:
             record = LeaseRecord.from_item(item)
         except CorruptRecord as error:
-            complain(error)
+            print_error(error)
             status = Exit.FAILED
             continue
         if not record.path.startswith(prefix) or (record.released and not everything):
@@ -191,7 +193,7 @@ def list_(
     if len(rows) > 1:
         print_columns(rows, right=[2, 5])
     elif not json:
-        click.echo("no lease is held" if not everything else "no lease is kept", err=True)
+        click.echo("no lease is held" if not everything else "the table has no lease", err=True)
     click.get_current_context().exit(status)
 
 
@@ -206,7 +208,7 @@ def list_(
     type=click.FloatRange(min=_DEFAULTS.max_clock_skew_rate),
     default=_DEFAULTS.max_clock_skew_rate,
     show_default=True,
-    help="The writers' max_clock_skew_rate, if it is larger.",
+    help="Setting max_clock_skew_rate of the writers, if it is larger.",
 )
 @dry_run_option
 @json_option
@@ -228,9 +230,9 @@ def break_(
     for all leases at the same time. No option makes this shorter: a holder that is alive could then
     overwrite the work of the next one.
 
-    A lease that ends while the command waits, because its holder or another client is at work, is left
-    alone; that is no error. A holder that renews its lease restarts the count. With --max-wait, the
-    command fails with status 1 if a holder may still write after that time; its lease is unchanged.
+    If a lease ends while the command waits, because its holder or another client is active, it is not
+    changed; this is not an error. A holder that renews its lease restarts the count. With --max-wait,
+    the command fails with status 1 if a holder may still write after that time; its lease is unchanged.
     Status 4: the table did not answer, and the lease may be released or not.
 
     \b
@@ -245,24 +247,24 @@ def break_(
         ttl=max(_DEFAULTS.ttl, 2 * _DEFAULTS.timeout * skew_rate),
         test_interval=_LOOK_SECONDS,
     )
-    trials = Trials()
+    failures = FailureCollector()
     give_up = math.inf if max_wait is None else clock.monotonic() + max_wait
     held: list[HeldLease] = []
     for path in dict.fromkeys(paths):
-        with trials.of(path):
+        with failures.collect(path):
             found = list(_held(table, path, clock))
             held += found
             if not found:
                 note(f"{printable(path)}: no lease is held")
     for each in sorted(held, key=lambda one: one.reclaimable_at(skew_rate)):
         assert each.record is not None
-        with trials.of(each.record.path):
+        with failures.collect(each.record.path):
             left = max(0.0, give_up - clock.monotonic())
             broken = not dry_run and _break(
                 table, each, clock, evolve(settings, max_wait=None if left == math.inf else left)
             )
             _print_broken(each.record, skew_rate, broken=broken, dry_run=dry_run, json=json)
-    trials.end()
+    failures.exit()
 
 
 def _held(table: Table, path: str, clock: SystemClock) -> Iterator[HeldLease]:
@@ -329,7 +331,7 @@ def _print_broken(
 
 
 def _check(table: Table) -> None:
-    """Raise if `table` cannot be one of leases. `Table.check` might write: it marks the table."""
+    """Raise if `table` is not a table of leases. Unlike `Table.check`, this writes nothing."""
     known = table.describe()
     keys = known.schema.hash_key, known.schema.range_key
     if keys != (LEASE_SCHEMA.hash_key, LEASE_SCHEMA.range_key):

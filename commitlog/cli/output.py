@@ -1,4 +1,4 @@
-"""How results are printed: lines for people, one JSON object a line for scripts.
+"""The output of commands: lines for people, or one JSON object per line for scripts.
 
 JSON keys are part of the interface and do not change.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from commitlog.cli.urls import Place
+    from commitlog.cli.urls import Location
     from commitlog.stores.api import ObjectInfo, PutResult
 
 __all__ = [
@@ -49,24 +49,31 @@ _JSON = f"{__name__}.json"
 
 
 def json_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the flag ``--json``, as its argument `json`."""
-    return click.option("--json", is_flag=True, help="Print a JSON object a line, also for errors.")(
+    """Add the flag `json` to `command`."""
+    return click.option("--json", is_flag=True, help="Print one JSON object per line, also for errors.")(
         command
     )
 
 
 def human_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the flag that has sizes shown for people, as its argument `human`."""
+    """Add the flag `human`, for readable sizes, to `command`."""
     return click.option("-h", "--human", is_flag=True, help="Show sizes in KiB, MiB, GiB.")(command)
 
 
 def dry_run_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the flag ``--dry-run``, as its argument `dry_run`."""
-    return click.option("--dry-run", is_flag=True, help="Only show what would be done.")(command)
+    """Add the flag `dry_run` to `command`."""
+    return click.option("--dry-run", is_flag=True, help="Show the changes without making them.")(command)
 
 
 def print_plan(action: str, url: str, to: str | None = None, *, json: bool) -> None:
-    """Print what a command would do without --dry-run: `action`, such as "remove", with `url`."""
+    """Print a change that a command would make without --dry-run.
+
+    Args:
+        action: the change, such as "remove".
+        url: the URL of the changed object.
+        to: the new URL, if there is one.
+        json: whether to print JSON.
+    """
     if json:
         print_json({"action": action, "url": url, "to": to, "dry_run": True})
     else:
@@ -74,14 +81,14 @@ def print_plan(action: str, url: str, to: str | None = None, *, json: bool) -> N
 
 
 def no_letter_r(command: Callable[..., R]) -> Callable[..., R]:
-    """Have `command`, a listing, refuse ``-r``, which is --recursive in all commands that have it.
+    """Let `command`, a listing, refuse ``-r``, which is --recursive in other commands.
 
-    ``ls -r`` of other programs means the reverse order, and -R the recursion.
+    In the ``ls`` of other programs, -r means the reverse order and -R the recursion.
     """
 
-    def refuse(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-        if given:
-            raise click.UsageError("-r is taken for --recursive or for --reverse: say -R, or --reverse")
+    def refuse(context: click.Context, parameter: click.Parameter, used: bool) -> None:
+        if used:
+            raise click.UsageError("-r is ambiguous: use -R for recursive, or --reverse")
 
     return click.option(
         "-r", "_r", is_flag=True, hidden=True, expose_value=False, callback=refuse, help="Refused."
@@ -89,22 +96,22 @@ def no_letter_r(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def use_json(context: click.Context) -> None:
-    """Have errors of the command be printed as JSON."""
+    """Print errors of the command as JSON."""
     context.meta[_JSON] = True
 
 
 def wants_json() -> bool:
-    """Tell whether errors of the current command are printed as JSON."""
+    """Return whether errors of the current command are printed as JSON."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON))
 
 
 def note(message: str, *, json: bool | None = None) -> None:
-    """Print on standard error what is no result and no error.
+    """Print a message on standard error that is neither a result nor an error.
 
     Args:
-        message: a line.
-        json: whether as JSON; by default, if that is asked for.
+        message: one line.
+        json: whether to print JSON; by default, if the command has --json.
     """
     if wants_json() if json is None else json:
         click.echo(_json.dumps({"note": message}), err=True)
@@ -118,7 +125,7 @@ def print_json(record: Mapping[str, Any]) -> None:
 
 
 def print_columns(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-    """Print `rows` with their cells aligned, those of the columns `right` to the right.
+    """Print `rows` in aligned columns. Those with the numbers `right` are aligned to the right.
 
     >>> print_columns([("size", "path"), ("7", "a")], right=[0])
     size  path
@@ -138,7 +145,7 @@ def print_columns(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -
 
 
 def printable(text: str) -> str:
-    """Return `text` without what a terminal would act on: stored names can be anything.
+    """Return `text` with control characters escaped, because stored names may contain any character.
 
     >>> printable("täglich\\x1b[2J\\n")
     'täglich\\\\x1b[2J\\\\n'
@@ -147,7 +154,7 @@ def printable(text: str) -> str:
 
 
 def progress_file(*, hidden: bool) -> TextIO:
-    """Return the file of a progress bar: standard error, or one that shows nothing.
+    """Return the file of a progress bar: standard error, or a file that is not shown.
 
     >>> progress_file(hidden=True).isatty()
     False
@@ -156,10 +163,10 @@ def progress_file(*, hidden: bool) -> TextIO:
     return io.StringIO() if hidden else sys.stderr
 
 
-def object_record(place: Place, info: ObjectInfo) -> dict[str, Any]:
-    """Return what `info` says, as it is printed."""
+def object_record(location: Location, info: ObjectInfo) -> dict[str, Any]:
+    """Return the details of an object as --json prints them."""
     return {
-        "url": place.url_of(info.path),
+        "url": location.url_of(info.path),
         "path": info.path,
         "size": info.size,
         "etag": info.etag,
@@ -168,30 +175,30 @@ def object_record(place: Place, info: ObjectInfo) -> dict[str, Any]:
     }
 
 
-def print_result(place: Place, result: PutResult, *, json: bool) -> None:
-    """Print what a write answered: its etag, or all of it as JSON."""
+def print_result(location: Location, result: PutResult, *, json: bool) -> None:
+    """Print the result of a write: its etag, or all details as JSON."""
     if json:
         print_json(
-            {"url": place.url, "path": result.path, "etag": result.etag, "version": result.version}
+            {"url": location.url, "path": result.path, "etag": result.etag, "version": result.version}
         )
     else:
         click.echo(result.etag)
 
 
 def moment(epoch: float) -> str:
-    """Return an epoch second as people read it, in UTC.
+    """Return an epoch second as a readable time in UTC.
 
     >>> moment(1_800_000_000.7)
     '2027-01-15T08:00:00Z'
     """
     try:
         return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):  # in no year of the calendar
+    except (OverflowError, ValueError, OSError):  # outside the calendar
         return f"{epoch:g} s"
 
 
 def duration(seconds: float) -> str:
-    """Return a span of time as people read it.
+    """Return a duration in seconds in a readable form.
 
     >>> duration(0.25), duration(59.4), duration(754), duration(7_380), duration(266_400)
     ('0.2 s', '59.4 s', '12 min 34 s', '2 h 3 min', '3 d 2 h')
@@ -209,12 +216,12 @@ def duration(seconds: float) -> str:
 
 
 def size_of(size: int, *, human: bool) -> str:
-    """Return a number of bytes as it is printed."""
+    """Return a number of bytes as text, in a readable unit if `human` is set."""
     return readable(size) if human else f"{size}"
 
 
 def readable(size: int) -> str:
-    """Return a number of bytes as people read it.
+    """Return a number of bytes in a readable unit.
 
     >>> readable(512), readable(64 * 2**20), readable(1_500_000_000)
     ('512 B', '64.0 MiB', '1.4 GiB')

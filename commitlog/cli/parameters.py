@@ -1,4 +1,4 @@
-"""Types of command-line parameters: spans of time, sizes and moments."""
+"""Types of command-line parameters: durations, sizes and times."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ParsedParameter(_ParamType):
     """A parameter that a function parses.
 
     Args:
-        name: name of the type, as the help of a command shows it.
-        parse: returns the value of a text. Its `ConfigurationError` is shown as wrong usage of the
+        name: the name of the type in the help of a command.
+        parse: returns the value of a text. A `ConfigurationError` is reported as wrong usage of the
             option, with status 2.
     """
 
@@ -34,7 +34,7 @@ class ParsedParameter(_ParamType):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text. A default that is not a text is returned as it is."""
+        """Return the value of a text. Return a default that is not a text unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -44,9 +44,9 @@ class ParsedParameter(_ParamType):
 
 
 def parse_moment(text: str) -> int:
-    """Return a moment in epoch milliseconds: ISO 8601, in UTC unless it has an offset.
+    """Parse a time in ISO 8601, in UTC unless it has an offset. Return epoch milliseconds.
 
-    Raises `ConfigurationError` if it is none, or is before 1970.
+    Raises `ConfigurationError` for an invalid time, or one before 1970.
 
     >>> parse_moment("2026-11-21T08:00:00Z") - parse_moment("20261121:070000")
     3600000
@@ -55,18 +55,18 @@ def parse_moment(text: str) -> int:
         # Takes any character before the time, as in yyyyMMdd:HHmmss, which Hadoop writes.
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{text!r} is no time: write 2026-11-21T08:00:00Z") from None
+        raise ConfigurationError(f"{text!r} is not a time: write 2026-11-21T08:00:00Z") from None
     utc = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
     if utc.timestamp() < 0:
         raise ConfigurationError(f"{text!r} is before 1970")
     return int(utc.timestamp() * 1000)
 
 
-#: A span of time in seconds: a number, or a number with one of the units s, m, h, d.
+#: A duration in seconds: a number, or a number with one of the units s, m, h, d.
 DURATION = ParsedParameter("duration", parse_seconds)
 
 #: A size in bytes: a number, or a number with one of the units KiB, MiB, GiB.
 SIZE = ParsedParameter("size", parse_bytes)
 
-#: A moment in epoch milliseconds.
+#: A time in epoch milliseconds.
 MOMENT = ParsedParameter("time", parse_moment)

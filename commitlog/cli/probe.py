@@ -1,4 +1,4 @@
-"""The command ``probe``: what a store does with preconditions, measured."""
+"""The command ``probe``, which measures the preconditions of a store."""
 
 from __future__ import annotations
 
@@ -23,32 +23,35 @@ __all__ = ["probe"]
     "kinds",
     type=click.Choice([kind.value for kind in Kind]),
     multiple=True,
-    help="Measure this alone; may be given several times.",
+    help="Measure only this kind. Repeatable.",
 )
 @json_option
 @store_options
 def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) -> None:
-    """Measure which preconditions the store at URL enforces, and print what came of each try.
+    """Measure which preconditions the store at URL enforces, and print the result of each check.
 
-    A race is many writers at once, of whom one may win. "fence" is the expiry of a request, which guards
-    leases: a store that checks no signatures does not enforce it. Under --commit auto, what is "proven"
-    is left to the store, and the rest refused; with a --table, calls that can compete for an object all
-    go natively if all of them are proven, and else all by lease.
+    In a race, many writers compete, and only one may win. "fence" is the expiry of requests, which
+    protects leases; stores that check no signatures do not enforce it.
 
-    With --table, the report is kept there, in place of an earlier one, for all clients of that table;
-    do it while none is at work. (The first to need it would have measured and kept it, too.)
+    With --commit auto, the store performs the conditional writes that are "proven", and others are
+    refused. With --table, conditional writes that can compete for an object use the store if all of them
+    are proven; otherwise all of them use leases.
 
-    With --json, the report is printed as one object. Keep it in a file, and give it to commands
-    without a table as --probe-report FILE, or they measure anew what they depend on.
+    With --table, the report is saved in the table for all its clients, and replaces an earlier report.
+    Run the command while no client is active. Without a saved report, the first client measures and
+    saves one.
 
-    Scratch objects, named .commitlog-probe-…, are written below URL and removed again. A race that went
-    well proves nothing beyond doubt; it is long enough for the stores that are known to fail.
+    With --json, the report is printed as one object. Save it to a file for commands without a table, and
+    pass it to them as --probe-report FILE. Otherwise these commands measure the store again.
+
+    The command writes and removes objects below URL, whose names begin with .commitlog-probe-. A race
+    without a failure is no proof, but it is long enough for all stores that are known to fail.
 
     \b
     Example:
       commitlog probe s3://bucket/scratch --json
     """
-    opened = connection.open(connection.directory(url).store)
+    opened = connection.open(connection.locate_directory(url).store)
     with ThreadPoolExecutor(RACERS) as executor:
         wanted = [Kind(kind) for kind in kinds] or list(Kind)
         report = measure(opened.store, kinds=wanted, executor=executor)

@@ -1,4 +1,4 @@
-"""Commands on tables of leases, of ingest state, or of namespaces: ``create``, ``info`` and so on."""
+"""The commands ``table create``, ``info`` and ``set-capacity``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from commitlog.urls import parse_table_url
 
 __all__ = ["table"]
 
-#: The uses of a table: its keys differ.
+#: The schema for each use of a table.
 _SCHEMAS = MappingProxyType(
     {str(schema.use): schema for schema in (LEASE_SCHEMA, INGEST_SCHEMA, NAMESPACE_SCHEMA)}
 )
 
 
-def _tags_of(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def _tags_of(_: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     tags: dict[str, str] = {}
-    for each in given:
+    for each in texts:
         key, equals, value = each.partition("=")
         if not (key and equals):
             raise click.BadParameter(f"{each!r} is not KEY=VALUE", param=parameter)
@@ -34,9 +34,9 @@ def _tags_of(_: click.Context, parameter: click.Parameter, given: tuple[str, ...
 
 @click.group()
 def table() -> None:
-    """Create or describe a table, of leases, of ingest state, or of namespaces.
+    """Create or describe a table of leases, of ingest state or of namespaces.
 
-    It is dynamodb://NAME or sqlite:///ABSOLUTE/FILE.
+    The URL of a table is dynamodb://NAME or sqlite:///ABSOLUTE/FILE.
     """
 
 
@@ -48,7 +48,7 @@ def table() -> None:
     type=click.Choice(list(_SCHEMAS)),
     default="leases",
     show_default=True,
-    help="What the table is for: leases, the state of ingest sources, or namespaces.",
+    help="Use of the table: leases, state of ingest sources, or namespaces.",
 )
 @click.option(
     "--tag",
@@ -56,15 +56,15 @@ def table() -> None:
     metavar="KEY=VALUE",
     multiple=True,
     callback=_tags_of,
-    help="Give the table this tag; may be repeated.",
+    help="Tag of the table. Repeatable.",
 )
 @json_option
 @table_options
 def create(connection: Connection, url: str, use: str, tags: dict[str, str], json: bool) -> None:
-    """Create the table URL with its keys, and TTL if it has one; do nothing if it is there and fits.
+    """Create the table URL. An existing table with the same keys is not changed, except for its tags.
 
-    A table of DynamoDB is billed on demand. Tags are given to a table that was there, too; tags are for
-    your bills and policies, and a file of SQLite has none.
+    A new table of DynamoDB is billed on demand. Tags appear in bills and policies of AWS. A table of
+    SQLite has no tags.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
     if json:
         print_json({"url": opened.url, "created": created})
     else:
-        click.echo(f"{opened.url} {'created' if created else 'was there and fits'}")
+        click.echo(f"{opened.url} {'created' if created else 'exists already'}")
 
 
 @table.command()
@@ -125,7 +125,7 @@ def info(connection: Connection, url: str, json: bool) -> None:
     )
 
 
-@table.command("set-capacity", short_help="Tell how the capacity of a table is set.")
+@table.command("set-capacity", short_help="Show how to set the capacity of a table.")
 @click.argument("url")
 @click.option("--read", type=click.IntRange(1), help="Read capacity units, as in S3Guard.")
 @click.option("--write", type=click.IntRange(1), help="Write capacity units, as in S3Guard.")
@@ -134,12 +134,11 @@ def info(connection: Connection, url: str, json: bool) -> None:
 def set_capacity(
     connection: Connection, url: str, read: int | None, write: int | None, json: bool
 ) -> None:
-    """Tell how the capacity of the table URL is set. Nothing is changed.
+    """Show how to set the capacity of the table URL. Nothing is changed.
 
-    Those who come from "hadoop s3guard set-capacity" look for it here. Tables that this command line
-    makes are billed on demand: DynamoDB takes as many requests as come, and there is no capacity to set.
-    The status is 0 then. For a table that another tool made with provisioned capacity, the command says
-    how to change that with the AWS CLI, with status 1.
+    The command exists for users of "hadoop s3guard set-capacity". Tables that "table create" makes are
+    billed on demand and have no capacity to set; the exit status is then 0. For a table with provisioned
+    capacity, the command prints the command of the AWS CLI that changes it, and the exit status is 1.
 
     \b
     Example:
@@ -148,17 +147,17 @@ def set_capacity(
     known = connection.leases(url).describe()
     name = parse_table_url(known.url).name
     units = f"ReadCapacityUnits={read or 'N'},WriteCapacityUnits={write or 'N'}"
-    told = {
+    message = {
         "on-demand": "billed on demand: there is no capacity to set",
         "provisioned": (
             "provisioned, and nothing was changed. To bill it on demand: aws dynamodb update-table"
             f" --table-name {name} --billing-mode PAY_PER_REQUEST. To keep it provisioned: aws dynamodb"
             f" update-table --table-name {name} --provisioned-throughput {units}"
         ),
-    }.get(known.billing or "", "no table of DynamoDB: there is no capacity to set")
+    }.get(known.billing or "", "not a table of DynamoDB: there is no capacity to set")
     if json:
-        print_json({"url": known.url, "billing": known.billing, "message": told})
+        print_json({"url": known.url, "billing": known.billing, "message": message})
     else:
-        click.echo(f"{printable(known.url)} is {told}")
+        click.echo(f"{printable(known.url)} is {message}")
     provisioned = known.billing == "provisioned"
     click.get_current_context().exit(Exit.FAILED if provisioned else Exit.DONE)

@@ -43,7 +43,7 @@ _DEFAULT_CONCURRENCY = 16
 #: The number of concurrent files that "all" stands for, as in fsspec.
 _MAX_CONCURRENCY = 128
 
-#: The number of nested directories after which one is made separately, because a file can be made
+#: The interval, in nested directories, at which one is made separately, because a file can be made
 #: together with at most about thirty missing parent directories.
 _LEVELS = 15
 
@@ -115,8 +115,8 @@ class Bulk:
         paths = list(dict.fromkeys(path for path, _, _ in slices))
         opened = dict(zip(paths, self._map(self._locations.open, paths, "commitlog-cat"), strict=True))
 
-        def read(piece: tuple[str, int | None, int | None]) -> bytes:
-            path, start, end = piece
+        def read(part: tuple[str, int | None, int | None]) -> bytes:
+            path, start, end = part
             file = opened[path]
             if isinstance(file, Exception):
                 raise file

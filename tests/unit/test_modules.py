@@ -18,14 +18,13 @@ SMALL = 120
 TO_MERGE = {
     "commitlog.commit.native_committer",
     "commitlog.commit.strategy",
-    "commitlog.cli.fs.directories",
     "commitlog.namespace.creation",
     "commitlog.outputs.preview",
     "commitlog.stores.local.writer",
 }
 
 #: Bases that are parts of the classes that derive from them, and are not replaced yet.
-TO_COMPOSE = {"JobOptions", "Linking", "Looking", "Making", "Moving", "Parts", "Reading"}
+TO_COMPOSE = {"JobOptions", "Linking", "Moving", "Parts"}
 
 #: Attributes that repeat that of their owner, and are not renamed yet.
 TO_RENAME = {"log", "store"}

@@ -48,11 +48,10 @@ TO_EXPORT = {
     *("commitlog.stores.open", "commitlog.tables.open"),
 }
 TO_RENAME = {
-    *("_sqlite.fork_safety", "absence", "filesystem.bulk", "filesystem.filesystem"),
-    *("filesystem.making", "filesystem.reading", "ingest.planning", "ingest.seen_files"),
+    *("_sqlite.fork_safety", "absence", "ingest.planning", "ingest.seen_files"),
     *("ingest.source_state", "ingest.state", "namespaces", "namespace.stats", "tables.rules"),
 }
-TO_RENAME_BELOW = ("cli.", "namespace.", "spark.")
+TO_RENAME_BELOW = ("namespace.", "spark.")
 
 #: Import statements of examples, in doctests too.
 _IMPORT = re.compile(

@@ -10,10 +10,10 @@ from commitlog.cli.lazy import LazyCommand, LazyGroup
 
 __all__ = ["LITERAL", "fs"]
 
-#: Where the context of a command keeps the flag --literal.
+#: The key of the flag --literal in the context of a command.
 LITERAL = f"{__name__}.literal"
 
-#: Other names that Hadoop's shell has for commands.
+#: Names of commands in Hadoop's shell, and our names.
 _ALIASES = MappingProxyType({"copyFromLocal": "put", "copyToLocal": "get", "touchz": "touch"})
 
 #: Commands of Hadoop's shell that namespaces cannot support, with the reason.
@@ -21,20 +21,20 @@ _WITHOUT = MappingProxyType(
     {
         **dict.fromkeys(
             ("chgrp", "chmod", "chown", "getfacl", "setfacl", "getfattr", "setfattr"),
-            "namespaces have no owners and permissions of their own: the table and the store have them",
+            "namespaces have no owners and permissions: set those of the table and the store",
         ),
         **dict.fromkeys(
             ("appendToFile", "concat", "truncate"),
-            "a file is content that was written once: write a new one",
+            "a file is written once: write a new one",
         ),
-        **dict.fromkeys(("setrep", "df", "checksum"), "how content is kept is up to the store"),
+        **dict.fromkeys(("setrep", "df", "checksum"), "only the store knows how it keeps content"),
         **dict.fromkeys(
             ("createSnapshot", "deleteSnapshot", "renameSnapshot"), "namespaces have no snapshots"
         ),
         "expunge": "'commitlog namespace gc' empties the trash",
-        "rmr": "say 'rm -r'",
-        "lsr": "say 'ls -R'",
-        "dus": "say 'du -s'",
+        "rmr": "use 'rm -r'",
+        "lsr": "use 'ls -R'",
+        "dus": "use 'du -s'",
     }
 )
 
@@ -46,10 +46,10 @@ _COMMANDS = MappingProxyType(
             (_READ, "listing:ls", "List directories."),
             (_READ, "listing:tree", "Draw directories as trees."),
             (_READ, "listing:find", "Find files and directories by name."),
-            (_READ, "listing:test", "Test a path; the exit status is the answer."),
+            (_READ, "listing:test", "Test a path, with the result as exit status."),
             (_READ, "status:stat", "Show the status of files and directories."),
-            (_READ, "usage:du", "Show the size of directories."),
-            (_READ, "usage:count", "Count directories, files and bytes."),
+            (_READ, "listing:du", "Show the size of directories."),
+            (_READ, "listing:count", "Count directories, files and bytes."),
             (_READ, "download:cat", "Write files to standard output."),
             (_READ, "download:head", "Write the first bytes of files."),
             (_READ, "download:tail", "Write the last bytes of files."),
@@ -72,7 +72,7 @@ class _Shell(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flags = {each for parameter in self.params for each in parameter.opts}
-        at = next((at for at, word in enumerate(args) if word not in flags), len(args))
+        at = next((at for at, argument in enumerate(args) if argument not in flags), len(args))
         if at < len(args) and args[at].startswith("-") and not args[at].startswith("--"):
             name = args[at][1:]
             if name == "help":
@@ -89,20 +89,18 @@ class _Shell(LazyGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in _WITHOUT:
-            raise click.UsageError(f"there is no command {args[0]!r}: {_WITHOUT[args[0]]}", ctx)
+            raise click.UsageError(f"command {args[0]!r} is not supported: {_WITHOUT[args[0]]}", ctx)
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Shell, lazy=_COMMANDS)
-@click.option(
-    "--literal", is_flag=True, help="Take URLs as they are, as 'ls -C' prints them: no patterns."
-)
+@click.option("--literal", is_flag=True, help="Expand no patterns: take URLs as 'ls -C' prints them.")
 @click.pass_context
 def fs(context: click.Context, literal: bool) -> None:
     """Work with the files and directories of namespaces: commitlog://NAMESPACE/PATH.
 
     URLs of existing files may contain the patterns * ? [a-c] [^a-c] {a,b} within a name. A backslash
-    escapes the next character. Quote patterns, because the shell expands its own.
+    escapes the next character. Quote patterns, or the shell expands them.
 
     Commands accept a leading dash, as in "hadoop fs": "fs -ls -R URL".
 

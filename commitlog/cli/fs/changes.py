@@ -9,14 +9,12 @@ from functools import partial
 import click
 
 from commitlog.cli.connection import Connection, grace_option, namespace_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.fs.paths import Found, Goals, Spot, found, spot, urls_argument
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.fs.paths import Match, Targets, is_container, matches, path_of, urls_argument
 from commitlog.cli.fs.status import status_record
-from commitlog.cli.fs.upload import target_of
 from commitlog.cli.output import dry_run_option, json_option, print_json, print_plan, printable
 from commitlog.cli.parameters import MOMENT
-from commitlog.cli.progress import Headway
-from commitlog.cli.transfer import Advance, Job, threads_option, work
+from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
 from commitlog.clock import SystemClock
 from commitlog.errors import (
     AlreadyExists,
@@ -27,6 +25,7 @@ from commitlog.errors import (
     NotFound,
 )
 from commitlog.namespace import Status
+from commitlog.transfer import Advance, NamespacePath
 
 __all__ = ["mkdir", "mv", "rm", "rmdir", "touch"]
 
@@ -34,14 +33,19 @@ __all__ = ["mkdir", "mv", "rm", "rmdir", "touch"]
 @click.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.argument("target", metavar="TARGET")
-@click.option("-f", "--force", is_flag=True, help="Replace a file, or an empty directory.")
+@click.option("-f", "--force", is_flag=True, help="Replace a file or an empty directory.")
 @click.option(
     "--replace",
     is_flag=True,
-    help="Put a directory in the place of TARGET, which goes to the trash with all that is in it.",
+    help="Replace the directory TARGET, which goes to the trash with its contents.",
 )
 @click.option(
-    "-r", "-R", "--recursive", is_flag=True, expose_value=False, help="Directories move whole anyway."
+    "-r",
+    "-R",
+    "--recursive",
+    is_flag=True,
+    expose_value=False,
+    help="Ignored: directories are always moved with their contents.",
 )
 @dry_run_option
 @json_option
@@ -65,21 +69,21 @@ def mv(
     Example:
       commitlog fs mv commitlog://lake/staging commitlog://lake/events
     """
-    trials = Trials()
-    goal = spot(connection, target)
-    sources: list[Found] = []
+    failures = FailureCollector()
+    top = path_of(connection, target)
+    sources: list[Match] = []
     for url in urls:
-        with trials.of(url):
-            sources.extend(found(connection, url))
+        with failures.collect(url):
+            sources.extend(matches(connection, url))
     if replace and len(sources) > 1:
-        raise click.UsageError("--replace takes one source: TARGET is what it replaces")
+        raise click.UsageError("--replace takes one source, which replaces TARGET")
     several = max(len(sources), len(urls)) > 1
-    into = bool(sources) and target_of(goal, several=several) and not replace
-    taken = Goals()
+    into = bool(sources) and is_container(top, several=several) and not replace
+    targets = Targets()
     for each in sources:
-        with trials.of(each.url):
-            at = goal.below(each.name) if into and each.name else goal
-            taken.take(at.url, each.url)
+        with failures.collect(each.url):
+            at = top.below(each.name) if into and each.name else top
+            targets.add(at.url, each.url)
             _check_same(each, at)
             if dry_run:
                 print_plan("move", each.url, at.url, json=json)
@@ -90,37 +94,35 @@ def mv(
                 status = _rename(each, at, force=force)
             if json:
                 print_json(status_record(at.namespace, status))
-    trials.end()
+    failures.exit()
 
 
-def _rename(source: Spot, target: Spot, *, force: bool) -> Status:
+def _rename(source: NamespacePath, target: NamespacePath, *, force: bool) -> Status:
     try:
         return source.namespace.rename(source.path, target.path, overwrite=force)
     except AlreadyExists as error:
         if force:
             raise
-        raise AlreadyExists(f"{error}; --force replaces a file, or an empty directory") from None
+        raise AlreadyExists(f"{error}; --force replaces a file or an empty directory") from None
 
 
-def _check_same(source: Spot, target: Spot) -> None:
+def _check_same(source: NamespacePath, target: NamespacePath) -> None:
     if source.namespace is not target.namespace:
         raise ConfigurationError(
-            f"{target.url} is in another namespace: copy it there, and remove it here"
+            f"{target.url} is in another namespace: copy it there, then remove it here"
         )
 
 
 @click.command()
 @urls_argument
-@click.option(
-    "-r", "-R", "--recursive", is_flag=True, help="Remove directories with all that is in them."
-)
-@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Remove directories with their contents.")
+@click.option("-f", "--force", is_flag=True, help="Ignore files that do not exist.")
 @click.option(
     "-skipTrash",
     "--skip-trash",
     is_flag=True,
     expose_value=False,
-    help="Taken, and changes nothing: what was removed cannot be got back in either case.",
+    help="Ignored: removed files cannot be restored in either case.",
 )
 @grace_option
 @threads_option
@@ -148,65 +150,65 @@ def rm(
     Example:
       commitlog fs rm -r commitlog://lake/staging
     """
-    trials = Trials()
-    headway = Headway(
+    failures = FailureCollector()
+    progress = Progress(
         "files and directories were removed",
-        go_on="the same command" if force else "the same command with --force",
+        resume="run the same command" if force else "run the same command with --force",
     )
     missing = contextlib.suppress(NotFound) if force else contextlib.nullcontext()
 
-    def remove(each: Found, _: Advance) -> Found | None:
+    def remove(each: Match, _: Advance) -> Match | None:
         with missing:
             _remove(each, recursive=recursive, dry_run=dry_run)
             return each
         return None
 
-    def tell(removed: Found | None) -> None:
+    def show(removed: Match | None) -> None:
         if removed is not None:
-            _tell_removed(removed, dry_run=dry_run, json=json)
+            _show_removed(removed, dry_run=dry_run, json=json)
 
     def jobs(url: str) -> Iterator[Job]:
-        for each in found(connection, url):
-            yield Job(what=each.url, do=partial(remove, each))
+        for each in matches(connection, url):
+            yield Job(name=each.url, run=partial(remove, each))
 
-    with headway.told(trials):
+    with progress.reported(failures):
         for url in urls:
-            headway.check()
-            with trials.of(url), headway.of(url):
-                spot(connection, url)  # a missing namespace is an error even so
+            progress.check()
+            with failures.collect(url), progress.step(url):
+                path_of(connection, url)  # a missing namespace is an error even with --force
                 with missing:
-                    work(
+                    run_jobs(
                         jobs(url),
-                        trials,
+                        failures,
                         label="removing",
-                        length=lambda: 0,
+                        effort=lambda: 0,
                         threads=threads,
-                        done=tell,
-                        headway=headway,
+                        done=show,
+                        progress=progress,
                     )
-    trials.end()
+    failures.exit()
 
 
-def _remove(at: Found, *, recursive: bool, dry_run: bool) -> None:
+def _remove(at: Match, *, recursive: bool, dry_run: bool) -> None:
     """Remove a file or directory, or only check whether it could be removed."""
     if not at.path:
         raise InvalidPath(
-            "the root of a namespace cannot be removed; what is in it can: commitlog://…/*"
+            "the root of a namespace cannot be removed; remove its contents: commitlog://…/*"
         )
     if at.is_directory and not recursive:
-        raise IsADirectory("it is a directory: --recursive removes it with all that is in it")
+        raise IsADirectory("it is a directory: --recursive removes it with its contents")
     if not dry_run:
         at.namespace.delete(at.path, recursive=at.is_directory)
 
 
-def _tell_removed(at: Found, *, dry_run: bool, json: bool) -> None:
+def _show_removed(at: Match, *, dry_run: bool, json: bool) -> None:
     if dry_run and json:
         print_plan("remove", at.url, json=True)
     elif json:
         print_json({"url": at.url, "type": "directory" if at.is_directory else "file", "removed": True})
     else:
-        whole = " and all in it" if at.is_directory else ""
-        line = f"{'would remove' if dry_run else 'removed'} {printable(at.url)}{whole}"
+        contents = " with its contents" if at.is_directory else ""
+        line = f"{'would remove' if dry_run else 'removed'} {printable(at.url)}{contents}"
         if at.is_directory and not dry_run:
             line += f"; 'commitlog namespace gc {at.namespace.name}' frees the space"
         click.echo(line)
@@ -217,27 +219,29 @@ def _tell_removed(at: Found, *, dry_run: bool, json: bool) -> None:
 @json_option
 @namespace_options
 def rmdir(connection: Connection, urls: tuple[str, ...], json: bool) -> None:
-    """Remove empty directories. A directory that is not empty is an error, and stays.
+    """Remove empty directories. A directory with contents is an error and is not removed.
 
     \b
     Example:
       commitlog fs rmdir commitlog://lake/empty
     """
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
+        with failures.collect(url):
+            for each in matches(connection, url):
                 if not each.is_directory:
                     raise NotADirectory(f"{each.url} is a file")
                 each.namespace.delete(each.path)
                 if json:
                     print_json({"url": each.url, "type": "directory", "removed": True})
-    trials.end()
+    failures.exit()
 
 
 @click.command()
 @urls_argument
-@click.option("-p", "--parents", is_flag=True, help="Those above, too; one that is there is no error.")
+@click.option(
+    "-p", "--parents", is_flag=True, help="Make missing parents, and ignore existing directories."
+)
 @json_option
 @namespace_options
 def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool, json: bool) -> None:
@@ -250,23 +254,23 @@ def mkdir(connection: Connection, urls: tuple[str, ...], parents: bool, json: bo
     Example:
       commitlog fs mkdir -p commitlog://lake/a/b
     """
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            at = spot(connection, url)
+        with failures.collect(url):
+            at = path_of(connection, url)
             if parents:
                 status = at.namespace.make_directory(at.path, atomic=False)
             else:
                 status = at.namespace.make_directory(at.path, exist_ok=False, parents=False)
             if json:
                 print_json(status_record(at.namespace, status))
-    trials.end()
+    failures.exit()
 
 
 @click.command()
 @urls_argument
-@click.option("-c", "--no-create", is_flag=True, help="Make no file.")
-@click.option("-t", "--time", type=MOMENT, help="Time of modification, instead of now.")
+@click.option("-c", "--no-create", is_flag=True, help="Do not make missing files.")
+@click.option("-t", "--time", type=MOMENT, help="Modification time; by default now.")
 @json_option
 @namespace_options
 def touch(
@@ -278,17 +282,17 @@ def touch(
     Example:
       commitlog fs touch commitlog://lake/_SUCCESS
     """
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            at = spot(connection, url)
+        with failures.collect(url):
+            at = path_of(connection, url)
             status = _touch(at, time, create=not no_create)
             if json and status is not None:
                 print_json(status_record(at.namespace, status))
-    trials.end()
+    failures.exit()
 
 
-def _touch(at: Spot, time: int | None, *, create: bool) -> Status | None:
+def _touch(at: NamespacePath, time: int | None, *, create: bool) -> Status | None:
     modified = int(SystemClock().epoch() * 1000) if time is None else time
     if at.status() is None:
         if not create:

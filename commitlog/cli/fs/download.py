@@ -13,22 +13,22 @@ from typing import TypeVar
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.fs.paths import Found, Goals, found, urls_argument
-from commitlog.cli.fs.resume import exact_option, say_how_to_go_on
-from commitlog.cli.fs.trees import Tree, chunks_of, directory_of, remote_tree
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.file_io import atomic_file
+from commitlog.cli.fs.paths import Match, Targets, matches, urls_argument
+from commitlog.cli.fs.resume import advise_resume, exact_option
+from commitlog.cli.fs.sources import Source, namespace_source, read_file
 from commitlog.cli.output import json_option, print_json, progress_file
-from commitlog.cli.progress import Headway
-from commitlog.cli.streams import PIECE, arriving
-from commitlog.cli.transfer import Advance, Job, threads_option, work
+from commitlog.cli.progress import Job, Progress, run_jobs, threads_option
 from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
+from commitlog.transfer import BLOCK_SIZE, Advance
 
 __all__ = ["cat", "get", "getmerge", "head", "tail"]
 
 R = TypeVar("R")
 
-#: The number of bytes that "head" and "tail" show by default, as in Hadoop.
-_SHOWN = 1024
+#: The number of bytes that "head" and "tail" write by default, as in Hadoop.
+_DEFAULT_BYTES = 1024
 
 
 @click.command()
@@ -41,17 +41,17 @@ def cat(connection: Connection, urls: tuple[str, ...]) -> None:
     Example:
       commitlog fs cat commitlog://lake/a.csv
     """
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
-                with trials.of(each.url):
+        with failures.collect(url):
+            for each in matches(connection, url):
+                with failures.collect(each.url):
                     _print(each)
-                if trials.failures:
+                if failures.count:
                     break
-        if trials.failures:
+        if failures.count:
             break
-    trials.end()
+    failures.exit()
 
 
 def _bytes_option(command: Callable[..., R]) -> Callable[..., R]:
@@ -59,9 +59,9 @@ def _bytes_option(command: Callable[..., R]) -> Callable[..., R]:
         "--bytes",
         "size",
         type=click.IntRange(min=0),
-        default=_SHOWN,
+        default=_DEFAULT_BYTES,
         show_default=True,
-        help="How many bytes to write.",
+        help="Number of bytes to write.",
     )(command)
 
 
@@ -98,22 +98,22 @@ def tail(connection: Connection, urls: tuple[str, ...], size: int) -> None:
 def _write_parts(
     connection: Connection, urls: tuple[str, ...], part: Callable[[int], tuple[int, int]]
 ) -> None:
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
-                with trials.of(each.url):
-                    for chunk in chunks_of(each.namespace, _file(each).path, part):
-                        sys.stdout.buffer.write(chunk)
+        with failures.collect(url):
+            for each in matches(connection, url):
+                with failures.collect(each.url):
+                    for block in read_file(each.namespace, _file(each).path, part):
+                        sys.stdout.buffer.write(block)
                     sys.stdout.buffer.flush()
-    trials.end()
+    failures.exit()
 
 
 @click.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.argument("local")
-@click.option("-nl", "--newline", is_flag=True, help="Put a line end behind each file.")
-@click.option("-skip-empty-file", "--skip-empty", is_flag=True, help="Leave empty files out.")
+@click.option("-nl", "--newline", is_flag=True, help="Write a newline after each file.")
+@click.option("-skip-empty-file", "--skip-empty", is_flag=True, help="Skip empty files.")
 @click.option("-f", "--force", is_flag=True, help="Replace LOCAL.")
 @namespace_options
 def getmerge(
@@ -133,44 +133,48 @@ def getmerge(
     Example:
       commitlog fs getmerge commitlog://lake/events events.csv
     """
-    sources = [each for url in urls for each in found(connection, url)]
+    sources = [each for url in urls for each in matches(connection, url)]
     if local != "-" and not force and os.path.lexists(local):
-        raise AlreadyExists(f"{local!r} exists already; --force replaces it")
-    with nullcontext(sys.stdout.buffer) if local == "-" else arriving(local, absent=not force) as target:
+        raise AlreadyExists(f"{local!r} already exists; --force replaces it")
+    with (
+        nullcontext(sys.stdout.buffer)
+        if local == "-"
+        else atomic_file(local, absent=not force) as target
+    ):
         for each in sources:
-            files = each.namespace.list(each.path) if each.is_directory else iter([each.known])
+            files = each.namespace.list(each.path) if each.is_directory else iter([each.matched])
             for status in files:
                 if status.is_directory or (skip_empty and not status.size):
                     continue
-                for chunk in chunks_of(each.namespace, status.path):
-                    target.write(chunk)
+                for block in read_file(each.namespace, status.path):
+                    target.write(block)
                 if newline:
                     target.write(b"\n")
         target.flush()
 
 
-def _file(at: Found) -> Found:
+def _file(at: Match) -> Match:
     if at.is_directory:
         raise IsADirectory(f"{at.url} is a directory")
     return at
 
 
-def _print(at: Found) -> None:
-    size = _file(at).known.size
+def _print(at: Match) -> None:
+    size = _file(at).matched.size
     with click.progressbar(
         length=size,
         label="reading",
-        file=progress_file(hidden=size < PIECE or sys.stdout.isatty() or not sys.stderr.isatty()),
+        file=progress_file(hidden=size < BLOCK_SIZE or sys.stdout.isatty() or not sys.stderr.isatty()),
     ) as bar:
-        for chunk in chunks_of(at.namespace, at.path):
-            sys.stdout.buffer.write(chunk)
-            bar.update(len(chunk))
+        for block in read_file(at.namespace, at.path):
+            sys.stdout.buffer.write(block)
+            bar.update(len(block))
     sys.stdout.buffer.flush()
 
 
 @click.command()
 @click.argument("urls", metavar="URL... LOCAL", nargs=-1, required=True)
-@click.option("-f", "--force", is_flag=True, help="Replace files that are there.")
+@click.option("-f", "--force", is_flag=True, help="Replace existing files.")
 @exact_option
 @threads_option
 @json_option
@@ -200,41 +204,41 @@ def get(
     Example:
       commitlog fs get commitlog://lake/events events
     """
-    *sources, local = urls if len(urls) > 1 else (*urls, ".")
+    *remote, local = urls if len(urls) > 1 else (*urls, ".")
     if local.startswith("commitlog://"):
-        raise click.UsageError(f"{local} is not on this machine: the last argument is where to")
-    trials = Trials()
-    headway = Headway()
-    with headway.told(trials):
-        trees: list[Tree] = []
-        for url in sources:
-            with trials.of(url):
-                for each in found(connection, url):
+        raise click.UsageError(f"{local} is not a local path: the last argument is the target")
+    failures = FailureCollector()
+    progress = Progress()
+    with progress.reported(failures):
+        sources: list[Source] = []
+        for url in remote:
+            with failures.collect(url):
+                for each in matches(connection, url):
                     if local == "-":
                         _print(each)
                     else:
-                        trees.append(remote_tree(each))
-        if trees:
-            several = max(len(trees), len(sources)) > 1
-            _fetch(
-                trees,
+                        sources.append(namespace_source(each))
+        if sources:
+            several = max(len(sources), len(remote)) > 1
+            _download(
+                sources,
                 local,
-                trials,
-                headway,
+                failures,
+                progress,
                 force=force,
                 exact=exact,
                 several=several,
                 threads=threads,
                 json=json,
             )
-    trials.end()
+    failures.exit()
 
 
-def _fetch(
-    trees: list[Tree],
+def _download(
+    sources: list[Source],
     local: str,
-    trials: Trials,
-    headway: Headway,
+    failures: FailureCollector,
+    progress: Progress,
     *,
     force: bool,
     exact: bool,
@@ -244,62 +248,67 @@ def _fetch(
 ) -> None:
     into = os.path.isdir(local)
     if exact and several:
-        raise click.UsageError("--no-target-directory takes one URL, which goes to LOCAL itself")
+        raise click.UsageError("--no-target-directory takes one URL, which is copied to LOCAL itself")
     if several and not into:
-        raise NotADirectory(f"several sources go into a directory, and {local!r} is none")
-    if exact and into and not trees[0].is_directory:
+        raise NotADirectory(f"{local!r} is not a directory: several sources need a directory")
+    if exact and into and not sources[0].is_directory:
         raise IsADirectory(f"{local!r} is a directory")
-    goals: list[tuple[Tree, str]] = []
-    taken = Goals()
-    for tree in trees:
-        with trials.of(tree.shown):
-            at = os.path.join(local, tree.name) if into and not exact else local
-            taken.take(at, tree.shown)
-            goals.append((tree, at))
-    say_how_to_go_on(
-        headway,
-        f"downloaded to {goals[0][1] if len(goals) == 1 else local}",
-        [tree for tree, _ in goals],
+    planned: list[tuple[Source, str]] = []
+    targets = Targets()
+    for source in sources:
+        with failures.collect(source.name):
+            target = os.path.join(local, source.target_name) if into and not exact else local
+            targets.add(target, source.name)
+            planned.append((source, target))
+    advise_resume(
+        progress,
+        f"downloaded to {planned[0][1] if len(planned) == 1 else local}",
+        [source for source, _ in planned],
         force=force,
         into=into or exact,
     )
 
-    def tell(saved: tuple[str, str]) -> None:
+    def show(saved: tuple[str, str]) -> None:
         if json:
             url, file = saved
             print_json({"url": url, "file": file, "size": os.path.getsize(file)})
 
-    work(
-        chain.from_iterable(_fetched(tree, goal, trials, headway, force=force) for tree, goal in goals),
-        trials,
+    run_jobs(
+        chain.from_iterable(
+            _jobs(source, target, failures, progress, force=force) for source, target in planned
+        ),
+        failures,
         label="downloading",
-        length=lambda: sum(tree.effort() for tree in trees),
+        effort=lambda: sum(source.effort() for source in sources),
         threads=threads,
-        done=tell,
-        headway=headway,
+        done=show,
+        progress=progress,
     )
 
 
-def _fetched(tree: Tree, goal: str, trials: Trials, headway: Headway, *, force: bool) -> Iterator[Job]:
-    headway.check()
-    with trials.of(tree.shown), headway.of(tree.shown):
-        for piece in tree.pieces():
-            at = os.path.join(goal, piece.path) if piece.path else goal
-            if piece.chunks is not None:
-                yield Job(what=piece.shown, do=partial(_save, piece.shown, at, piece.chunks, force))
+def _jobs(
+    source: Source, target: str, failures: FailureCollector, progress: Progress, *, force: bool
+) -> Iterator[Job]:
+    progress.check()
+    with failures.collect(source.name), progress.step(source.name):
+        for item in source.items():
+            at = os.path.join(target, item.path) if item.path else target
+            if item.blocks is not None:
+                yield Job(name=item.name, run=partial(_save, item.name, at, item.blocks, force))
             elif not os.path.isdir(at):
-                with directory_of(piece, trials):
+                # If the top directory fails, its contents are not tried.
+                with failures.collect(item.name, part=True) if item.path else nullcontext():
                     os.mkdir(at)
-                    headway.came(files=0)
+                    progress.succeed(files=0)
 
 
 def _save(
-    url: str, file: str, chunks: Callable[[], Iterator[bytes]], force: bool, advance: Advance
+    url: str, file: str, blocks: Callable[[], Iterator[bytes]], force: bool, advance: Advance
 ) -> tuple[str, str]:
     if not force and os.path.lexists(file):
-        raise AlreadyExists(f"{file!r} exists already; --force replaces it")
-    with arriving(file, absent=not force) as target:
-        for chunk in chunks():
-            target.write(chunk)
-            advance(len(chunk))
+        raise AlreadyExists(f"{file!r} already exists; --force replaces it")
+    with atomic_file(file, absent=not force) as target:
+        for block in blocks():
+            target.write(block)
+            advance(len(block))
     return url, file

@@ -1,19 +1,29 @@
-"""The commands ``fs ls``, ``fs find``, ``fs test`` and ``fs tree``, which list names."""
+"""The commands ``fs ls``, ``find``, ``tree``, ``test``, ``du`` and ``count``, which read names."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 
 import click
 from attrs import frozen
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Exit, Question, Trials
-from commitlog.cli.fs.paths import Found, braces, expression, found, spot, url_of, urls_argument
+from commitlog.cli.exit_status import Exit, FailureCollector, PredicateCommand
+from commitlog.cli.fs.paths import (
+    Match,
+    braces,
+    matches,
+    path_of,
+    pattern_to_regex,
+    url_of,
+    urls_argument,
+)
 from commitlog.cli.fs.status import status_record
 from commitlog.cli.output import (
+    counted,
     human_option,
     json_option,
     moment,
@@ -24,9 +34,12 @@ from commitlog.cli.output import (
     size_of,
 )
 from commitlog.errors import NotFound
-from commitlog.namespace import Namespace, Status
+from commitlog.namespace import Namespace, Status, Summary
 
-__all__ = ["find", "ls", "test", "tree"]
+__all__ = ["count", "du", "find", "ls", "test", "tree"]
+
+#: The number of files and directories between two progress reports: one page of a listing.
+_REPORT_INTERVAL = 1000
 
 
 @frozen(kw_only=True)
@@ -40,7 +53,7 @@ class _Order:
     def __call__(self, entries: Iterable[Status]) -> Iterable[Status]:
         key: Callable[[Status], int] | None = None
         if self.by_time:
-            key = _youngest_first
+            key = _newest_first
         elif self.by_size:
             key = _largest_first
         if key is not None:
@@ -48,7 +61,7 @@ class _Order:
         return reversed(list(entries)) if self.reverse else entries
 
 
-def _youngest_first(status: Status) -> int:
+def _newest_first(status: Status) -> int:
     return -status.modified
 
 
@@ -56,9 +69,9 @@ def _largest_first(status: Status) -> int:
     return -status.size
 
 
-@click.command(cls=Question)
+@click.command(cls=PredicateCommand)
 @click.argument("url")
-@click.option("-e", "wanted", flag_value="any", default="any", help="Anything (default).")
+@click.option("-e", "wanted", flag_value="any", default="any", help="A file or directory (default).")
 @click.option("-d", "wanted", flag_value="directory", help="A directory.")
 @click.option("-f", "wanted", flag_value="file", help="A file.")
 @click.option("-s", "wanted", flag_value="full", help="A file that is not empty.")
@@ -73,27 +86,29 @@ def test(connection: Connection, url: str, wanted: str) -> None:
     Example:
       commitlog fs test -e commitlog://lake/_SUCCESS
     """
-    at = spot(connection, url)
-    is_so = False
+    at = path_of(connection, url)
+    result = False
     with contextlib.suppress(NotFound):
         status = at.namespace.stat(at.path)
         if status.is_directory:
-            is_so = wanted in ("any", "directory")
-        elif not at.inside:
-            fits = {"directory": False, "full": status.size > 0, "empty": status.size == 0}
-            is_so = fits.get(wanted, True)
-    click.get_current_context().exit(Exit.DONE if is_so else Exit.FAILED)
+            result = wanted in ("any", "directory")
+        elif not at.directory_only:
+            results = {"directory": False, "full": status.size > 0, "empty": status.size == 0}
+            result = results.get(wanted, True)
+    click.get_current_context().exit(Exit.DONE if result else Exit.FAILED)
 
 
 @click.command()
 @urls_argument
-@click.option("-l", "--long", is_flag=True, expose_value=False, help="Show all of that: is so anyway.")
-@click.option("-R", "--recursive", is_flag=True, help="List everything below, too.")
-@click.option("-d", "--directory", is_flag=True, help="List directories themselves, as if files.")
-@click.option("-C", "--paths", is_flag=True, help="Print the URLs alone.")
-@click.option("-t", "by_time", is_flag=True, help="Youngest modification first.")
-@click.option("-S", "by_size", is_flag=True, help="Largest first.")
-@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option(
+    "-l", "--long", is_flag=True, expose_value=False, help="Ignored: the details are always shown."
+)
+@click.option("-R", "--recursive", is_flag=True, help="List the contents of all directories below.")
+@click.option("-d", "--directory", is_flag=True, help="List directories themselves, not their contents.")
+@click.option("-C", "--paths", is_flag=True, help="Print only the URLs.")
+@click.option("-t", "by_time", is_flag=True, help="Sort by modification time, newest first.")
+@click.option("-S", "by_size", is_flag=True, help="Sort by size, largest first.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @no_letter_r
 @human_option
 @json_option
@@ -120,10 +135,10 @@ def ls(
       commitlog fs ls -lh commitlog://lake/events
     """
     order = _Order(by_time=by_time, by_size=by_size, reverse=reverse)
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
+        with failures.collect(url):
+            for each in matches(connection, url):
                 for status in _listed(each, order, recursive=recursive, directory=directory):
                     if json:
                         print_json(status_record(each.namespace, status))
@@ -131,12 +146,12 @@ def ls(
                         click.echo(printable(url_of(each.namespace, status.path)))
                     else:
                         click.echo(_line(each.namespace, status, human=human))
-    trials.end()
+    failures.exit()
 
 
-def _listed(at: Found, order: _Order, *, recursive: bool, directory: bool) -> Iterator[Status]:
+def _listed(at: Match, order: _Order, *, recursive: bool, directory: bool) -> Iterator[Status]:
     if directory or not at.is_directory:
-        yield at.known
+        yield at.matched
         return
     pending = [iter(order(at.namespace.list(at.path)))]
     while pending:
@@ -159,12 +174,18 @@ def _line(namespace: Namespace, status: Status, *, human: bool) -> str:
 
 @click.command()
 @urls_argument
-@click.option("-name", "--name", metavar="PATTERN", help="Only names that match it.")
-@click.option("-iname", "--iname", metavar="PATTERN", help="Likewise, upper and lower case alike.")
+@click.option("-name", "--name", metavar="PATTERN", help="Print only names that match PATTERN.")
+@click.option("-iname", "--iname", metavar="PATTERN", help="The same, but ignore case.")
 @click.option(
     "-print", "--print", "shown", is_flag=True, expose_value=False, help="Print URLs (default)."
 )
-@click.option("-print0", "--print0", "zeros", is_flag=True, help="End each URL with a zero byte.")
+@click.option(
+    "-print0",
+    "--print0",
+    "zeros",
+    is_flag=True,
+    help="End each URL with a zero byte instead of a newline.",
+)
 @json_option
 @namespace_options
 def find(
@@ -175,47 +196,47 @@ def find(
     zeros: bool,
     json: bool,
 ) -> None:
-    """Print the URLs of the files and directories at and below URLs, or of those whose name matches.
+    """Print the URLs of all files and directories at and below URLs.
 
-    A pattern has to match the whole name: * ? [a-c] [^a-c] {a,b}.
+    --name and --iname select names. A pattern has to match the whole name: * ? [a-c] [^a-c] {a,b}.
 
     \b
     Example:
       commitlog fs find commitlog://lake -name '*.csv'
     """
-    wanted = [re.compile(each) for each in map(expression, _patterns(name))]
-    wanted_in_any_case = [re.compile(each, re.IGNORECASE) for each in map(expression, _patterns(iname))]
-    trials = Trials()
+    exact = [re.compile(each) for each in map(pattern_to_regex, _patterns(name))]
+    any_case = [re.compile(each, re.IGNORECASE) for each in map(pattern_to_regex, _patterns(iname))]
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
+        with failures.collect(url):
+            for each in matches(connection, url):
                 for status in _at_and_below(each):
                     own = status.name or each.namespace.name
-                    tests = (tests for tests in (wanted, wanted_in_any_case) if tests)
-                    if not all(any(test.match(own) for test in alike) for alike in tests):
+                    tests = (tests for tests in (exact, any_case) if tests)
+                    if not all(any(test.match(own) for test in each_of) for each_of in tests):
                         continue
                     at = url_of(each.namespace, status.path)
                     if json:
                         print_json(status_record(each.namespace, status))
                     else:
                         click.echo(f"{at}\0" if zeros else printable(at), nl=not zeros)
-    trials.end()
+    failures.exit()
 
 
 def _patterns(pattern: str | None) -> list[str]:
     return [] if pattern is None else list(braces(pattern))
 
 
-def _at_and_below(at: Found) -> Iterator[Status]:
-    yield at.known
+def _at_and_below(at: Match) -> Iterator[Status]:
+    yield at.matched
     if at.is_directory:
         yield from at.namespace.walk(at.path)
 
 
 @click.command()
 @urls_argument
-@click.option("-L", "--level", type=click.IntRange(min=1), help="Go so many levels down.")
-@click.option("--directories", is_flag=True, help="Directories alone.")
+@click.option("-L", "--level", type=click.IntRange(min=1), help="Maximum depth.")
+@click.option("--directories", is_flag=True, help="Show only directories.")
 @human_option
 @json_option
 @namespace_options
@@ -233,10 +254,10 @@ def tree(
     Example:
       commitlog fs tree commitlog://lake
     """
-    trials = Trials()
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
+        with failures.collect(url):
+            for each in matches(connection, url):
                 if json:
                     for _, status in _drawn(each, level, directories=directories):
                         print_json(status_record(each.namespace, status))
@@ -252,10 +273,10 @@ def tree(
                         folders += status.is_directory
                 counts = [f"{folders} directories"] + [f"{files} files"] * (not directories)
                 click.echo(", ".join(counts))
-    trials.end()
+    failures.exit()
 
 
-def _drawn(at: Found, level: int | None, *, directories: bool) -> Iterator[tuple[str, Status]]:
+def _drawn(at: Match, level: int | None, *, directories: bool) -> Iterator[tuple[str, Status]]:
     """Yield the files and directories below a directory, each with the lines to draw before it."""
 
     def entries(path: str) -> Iterator[tuple[Status, bool]]:
@@ -280,3 +301,89 @@ def _drawn(at: Found, level: int | None, *, directories: bool) -> Iterator[tuple
         yield indent + ("└── " if last else "├── "), status
         if status.is_directory and (level is None or len(pending) < level):
             pending.append((indent + ("    " if last else "│   "), entries(status.path)))
+
+
+@click.command()
+@urls_argument
+@click.option("-s", "--summarize", is_flag=True, help="Print one total for each URL.")
+@human_option
+@json_option
+@namespace_options
+def du(connection: Connection, urls: tuple[str, ...], summarize: bool, human: bool, json: bool) -> None:
+    """Show the bytes and the number of files at and below each entry of the directories.
+
+    Deleted files that wait for "namespace gc" are not counted. The command lists everything below the
+    URLs, a page at a time.
+
+    \b
+    Example:
+      commitlog fs du -h commitlog://lake
+    """
+    failures = FailureCollector()
+    for url in urls:
+        with failures.collect(url):
+            for each in matches(connection, url):
+                inside = each.is_directory and not summarize
+                for status in each.namespace.list(each.path) if inside else [each.matched]:
+                    total = _summed(each.namespace, status)
+                    at = url_of(each.namespace, status.path)
+                    if json:
+                        counts = {"files": total.files, "directories": total.directories}
+                        print_json({"url": at, "bytes": total.bytes, **counts})
+                    else:
+                        size = size_of(total.bytes, human=human)
+                        click.echo(f"{size:>14}  {total.files:>10}  {printable(at)}")
+    failures.exit()
+
+
+@click.command()
+@urls_argument
+@click.option("-v", "--header", is_flag=True, help="Print the names of the columns first.")
+@human_option
+@json_option
+@namespace_options
+def count(connection: Connection, urls: tuple[str, ...], header: bool, human: bool, json: bool) -> None:
+    """Show the number of directories, files and bytes at and below each URL, itself included.
+
+    \b
+    Example:
+      commitlog fs count commitlog://lake/events
+    """
+    failures = FailureCollector()
+    if header and not json:
+        click.echo(f"{'DIRECTORIES':>12}  {'FILES':>12}  {'BYTES':>18}  URL")
+    for url in urls:
+        with failures.collect(url):
+            for each in matches(connection, url):
+                total = _summed(each.namespace, each.matched)
+                if json:
+                    counts = {"files": total.files, "directories": total.directories}
+                    print_json({"url": each.url, "bytes": total.bytes, **counts})
+                else:
+                    size = size_of(total.bytes, human=human)
+                    line = f"{total.directories:>12}  {total.files:>12}  {size:>18}"
+                    click.echo(f"{line}  {printable(each.url)}")
+    failures.exit()
+
+
+def _summed(namespace: Namespace, top: Status) -> Summary:
+    """Return the totals at and below `top`. Show the progress on a terminal."""
+    files = size = 0
+    directories = int(top.is_directory)
+    for status in _shown(namespace.walk(top.path) if top.is_directory else iter([top])):
+        directories += status.is_directory
+        files += not status.is_directory
+        size += status.size
+    return Summary(files=files, directories=directories, bytes=size)
+
+
+def _shown(statuses: Iterator[Status]) -> Iterator[Status]:
+    """Yield `statuses`. If there is more than one page, show the number so far on a terminal."""
+    with ExitStack() as shown:
+        count = None
+        for number, status in enumerate(statuses, 1):
+            yield status
+            if number % _REPORT_INTERVAL == 0:
+                if count is None:
+                    count = shown.enter_context(counted("files and directories counted"))
+                count(number)

@@ -21,17 +21,17 @@ from commitlog.cli.fs import LITERAL
 from commitlog.errors import AlreadyExists, ConfigurationError, NotADirectory, NotFound
 from commitlog.namespace import Namespace, Status
 from commitlog.namespaces import parse_url
-from commitlog.paths import join
+from commitlog.transfer import NamespacePath
 
 __all__ = [
     "LITERAL",
-    "Found",
-    "Goals",
-    "Spot",
+    "Match",
+    "Targets",
     "braces",
-    "expression",
-    "found",
-    "spot",
+    "is_container",
+    "matches",
+    "path_of",
+    "pattern_to_regex",
     "url_of",
     "urls_argument",
 ]
@@ -43,70 +43,32 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 @frozen(kw_only=True)
-class Spot:
-    """A path in a namespace, of an existing or a new file or directory.
+class Match(NamespacePath):
+    """A file or directory that a URL, or a pattern in it, matches.
 
     Attributes:
-        namespace: the namespace.
-        path: the path in the namespace.
-        inside: whether the URL ended in a slash, so that it can only name a directory.
+        matched: its status.
     """
 
-    namespace: Namespace
-    path: str
-    inside: bool = False
-
-    @property
-    def url(self) -> str:
-        """The URL of the path."""
-        return url_of(self.namespace, self.path)
-
-    @property
-    def name(self) -> str:
-        """The last name in the path; "" for the root."""
-        return self.path.rpartition("/")[2]
-
-    def below(self, name: str) -> Spot:
-        """Return the path of a name, or of a relative path, in this directory."""
-        return Spot(namespace=self.namespace, path=join(self.path, name))
-
-    def status(self) -> Status | None:
-        """Return the status of the file or directory at the path, or None."""
-        try:
-            status = self.namespace.stat(self.path)
-        except NotFound:
-            return None
-        if self.inside and not status.is_directory:
-            raise NotADirectory(f"{self.url} is a file")
-        return status
-
-
-@frozen(kw_only=True)
-class Found(Spot):
-    """A file or directory that a URL, or a pattern in it, has matched."""
-
-    known: Status
+    matched: Status
 
     @property
     def is_directory(self) -> bool:
         """Whether it is a directory."""
-        return self.known.is_directory
+        return self.matched.is_directory
 
 
-class Goals:
+class Targets:
     """The targets of a command, which have to differ from each other."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
 
-    def take(self, goal: str, what: str) -> None:
-        """Record `goal` as the target of `what`. Raises `AlreadyExists` if it is another's target."""
-        if goal in self._taken:
-            raise AlreadyExists(
-                f"{self._taken[goal]} goes to {goal}, too: two sources of one name are not put in one"
-                " place"
-            )
-        self._taken[goal] = what
+    def add(self, target: str, source: str) -> None:
+        """Record the target of a source. Raises `AlreadyExists` if another source has this target."""
+        if target in self._sources:
+            raise AlreadyExists(f"{self._sources[target]} has the same target, {target}")
+        self._sources[target] = source
 
 
 def urls_argument(command: Callable[..., R]) -> Callable[..., R]:
@@ -116,44 +78,66 @@ def urls_argument(command: Callable[..., R]) -> Callable[..., R]:
 
 def url_of(namespace: Namespace, path: str) -> str:
     """Return the URL of a path of a namespace."""
-    return f"commitlog://{namespace.name}/{path}"
+    return NamespacePath(namespace=namespace, path=path).url
 
 
-def spot(connection: Connection, url: str) -> Spot:
+def path_of(connection: Connection, url: str) -> NamespacePath:
     """Return the path that a URL names, without expanding patterns."""
     name, path = _parsed(url)
-    return Spot(namespace=connection.namespace(name), path=path, inside=url.endswith("/"))
+    return NamespacePath(
+        namespace=connection.namespace(name), path=path, directory_only=url.endswith("/")
+    )
 
 
-def found(connection: Connection, url: str) -> Iterator[Found]:
+def is_container(target: NamespacePath, *, several: bool) -> bool:
+    """Return whether sources go into the directory `target`; else the source becomes `target`.
+
+    Raises `NotADirectory` if `target` has to be a directory, and `NotFound` if a directory is missing.
+    """
+    status = target.status()
+    if status is not None and status.is_directory:
+        return True
+    if several:
+        raise NotADirectory(f"{target.url} is not a directory: several sources need a directory")
+    parent = NamespacePath(namespace=target.namespace, path=target.path.rpartition("/")[0])
+    if target.directory_only or (status is None and parent.status() is None):
+        missing = target if target.directory_only else parent
+        raise NotFound(f'the directory {missing.url} does not exist: make it with "fs mkdir"')
+    return False
+
+
+def matches(connection: Connection, url: str) -> Iterator[Match]:
     """Yield the files and directories that a URL names, sorted by name.
 
     Patterns are expanded, unless the command has the flag --literal. Raises `NotFound` without a match.
     """
     name, pattern = _parsed(url)
     namespace = connection.namespace(name)
-    nothing = True
+    directory_only = url.endswith("/")
+    is_empty = True
     literal = click.get_current_context().meta.get(LITERAL, False)
     for each in [_escaped(pattern)] if literal else braces(pattern):
         for status in _matching(namespace, each):
-            at = Spot(namespace=namespace, path=status.path, inside=url.endswith("/"))
-            if at.inside and not status.is_directory:
-                raise NotADirectory(f"{at.url} is a file")
-            nothing = False
-            yield Found(namespace=namespace, path=status.path, inside=at.inside, known=status)
-    if nothing:
-        raise NotFound(f"{url}: nothing has such a name")
+            match = Match(
+                namespace=namespace, path=status.path, directory_only=directory_only, matched=status
+            )
+            if directory_only and not status.is_directory:
+                raise NotADirectory(f"{match.url} is a file")
+            is_empty = False
+            yield match
+    if is_empty:
+        raise NotFound(f"{url}: no such file or directory")
 
 
 def _parsed(url: str) -> tuple[str, str]:
     if not url.startswith("commitlog://"):
         raise ConfigurationError(
-            "it is no URL of a namespace, commitlog://NAME/PATH; 'fs put' uploads what is on this"
-            " machine, and 'fs get' downloads to it"
+            "it is not a URL of a namespace, commitlog://NAME/PATH; to transfer local files, use"
+            " 'fs put' and 'fs get'"
         )
     if url == "commitlog://":
         raise ConfigurationError(
-            "it names no namespace; 'commitlog namespace list' tells which there are"
+            "it names no namespace; 'commitlog namespace list' lists the namespaces"
         )
     return parse_url(url)
 
@@ -174,7 +158,7 @@ def braces(pattern: str) -> Iterator[str]:
 
 
 def _alternatives(pattern: str) -> tuple[list[str], int]:
-    """Return the alternatives in the first pair of braces and their start; nothing without braces."""
+    """Return the alternatives in the first pair of braces, and their start; ([], 0) without braces."""
     opened: list[int] = []
     commas: list[int] = []
     at = 0
@@ -208,9 +192,9 @@ def _matching(namespace: Namespace, pattern: str) -> Iterator[Status]:
     if plain == len(parts):
         yield status
     elif status.is_directory:
-        matches = re.compile(expression(parts[plain])).match
+        match = re.compile(pattern_to_regex(parts[plain])).match
         for each in namespace.list(path):
-            if not matches(each.name):
+            if not match(each.name):
                 continue
             if plain == len(parts) - 1:
                 yield each
@@ -227,10 +211,10 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\*?\[])", r"\\\1", path)
 
 
-def expression(part: str) -> str:
+def pattern_to_regex(part: str) -> str:
     """Return the regular expression for a name with patterns."""
 
-    def taken_for_itself(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         return f"[{match[1]}]" if match[1] in "*?[" else match[1]
 
-    return fnmatch.translate(_ESCAPED.sub(taken_for_itself, part).replace("[^", "[!"))
+    return fnmatch.translate(_ESCAPED.sub(unescape, part).replace("[^", "[!"))

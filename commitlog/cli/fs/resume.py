@@ -1,6 +1,6 @@
-"""The advice on how to resume a copy that ended early, and the option that resuming needs.
+"""How to resume a copy that ended early: the advice, and the option that it needs.
 
-Without the option, a directory that is sent again goes *into* the one that the first run made.
+Without the option, a directory that is copied again goes *into* the one that the first run made.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import click
 
-from commitlog.cli.fs.trees import Tree
-from commitlog.cli.progress import Headway
+from commitlog.cli.fs.sources import Source
+from commitlog.cli.progress import Progress
 
-__all__ = ["exact_option", "say_how_to_go_on"]
+__all__ = ["advise_resume", "exact_option"]
 
 R = TypeVar("R")
 
@@ -26,30 +26,30 @@ def exact_option(command: Callable[..., R]) -> Callable[..., R]:
         "--no-target-directory",
         "exact",
         is_flag=True,
-        help="The target is what to make, or to go on with, also if it is a directory.",
+        help="Copy to the target itself, not into it if it is a directory.",
     )(command)
 
 
-def say_how_to_go_on(
-    headway: Headway, done: str, trees: Sequence[Tree], *, force: bool, into: bool
+def advise_resume(
+    progress: Progress, done: str, sources: Sequence[Source], *, force: bool, into: bool
 ) -> None:
-    """Let `headway` report what was done with `trees`, and the command that does the rest.
+    """Let `progress` report the copied files of `sources`, and the command for the others.
 
     Args:
-        headway: the progress of the command.
+        progress: the progress of the command.
         done: the action and its target: "uploaded to commitlog://lake/a".
-        trees: the trees that are sent or fetched.
+        sources: the sources that are copied.
         force: whether existing files are replaced.
         into: whether the same command has the same target when it is run again.
     """
-    headway.done = f"were {done}"
-    headway.files = lambda: chain.from_iterable(tree.files() for tree in trees)
-    directory = any(tree.is_directory for tree in trees)
+    progress.done = f"were {done}"
+    progress.files = lambda: chain.from_iterable(source.files() for source in sources)
+    directory = any(source.is_directory for source in sources)
     if directory:
-        headway.beside = "but for directories that were made, "
-    if directory or len(trees) > 1:
-        headway.partly = True
+        progress.exceptions = "new directories"
+    if directory or len(sources) > 1:
+        progress.after_failures = True
         options = ["--force"] * (not force) + ["-T"] * (not into)
-        headway.go_on = " ".join(["the same command", *["with"] * bool(options), *options])
+        progress.resume = " ".join(["run the same command", *["with"] * bool(options), *options])
         if not force:
-            headway.go_on += " (it replaces files that are there)"
+            progress.resume += " (which replaces existing files)"

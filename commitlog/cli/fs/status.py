@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.fs.paths import Found, found, url_of, urls_argument
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.fs.paths import Match, matches, url_of, urls_argument
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
 from commitlog.namespace import Namespace, Status
 
@@ -40,28 +40,30 @@ def status_record(namespace: Namespace, status: Status) -> dict[str, Any]:
     }
 
 
-_DIRECTIVES: Mapping[str, Callable[[Found], str]] = MappingProxyType(
+_DIRECTIVES: Mapping[str, Callable[[Match], str]] = MappingProxyType(
     {
         "%": lambda _: "%",
-        "b": lambda at: f"{at.known.size}",
-        "e": lambda at: at.known.etag or "-",
+        "b": lambda at: f"{at.matched.size}",
+        "e": lambda at: at.matched.etag or "-",
         "F": lambda at: "directory" if at.is_directory else "regular file",
-        "i": lambda at: at.known.id,
-        "n": lambda at: at.known.name,
-        "o": lambda at: "-" if at.known.data is None else at.known.data.path,
+        "i": lambda at: at.matched.id,
+        "n": lambda at: at.matched.name,
+        "o": lambda at: "-" if at.matched.data is None else at.matched.data.path,
         "p": lambda at: at.path,
-        "v": lambda at: f"{at.known.version}",
-        "w": lambda at: moment(at.known.created / 1000),
-        "W": lambda at: f"{at.known.created}",
-        "y": lambda at: moment(at.known.modified / 1000),
-        "Y": lambda at: f"{at.known.modified}",
+        "v": lambda at: f"{at.matched.version}",
+        "w": lambda at: moment(at.matched.created / 1000),
+        "W": lambda at: f"{at.matched.created}",
+        "y": lambda at: moment(at.matched.modified / 1000),
+        "Y": lambda at: f"{at.matched.modified}",
     }
 )
 
 
 @click.command()
 @urls_argument
-@click.option("--format", "template", metavar="TEXT", help="Print this, with what % stands for.")
+@click.option(
+    "--format", "template", metavar="TEXT", help="Print TEXT with values in place of % sequences."
+)
 @json_option
 @namespace_options
 def stat(connection: Connection, urls: tuple[str, ...], template: str | None, json: bool) -> None:
@@ -74,7 +76,7 @@ def stat(connection: Connection, urls: tuple[str, ...], template: str | None, js
       %y  modified            %Y  the same, in milliseconds since 1970
       %w  created             %W  the same, in milliseconds since 1970
       %i  id                  %v  version
-      %e  etag                %o  object of the store that has the content
+      %e  etag                %o  object with the content
       %%  a percent sign
 
     \b
@@ -86,32 +88,32 @@ def stat(connection: Connection, urls: tuple[str, ...], template: str | None, js
     if template is not None:
         unknown = [each for each in re.findall(r"%(.?)", template) if each not in _DIRECTIVES]
         if unknown:
-            raise click.UsageError(f"--format: there is no %{unknown[0]}; --help has what there is")
-    trials = Trials()
+            raise click.UsageError(f"--format: unknown sequence %{unknown[0]}; see --help")
+    failures = FailureCollector()
     for url in urls:
-        with trials.of(url):
-            for each in found(connection, url):
+        with failures.collect(url):
+            for each in matches(connection, url):
                 if json:
-                    print_json(status_record(each.namespace, each.known))
+                    print_json(status_record(each.namespace, each.matched))
                 elif template is not None:
-                    click.echo(printable(_filled(template, each)))
+                    click.echo(printable(_format(template, each)))
                 else:
                     print_columns(_rows(each))
-    trials.end()
+    failures.exit()
 
 
-def _filled(template: str, at: Found) -> str:
+def _format(template: str, at: Match) -> str:
     return re.sub(r"%(.)", lambda match: _DIRECTIVES[match[1]](at), template)
 
 
-def _rows(at: Found) -> Iterator[tuple[str, str]]:
-    status, data = at.known, at.known.data
+def _rows(at: Match) -> Iterator[tuple[str, str]]:
+    status, data = at.matched, at.matched.data
     yield "url", at.url
     yield "type", "directory" if data is None else "file"
     if data is not None:
         yield "size", f"{data.size}"
         yield "etag", data.etag
-        yield "object", data.path if data.own else f"{data.path} (adopted)"
+        yield "object", data.path if data.own else f"{data.path} (imported)"
         yield "object version", data.version or "-"
     yield "modified", moment(status.modified / 1000)
     yield "created", moment(status.created / 1000)

@@ -5,53 +5,38 @@ A file appears when it is complete. The files of a directory appear one by one, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.fs.atomic import Filler, send_whole
-from commitlog.cli.fs.directories import NewDirectory
-from commitlog.cli.fs.paths import Goals, Spot, found, spot
-from commitlog.cli.fs.resume import exact_option, say_how_to_go_on
-from commitlog.cli.fs.status import status_record
-from commitlog.cli.fs.trees import Piece, Tree, local_tree, remote_tree, standard_input
-from commitlog.cli.output import dry_run_option, json_option, print_json, print_plan
-from commitlog.cli.progress import Headway
-from commitlog.cli.transfer import Advance, Job, Together, threads_option, work
-from commitlog.errors import (
-    AlreadyExists,
-    CommitError,
-    InvalidPath,
-    IsADirectory,
-    NotADirectory,
-    NotFound,
-)
-from commitlog.namespace import Data, Mapper, Namespace, Status
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.fs.paths import Targets, is_container, matches, path_of
+from commitlog.cli.fs.resume import advise_resume, exact_option
+from commitlog.cli.fs.sources import Source, local_source, namespace_source, standard_input
+from commitlog.cli.fs.tree_upload import FileUpload, advised, upload_whole
+from commitlog.cli.output import dry_run_option, json_option, print_plan
+from commitlog.cli.progress import Progress, threads_option
+from commitlog.errors import AlreadyExists, InvalidPath, IsADirectory
+from commitlog.transfer import NamespacePath
 
-__all__ = ["cp", "put", "target_of"]
+__all__ = ["cp", "put"]
 
 R = TypeVar("R")
 
-#: The path of a new file, and its stored content.
-_Stored: TypeAlias = tuple[str, Data]
 
-
-def _sending_options(command: Callable[..., R]) -> Callable[..., R]:
+def _upload_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options that both commands have, the attributes of `_Options`, to `command`."""
     options: list[Any] = [
-        click.option("-f", "--force", is_flag=True, help="Replace files that are there."),
+        click.option("-f", "--force", is_flag=True, help="Replace existing files."),
         exact_option,
-        click.option("--atomic", is_flag=True, help="Let a directory appear whole, in one step."),
+        click.option("--atomic", is_flag=True, help="Let a directory appear as a whole, in one step."),
         click.option(
             "--replace",
             is_flag=True,
-            help="Likewise, in place of the directory that is there, which goes to the trash.",
+            help="Like --atomic, and replace an existing directory, which goes to the trash.",
         ),
         threads_option,
         dry_run_option,
@@ -63,22 +48,42 @@ def _sending_options(command: Callable[..., R]) -> Callable[..., R]:
     return command
 
 
+@frozen(kw_only=True)
+class _Options:
+    """The options of both commands."""
+
+    force: bool
+    exact: bool
+    atomic: bool
+    replace: bool
+    threads: int
+    dry_run: bool
+    json: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether a directory appears as a whole."""
+        return self.atomic or self.replace
+
+
+@frozen(kw_only=True)
+class _Verb:
+    """The verb for a command in messages: "upload", "uploading", "uploaded"."""
+
+    infinitive: str
+    progressive: str
+    participle: str
+
+
+_UPLOAD = _Verb(infinitive="upload", progressive="uploading", participle="uploaded")
+_COPY = _Verb(infinitive="copy", progressive="copying", participle="copied")
+
+
 @click.command()
 @click.argument("sources", metavar="LOCAL...", nargs=-1, required=True)
 @click.argument("url")
-@_sending_options
-def put(
-    connection: Connection,
-    sources: tuple[str, ...],
-    url: str,
-    force: bool,
-    exact: bool,
-    atomic: bool,
-    replace: bool,
-    threads: int,
-    dry_run: bool,
-    json: bool,
-) -> None:
+@_upload_options
+def put(connection: Connection, sources: tuple[str, ...], url: str, **options: Any) -> None:
     """Upload files, and directories with their contents, to URL; "-" is standard input.
 
     If URL is a directory, they are uploaded into it. With --no-target-directory, or from "LOCAL/.", URL
@@ -99,45 +104,32 @@ def put(
     Example:
       commitlog fs put --atomic events commitlog://lake/events
     """
-    trials = Trials()
-    trees = []
-    how = _How(
-        label="uploading",
-        action="upload",
-        done="uploaded",
-        force=force,
-        exact=exact,
-        atomic=atomic,
-        replace=replace,
-        threads=threads,
-        dry_run=dry_run,
-        json=json,
-    )
-    with how.headway.told(trials):
+    failures = FailureCollector()
+    progress = Progress()
+    with progress.reported(failures):
+        found: list[Source] = []
         for each in sources:
-            with trials.of(each):
-                trees.append(standard_input() if each == "-" else local_tree(each, trials))
-        _send(trees, spot(connection, url), trials, how, several=len(sources) > 1)
-    trials.end()
+            with failures.collect(each):
+                found.append(standard_input() if each == "-" else local_source(each, failures))
+        target = path_of(connection, url)
+        several = len(sources) > 1
+        _upload(found, target, failures, progress, _UPLOAD, _Options(**options), several=several)
+    failures.exit()
 
 
 @click.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.argument("target", metavar="TARGET")
-@click.option("-r", "-R", "--recursive", is_flag=True, expose_value=False, help="Is so anyway.")
-@_sending_options
-def cp(
-    connection: Connection,
-    urls: tuple[str, ...],
-    target: str,
-    force: bool,
-    exact: bool,
-    atomic: bool,
-    replace: bool,
-    threads: int,
-    dry_run: bool,
-    json: bool,
-) -> None:
+@click.option(
+    "-r",
+    "-R",
+    "--recursive",
+    is_flag=True,
+    expose_value=False,
+    help="Ignored: copies are always recursive.",
+)
+@_upload_options
+def cp(connection: Connection, urls: tuple[str, ...], target: str, **options: Any) -> None:
     """Copy files, and directories with their contents, to TARGET, in any namespace.
 
     Within a namespace, the store copies the content of files up to 5 GiB; other content is downloaded
@@ -147,226 +139,113 @@ def cp(
     Example:
       commitlog fs cp commitlog://lake/a commitlog://lake/b
     """
-    trials = Trials()
-    how = _How(
-        label="copying",
-        action="copy",
-        done="copied",
-        force=force,
-        exact=exact,
-        atomic=atomic,
-        replace=replace,
-        threads=threads,
-        dry_run=dry_run,
-        json=json,
-    )
-    with how.headway.told(trials):
-        goal = spot(connection, target)
-        trees = []
+    failures = FailureCollector()
+    progress = Progress()
+    with progress.reported(failures):
+        top = path_of(connection, target)
+        found: list[Source] = []
         for url in urls:
-            with trials.of(url):
-                for each in found(connection, url):
-                    if goal.namespace is each.namespace and _is_below(goal.path, each.path):
-                        raise InvalidPath(f"{goal.url} is what is copied, or in it")
-                    trees.append(remote_tree(each))
-        _send(trees, goal, trials, how, several=max(len(urls), len(trees)) > 1)
-    trials.end()
+            with failures.collect(url):
+                for each in matches(connection, url):
+                    if top.namespace is each.namespace and _is_at_or_below(top.path, each.path):
+                        raise InvalidPath(f"{top.url} is the source of the copy, or in it")
+                    found.append(namespace_source(each))
+        several = max(len(urls), len(found)) > 1
+        _upload(found, top, failures, progress, _COPY, _Options(**options), several=several)
+    failures.exit()
 
 
-def _is_below(path: str, above: str) -> bool:
-    return not above or f"{path}/".startswith(f"{above}/")
+def _is_at_or_below(path: str, top: str) -> bool:
+    return not top or f"{path}/".startswith(f"{top}/")
 
 
-def target_of(goal: Spot, *, several: bool) -> bool:
-    """Return whether the sources go into the directory `goal`; else the source becomes `goal`.
-
-    Raises `NotADirectory` if `goal` has to be a directory, and `NotFound` if a directory is missing.
-    """
-    status = goal.status()
-    if status is not None and status.is_directory:
-        return True
-    if several:
-        raise NotADirectory(f"several sources go into a directory, and {goal.url} is none")
-    above = Spot(namespace=goal.namespace, path=goal.path.rpartition("/")[0])
-    if goal.inside or (status is None and above.status() is None):
-        missing = goal if goal.inside else above
-        raise NotFound(f'there is no directory {missing.url}: "fs mkdir" makes it')
-    return False
-
-
-@frozen(kw_only=True)
-class _How:
-    """The options of a command that sends files, and the words for it in messages."""
-
-    label: str
-    action: str
-    done: str
-    force: bool
-    exact: bool
-    atomic: bool
-    replace: bool
-    threads: int
-    dry_run: bool
-    json: bool
-    filler: Filler = field(factory=Filler)
-    headway: Headway = field(factory=Headway)
-
-    def told(self, error: CommitError) -> CommitError:
-        """Return the error of a file that was not made, with advice for the user."""
-        match error:
-            case AlreadyExists() if not self.force:
-                return AlreadyExists(f"{error}; --force replaces it")
-            case InvalidPath():
-                return InvalidPath(f"{error}; rename it")
-        return error
-
-
-def _send(trees: list[Tree], goal: Spot, trials: Trials, how: _How, *, several: bool) -> None:
-    if not trees:
+def _upload(
+    sources: list[Source],
+    top: NamespacePath,
+    failures: FailureCollector,
+    progress: Progress,
+    verb: _Verb,
+    options: _Options,
+    *,
+    several: bool,
+) -> None:
+    if not sources:
         return
-    if (how.atomic or how.replace) and not all(tree.is_directory for tree in trees):
-        raise click.UsageError("--atomic and --replace are for directories: a file always shows whole")
-    if how.replace and several:
-        raise click.UsageError("--replace takes one source: URL is what it replaces")
-    if how.exact and several:
-        raise click.UsageError("--no-target-directory takes one source, which goes to URL itself")
-    if how.exact and trees[0].is_directory:
-        goal = evolve(goal, inside=False)
-    into = target_of(goal, several=several) and not (how.exact or how.replace)
-    if into and not all(tree.name or tree.is_directory for tree in trees):
-        raise IsADirectory(f"{goal.url} is a directory, and standard input has no name in it")
-    goals: list[tuple[Tree, Spot]] = []
-    taken = Goals()
-    for tree in trees:
-        with trials.of(tree.shown):
-            at = goal.below(tree.name) if into and tree.name else goal
-            taken.take(at.url, tree.shown)
-            goals.append((tree, at))
-    if how.dry_run:
-        for tree, at in goals:
-            with trials.of(tree.shown):
-                _show_plan(tree, at, how)
+    planned, into = _plan(sources, top, failures, options, several=several)
+    if options.dry_run:
+        for source, target in planned:
+            with failures.collect(source.name):
+                _print_plan(source, target, verb, options)
         return
-    if how.atomic or how.replace:
-        how.headway.silent = True  # send_whole reports each directory itself
-        for tree, at in goals:
-            with trials.of(tree.shown):
-                send_whole(
-                    tree,
-                    at,
-                    trials,
-                    how.filler,
-                    label=how.label,
-                    threads=how.threads,
-                    replace=how.replace,
-                    json=how.json,
+    if options.whole:
+        progress.silent = True  # upload_whole reports each directory itself
+        for source, target in planned:
+            with failures.collect(source.name):
+                upload_whole(
+                    source,
+                    target,
+                    failures,
+                    label=verb.progressive,
+                    threads=options.threads,
+                    replace=options.replace,
+                    json=options.json,
                 )
         return
-
-    say_how_to_go_on(
-        how.headway,
-        f"{how.done} to {goals[0][1].url if len(goals) == 1 else goal.url}",
-        [tree for tree, _ in goals],
-        force=how.force,
-        into=into or how.exact,
+    advise_resume(
+        progress,
+        f"{verb.participle} to {planned[0][1].url if len(planned) == 1 else top.url}",
+        [source for source, _ in planned],
+        force=options.force,
+        into=into or options.exact,
     )
-
-    def tell(status: Status | None) -> None:
-        if how.json and status is not None:
-            print_json(status_record(goal.namespace, status))
-
-    work(
-        chain.from_iterable(_sent(tree, at, trials, how) for tree, at in goals),
-        trials,
-        label=how.label,
-        length=lambda: sum(tree.effort() for tree in trees),
-        threads=how.threads,
-        together=_making(goal.namespace, how),
-        done=tell,
-        headway=how.headway,
-    )
+    FileUpload(
+        failures=failures,
+        progress=progress,
+        label=verb.progressive,
+        force=options.force,
+        threads=options.threads,
+        json=options.json,
+    ).run(planned)
 
 
-def _show_plan(tree: Tree, goal: Spot, how: _How) -> None:
+def _plan(
+    sources: list[Source],
+    top: NamespacePath,
+    failures: FailureCollector,
+    options: _Options,
+    *,
+    several: bool,
+) -> tuple[list[tuple[Source, NamespacePath]], bool]:
+    """Return the target of each source, and whether the sources go into the directory `top`."""
+    if options.whole and not all(source.is_directory for source in sources):
+        raise click.UsageError("--atomic and --replace take directories: a file is always atomic")
+    if options.replace and several:
+        raise click.UsageError("--replace takes one source, which replaces URL")
+    if options.exact and several:
+        raise click.UsageError("--no-target-directory takes one source, which is copied to URL itself")
+    if options.exact and sources[0].is_directory:
+        top = evolve(top, directory_only=False)
+    into = is_container(top, several=several) and not (options.exact or options.replace)
+    if into and not all(source.target_name or source.is_directory for source in sources):
+        raise IsADirectory(f"{top.url} is a directory: give a name for the content of standard input")
+    planned: list[tuple[Source, NamespacePath]] = []
+    targets = Targets()
+    for source in sources:
+        with failures.collect(source.name):
+            target = top.below(source.target_name) if into and source.target_name else top
+            targets.add(target.url, source.name)
+            planned.append((source, target))
+    return planned, into
+
+
+def _print_plan(source: Source, top: NamespacePath, verb: _Verb, options: _Options) -> None:
     """Print each file that would be made. Raises `AlreadyExists` where the upload would."""
-    if (how.atomic and not how.replace) and goal.status() is not None:
-        raise AlreadyExists(f"there is something at {goal.url}; --replace puts this in its place")
-    for piece in tree.pieces():
-        if piece.chunks is None:
+    if options.atomic and not options.replace and top.status() is not None:
+        raise AlreadyExists(f"{top.url} already exists; --replace replaces it")
+    for item in source.items():
+        if item.blocks is None:
             continue
-        at = goal.below(piece.path) if piece.path else goal
-        if not how.force and not how.atomic and not how.replace and at.status() is not None:
-            raise how.told(AlreadyExists(f"there is something at {at.url} already"))
-        print_plan(how.action, piece.shown, at.url, json=how.json)
-
-
-def _sent(tree: Tree, goal: Spot, trials: Trials, how: _How) -> Iterator[Job]:
-    above: list[NewDirectory] = []
-    how.headway.check()
-    with trials.of(tree.shown):
-        for piece in tree.pieces():
-            at = goal.below(piece.path) if piece.path else goal
-            while above and not above[-1].has(piece.path):
-                above.pop()
-            upper = above[-1] if above else None
-            if piece.chunks is not None:
-                do = partial(_store, at, piece, piece.chunks, how, upper)
-                yield Job(what=piece.shown, do=do, part=bool(piece.path))
-                continue
-            above.append(directory := NewDirectory(at, piece.path, upper))
-            make = partial(_make, directory, how)
-            if upper is None:
-                with how.headway.of(piece.shown):
-                    make(lambda step: None)  # if this fails, its contents are not tried
-                how.headway.came(files=0)
-            else:
-                yield Job(what=piece.shown, do=make, part=True, effort=0, files=0)
-
-
-def _make(directory: NewDirectory, how: _How, advance: Advance) -> None:
-    try:
-        directory.make(advance)
-    except InvalidPath as error:
-        raise how.told(error) from None
-
-
-def _store(
-    at: Spot,
-    piece: Piece,
-    chunks: Callable[[], Iterator[bytes]],
-    how: _How,
-    directory: NewDirectory | None,
-    advance: Advance,
-) -> _Stored:
-    is_new = directory is not None and directory.wait(advance)
-    store = how.filler.store
-    look = not (how.force or is_new)
-    with _explained(how):
-        data = store(at, piece, chunks, advance, overwrite=how.force, parents=False, look=look)
-    return at.path, data
-
-
-@contextmanager
-def _explained(how: _How) -> Iterator[None]:
-    try:
-        yield
-    except (AlreadyExists, InvalidPath) as error:
-        raise how.told(error) from None
-
-
-def _making(lake: Namespace, how: _How) -> Together:
-    """Return the step that makes files of stored content; directories are complete without it."""
-
-    def make(stored: Sequence[_Stored | None], mapper: Mapper) -> list[Status | CommitError | None]:
-        files = dict(filter(None, stored))
-        made = lake.link_many(files, overwrite=how.force, parents=False, mapper=mapper, atomic=False)
-        return [None if each is None else told(made[each[0]]) for each in stored]
-
-    def told(made: Status | CommitError) -> Status | CommitError:
-        return how.told(made) if isinstance(made, CommitError) else made
-
-    def drop(left: Sequence[_Stored | None]) -> None:
-        with suppress(CommitError, OSError):
-            lake.store.delete_many([data.path for _, data in filter(None, left)])
-
-    return Together(do=make, drop=drop)
+        target = top.below(item.path) if item.path else top
+        if not options.force and not options.whole and target.status() is not None:
+            raise advised(AlreadyExists(f"{target.url} already exists"), force=False)
+        print_plan(verb.infinitive, item.name, target.url, json=options.json)

@@ -1,4 +1,4 @@
-"""The commands ``ingest …``: the status of sources, their waiting files and unreadable slices.
+"""The commands ``ingest``: the status of sources, their waiting files and unreadable slices.
 
 The commands need only the state table, because the query of a source stores its settings there.
 """
@@ -13,7 +13,7 @@ import click
 from attrs import evolve
 
 from commitlog.cli.connection import Connection, table_options
-from commitlog.cli.exit_status import Exit, complain, message_of, status_of
+from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
 from commitlog.cli.ingest.report import (
     Shown,
     counting,
@@ -43,8 +43,8 @@ __all__ = ["ingest"]
 
 R = TypeVar("R")
 
-#: The maximum number of sources that a message names.
-_NAMED = 10
+#: The maximum number of sources that a message lists.
+_MAX_LISTED = 10
 
 
 class _Group(click.Group):
@@ -52,15 +52,15 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except TableNotFound as error:
-            raise _hinted(error) from None
+            raise _without_advice(error) from None
 
 
-def _hinted(error: CommitError) -> CommitError:
+def _without_advice(error: CommitError) -> CommitError:
     """Return the error without the advice to create a table, because the query has one already."""
     if not isinstance(error, TableNotFound):
         return error
     what = str(error).partition(": create it")[0]
-    return TableNotFound(f"{what}: --state, region and endpoint have to be those of the query")
+    return TableNotFound(f"{what}: use the --state, region and endpoint of the query")
 
 
 @click.group(cls=_Group)
@@ -78,21 +78,21 @@ def _state_option(command: Callable[..., R]) -> Callable[..., R]:
         envvar="COMMITLOG_STATE",
         show_envvar=True,
         metavar="URL",
-        help="Table that the state of sources is kept in: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.",
+        help="Table with the state of sources: dynamodb://NAME or sqlite:///ABSOLUTE/FILE.",
     )(command)
 
 
 def _input_option(command: Callable[..., R]) -> Callable[..., R]:
     return click.option(
-        "--input", metavar="URL", help="Where the objects are, if not where the query has them from."
+        "--input", metavar="URL", help="URL of the objects; by default, the input of the query."
     )(command)
 
 
-@ingest.command(short_help="Show how sources are doing.")
+@ingest.command(short_help="Show the status of sources.")
 @click.argument("source", required=False)
 @_state_option
 @_input_option
-@click.option("--no-backlog", is_flag=True, help="Do not list the input to see what waits.")
+@click.option("--no-backlog", is_flag=True, help="Do not list the input to count waiting files.")
 @click.option("--openmetrics", is_flag=True, help="Print metrics, as OpenMetrics text.")
 @json_option
 @table_options
@@ -115,28 +115,28 @@ def status(
       commitlog ingest status --state dynamodb://ingest
     """
     if json and openmetrics:
-        raise click.UsageError("--json and --openmetrics are two formats: choose one")
+        raise click.UsageError("--json and --openmetrics cannot be combined")
     table = connection.opened_table(state, INGEST_SCHEMA)
     names = _all(table) if source is None else [source]
     if input is not None and len(names) > 1:
-        raise click.UsageError(f"--input is of one source: {_choice(names)}")
+        raise click.UsageError(f"--input takes one source: {_choice(names)}")
     worst = Exit.DONE
     known: list[Shown] = []
     for name in names:
         try:
-            about = StateTable(table, name).about()
-            operator = IngestAdmin(None, table, _settings(name, about))
-            shown = Shown(now=SystemClock().epoch(), status=operator.status(), about=about)
+            metadata = StateTable(table, name).about()
+            admin = IngestAdmin(None, table, _settings(name, metadata))
+            shown = Shown(now=SystemClock().epoch(), status=admin.status(), metadata=metadata)
         except CommitError as error:
-            worst = max(worst, _complain(name, error))
+            worst = max(worst, _report(name, error))
             continue
         try:
             if not no_backlog:
                 with counting(f"listing the input of {printable(name)}") as listed:
-                    operator = _with_input(connection, table, name, input)
-                    shown = evolve(shown, backlog=operator.backlog(listed=listed))
+                    admin = _with_input(connection, table, name, input)
+                    shown = evolve(shown, backlog=admin.backlog(listed=listed))
         except CommitError as error:
-            worst = max(worst, _complain(name, error))
+            worst = max(worst, _report(name, error))
         if json:
             print_json(status_record(shown))
         elif openmetrics:
@@ -151,12 +151,12 @@ def status(
     click.get_current_context().exit(worst)
 
 
-@ingest.command(short_help="List files that wait, and those that could not be read.")
+@ingest.command(short_help="List waiting files and unreadable data.")
 @click.argument("source", required=False)
 @_state_option
 @_input_option
-@click.option("--waiting", is_flag=True, help="Only what waits.")
-@click.option("--problems", is_flag=True, help="Only what could not be read.")
+@click.option("--waiting", is_flag=True, help="List only waiting files.")
+@click.option("--problems", is_flag=True, help="List only data that could not be read.")
 @json_option
 @table_options
 def files(
@@ -178,10 +178,10 @@ def files(
       commitlog ingest files --state dynamodb://ingest
     """
     table = connection.opened_table(state, INGEST_SCHEMA)
-    operator = _with_input(connection, table, _one(table, source), input)
+    admin = _with_input(connection, table, _one(table, source), input)
     now = SystemClock().epoch()
     if problems or not waiting:
-        for problem in operator.problems():
+        for problem in admin.problems():
             if json:
                 print_json(problem_record(problem, now=now))
             else:
@@ -189,20 +189,20 @@ def files(
                     click.echo(line)
     if waiting or not problems:
         with counting("listing", hidden=sys.stdout.isatty()) as listed:
-            for each in operator.waiting(listed=listed):
+            for each in admin.waiting(listed=listed):
                 if json:
                     print_json({"state": "waiting", **slice_record(each, now=now)})
                 else:
                     click.echo(waiting_line(each, now=now))
 
 
-@ingest.command(short_help="Have what could not be read read again.")
+@ingest.command(short_help="Retry data that could not be read.")
 @click.argument("source", required=False)
 @_state_option
 @click.option(
     "--path", "paths", metavar="PATH", multiple=True, help="Path of an object, as files shows it."
 )
-@click.option("--all", "everything", is_flag=True, help="All that could not be read.")
+@click.option("--all", "everything", is_flag=True, help="Retry all data that could not be read.")
 @json_option
 @table_options
 def retry(
@@ -223,14 +223,14 @@ def retry(
       commitlog ingest retry --state dynamodb://ingest
     """
     if everything == bool(paths):
-        raise click.UsageError("name what to read again with --path PATH, or say --all")
+        raise click.UsageError("give --path PATH or --all")
     table = connection.opened_table(state, INGEST_SCHEMA)
     name = _one(table, source)
-    operator = IngestAdmin(None, table, _settings(name, StateTable(table, name).about()))
+    admin = IngestAdmin(None, table, _settings(name, StateTable(table, name).about()))
     for path in [None] if everything else paths:
-        again = operator.retry(path)
+        again = admin.retry(path)
         if not again and path is not None:
-            raise NotFound(f"there is nothing of {path!r} that could not be read")
+            raise NotFound(f"all data of {path!r} could be read: there is nothing to retry")
         for problem in again:
             if json:
                 rest = evolve(problem.slice, skip=problem.records)
@@ -238,13 +238,13 @@ def retry(
             else:
                 click.echo(printable(problem.slice.file.path))
         if not again and not json:
-            click.echo("nothing to read again", err=True)
+            click.echo("nothing to retry", err=True)
 
 
-@ingest.command(short_help="Forget a source.")
+@ingest.command(short_help="Delete the state of a source.")
 @click.argument("source", required=False)
 @_state_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @table_options
 def reset(connection: Connection, source: str | None, state: str, yes: bool, json: bool) -> None:
@@ -259,52 +259,51 @@ def reset(connection: Connection, source: str | None, state: str, yes: bool, jso
     """
     table = connection.opened_table(state, INGEST_SCHEMA)
     name = _one(table, source)
-    kept = StateTable(table, name)
+    state_table = StateTable(table, name)
     if not yes:
-        _ask(kept)
-    items = kept.drop()
+        _confirm(state_table)
+    items = state_table.drop()
     if not items:
-        raise NotFound(f"nothing was kept of source {name!r} in {table.url}")
+        raise NotFound(f"{table.url} has no state of source {name!r}")
     if json:
         print_json({"source": name, "items": items})
     else:
-        click.echo(f"{printable(name)}: forgotten, {items} items")
+        click.echo(f"{printable(name)}: {items} items deleted")
 
 
-def _ask(kept: StateTable) -> None:
-    before = _seen(kept)
-    told = message_of(before) if isinstance(before, CommitError) else _so_far(before)
-    click.echo(f"{printable(kept.source)}: {told}", err=True)
+def _confirm(state_table: StateTable) -> None:
+    before = _state(state_table)
+    summary = message_of(before) if isinstance(before, CommitError) else _summary(before)
+    click.echo(f"{printable(state_table.source)}: {summary}", err=True)
     try:
-        sure = click.confirm("Is its query stopped, and is all to be read again?", err=True)
+        confirmed = click.confirm("Is the query stopped, and shall it read everything again?", err=True)
     except click.Abort:
-        sure = False
-    if not sure:
-        raise ConfigurationError("nothing was forgotten; say --yes, or answer so")
-    if isinstance(before, SourceState) and _seen(kept) != before:
+        confirmed = False
+    if not confirmed:
+        raise ConfigurationError("not confirmed: nothing was deleted; --yes confirms")
+    if isinstance(before, SourceState) and _state(state_table) != before:
         raise PreconditionFailed(
-            f"the query of source {kept.source!r} has gone on meanwhile: stop it first. Nothing was"
-            " forgotten"
+            f"the query of source {state_table.source!r} is active: stop it first. Nothing was deleted"
         )
 
 
-def _seen(kept: StateTable) -> SourceState | CommitError | None:
+def _state(state_table: StateTable) -> SourceState | CommitError | None:
     try:
-        return kept.head()
+        return state_table.head()
     except CommitError as error:  # a reset may be the remedy for this error
         return error
 
 
-def _so_far(head: SourceState | None) -> str:
+def _summary(head: SourceState | None) -> str:
     if head is None:
-        return "it has not begun"
+        return "it has not started"
     began = max((sweep.began for sweep in (head.tail, head.body) if sweep is not None), default=None)
     ago = None if began is None else duration(max(0.0, SystemClock().epoch() - began))
-    under_way = "" if ago is None else f"; a pass over its input began {ago} ago, and is not complete"
-    return f"it has handed out {head.files} files{under_way}"
+    listing = "" if ago is None else f"; it started to list its input {ago} ago, and has not finished"
+    return f"it has delivered {head.files} files{listing}"
 
 
-# -- which source, and where its objects are ---------------------------------------------------------
+# -- the source and its input ------------------------------------------------------------------------
 
 
 def _all(table: Table) -> list[str]:
@@ -324,27 +323,27 @@ def _one(table: Table, source: str | None) -> str:
 
 
 def _choice(found: list[str]) -> str:
-    more = f", or another of {len(found)}" if len(found) > _NAMED else ""
-    return "name one of " + ", ".join(map(repr, found[:_NAMED])) + more
+    more = f", … ({len(found)} in total)" if len(found) > _MAX_LISTED else ""
+    return "name one of " + ", ".join(map(repr, found[:_MAX_LISTED])) + more
 
 
-def _settings(source: str, about: SourceMetadata | None) -> IngestSettings:
-    return IngestSettings(source=source) if about is None else about.settings
+def _settings(source: str, metadata: SourceMetadata | None) -> IngestSettings:
+    return IngestSettings(source=source) if metadata is None else metadata.settings
 
 
 def _with_input(connection: Connection, table: Table, source: str, input: str | None) -> IngestAdmin:
-    about = StateTable(table, source).about()
-    url = about.url if input is None and about is not None else input
+    metadata = StateTable(table, source).about()
+    url = metadata.url if input is None and metadata is not None else input
     if url is None:
         raise ConfigurationError(
-            f"the state of source {source!r} does not say where its objects are: give --input URL"
+            f"the state of source {source!r} does not contain the URL of its objects: give --input URL"
         )
-    return IngestAdmin(connection.opened_store(url), table, _settings(source, about))
+    return IngestAdmin(connection.opened_store(url), table, _settings(source, metadata))
 
 
-# -- telling -----------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------
 
 
-def _complain(source: str, error: CommitError) -> Exit:
-    complain(_hinted(error), what=source)
+def _report(source: str, error: CommitError) -> Exit:
+    print_error(_without_advice(error), what=source)
     return status_of(error)

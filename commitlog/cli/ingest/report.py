@@ -40,13 +40,13 @@ class Shown:
     Attributes:
         now: the time, in epoch seconds.
         status: the status from the state table.
-        about: the settings of its query, if known.
+        metadata: the settings of its query, if known.
         backlog: the waiting files, if the input was listed.
     """
 
     now: float
     status: Status
-    about: SourceMetadata | None
+    metadata: SourceMetadata | None
     backlog: Backlog | None = None
 
 
@@ -102,12 +102,12 @@ def problem_lines(problem: Problem, *, now: float) -> Iterator[str]:
 
 def status_record(shown: Shown) -> dict[str, Any]:
     """Return the record of a source for --json."""
-    status, about, backlog = shown.status, shown.about, shown.backlog
+    status, metadata, backlog = shown.status, shown.metadata, shown.backlog
     record = asdict(status, recurse=False)
     record["problems"] = dict(record.pop("problems_by_kind"))
-    record["url"] = about and about.url
-    record["format"] = about and about.format
-    record["settings"] = about and _settings(about.settings)
+    record["url"] = metadata and metadata.url
+    record["format"] = metadata and metadata.format
+    record["settings"] = metadata and _settings(metadata.settings)
     record["backlog"] = backlog and {
         "files": backlog.files,
         "bytes": backlog.bytes,
@@ -122,12 +122,12 @@ def _settings(settings: IngestSettings) -> dict[str, Any]:
 
 def status_rows(shown: Shown) -> list[tuple[str, str]]:
     """Return the information on a source as names and values."""
-    status, about = shown.status, shown.about
+    status, metadata = shown.status, shown.metadata
     under_way = "" if status.cursor is None else f", one under way: at {status.cursor or 'its start'}"
     kinds = ", ".join(f"{number} {kind}" for kind, number in status.problems_by_kind.items() if number)
     rows = [
         ("source", status.source),
-        ("input", "-" if about is None else f"{about.url} ({about.format})"),
+        ("input", "-" if metadata is None else f"{metadata.url} ({metadata.format})"),
         ("epoch", f"{status.epoch}"),
         ("handed out", f"{status.files} files, {status.bytes} bytes"),
         ("passes", f"{status.sweeps} complete{under_way}"),
@@ -138,8 +138,8 @@ def status_rows(shown: Shown) -> list[tuple[str, str]]:
     ]
     if shown.backlog is not None:
         rows.append(("waiting", _waiting(shown.backlog, shown.now)))
-    if about is not None:
-        rows.append(("settings", _unusual(about.settings)))
+    if metadata is not None:
+        rows.append(("settings", _unusual(metadata.settings)))
     return rows
 
 
@@ -153,11 +153,12 @@ def _waiting(backlog: Backlog, now: float) -> str:
 def _unusual(settings: IngestSettings) -> str:
     """Return the settings that are not the default."""
     default = _settings(IngestSettings(source=settings.source))
-    given = _settings(settings)
-    names = {**given.pop("names"), "prefix": given.pop("prefix")}
+    actual = _settings(settings)
+    names = {**actual.pop("names"), "prefix": actual.pop("prefix")}
     default = {**default, **default.pop("names")}
-    told = [f"{name}={value}" for name, value in {**names, **given}.items() if value != default[name]]
-    return ", ".join(told) or "defaults"
+    changed = {**names, **actual}
+    unusual = [f"{name}={value}" for name, value in changed.items() if value != default[name]]
+    return ", ".join(unusual) or "defaults"
 
 
 def _oldest(backlog: Backlog, now: float) -> float:

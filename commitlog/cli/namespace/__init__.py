@@ -10,7 +10,7 @@ from commitlog.cli.lazy import LazyCommand, LazyGroup
 
 __all__ = ["namespace"]
 
-_CREATE, _MAINTAIN, _EXTERNAL = "Namespaces", "Maintenance", "Directories that others write to"
+_CREATE, _MAINTAIN, _EXTERNAL = "Namespaces", "Maintenance", "Directories of other programs"
 _COMMANDS = MappingProxyType(
     {
         name: LazyCommand(f"commitlog.cli.namespace.{target}", short_help, section)
@@ -18,19 +18,19 @@ _COMMANDS = MappingProxyType(
             (_CREATE, "create", "admin:create", "Create a namespace."),
             (_CREATE, "list", "admin:list_", "List namespaces."),
             (_CREATE, "info", "admin:info", "Show the location and format of a namespace."),
-            (_MAINTAIN, "fsck", "fsck:fsck", "Check a namespace, and repair it."),
+            (_MAINTAIN, "fsck", "fsck:fsck", "Check and repair a namespace."),
             (_MAINTAIN, "gc", "maintenance:gc", "Free the space of removed files."),
             (_MAINTAIN, "recover", "maintenance:recover", "Decide pending changes of dead clients."),
             (_MAINTAIN, "compact", "maintenance:compact", "Shorten the log."),
             (_MAINTAIN, "reshard", "admin:reshard", "Spread a directory over more partitions."),
             (_MAINTAIN, "restore", "restore:restore", "Restore a lost table from the log."),
-            (_MAINTAIN, "rewrite-log", "restore:rewrite_log", "Write the log again from the table."),
+            (_MAINTAIN, "rewrite-log", "restore:rewrite_log", "Rewrite the log from the table."),
             (_EXTERNAL, "import", "importing:import_", "Create files from existing objects."),
             (_EXTERNAL, "diff", "importing:diff", "Show differences from the store."),
             (_EXTERNAL, "bind", "bindings:bind", "Show objects of the store in a directory."),
             (_EXTERNAL, "unbind", "bindings:unbind", "End the binding of a directory."),
             (_EXTERNAL, "sync", "bindings:sync", "Record changes of the store in the table."),
-            (_EXTERNAL, "prune", "bindings:prune", "Remove records of objects that are gone."),
+            (_EXTERNAL, "prune", "bindings:prune", "Remove records of missing objects."),
         )
     }
 )

@@ -1,7 +1,4 @@
-"""The commands ``namespace create``, ``list``, ``info`` and ``reshard``.
-
-The maintenance commands are in `commitlog.cli.namespace.maintenance`.
-"""
+"""The commands ``namespace create``, ``list``, ``info`` and ``reshard``."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 import click
 
 from commitlog.cli.connection import Connection, metadata_options, namespace_options
-from commitlog.cli.fs.paths import spot
+from commitlog.cli.fs.paths import path_of
 from commitlog.cli.output import json_option, moment, print_columns, print_json, printable
 from commitlog.namespace import Namespace
 
@@ -19,7 +16,9 @@ __all__ = ["create", "info", "list_", "reshard"]
 
 @click.command()
 @click.argument("name")
-@click.option("--no-log", is_flag=True, help="Keep no log of changes; it could restore lost names.")
+@click.option(
+    "--no-log", is_flag=True, help="Keep no log of changes. Without it, a lost table cannot be restored."
+)
 @json_option
 @namespace_options
 def create(connection: Connection, name: str, no_log: bool, json: bool) -> None:
@@ -32,14 +31,15 @@ def create(connection: Connection, name: str, no_log: bool, json: bool) -> None:
     Example:
       commitlog namespace create lake --store s3://bucket/lake
     """
-    lake = connection.created_namespace(name, log=not no_log)
-    marker = lake.describe()
+    namespace = connection.created_namespace(name, log=not no_log)
+    marker = namespace.describe()
     if json:
-        print_json(_record(lake))
+        print_json(_record(namespace))
     else:
-        logged = "is not logged" if marker.log is None else f"is logged in {marker.log}"
-        click.echo(f"{name} is in {printable(lake.table.url)}, its content in {printable(marker.store)}")
-        click.echo(f"what happens in it {logged}")
+        click.echo(
+            f"{name} is in {printable(namespace.table.url)}, its content in {printable(marker.store)}"
+        )
+        click.echo("no log" if marker.log is None else f"log: {printable(marker.log)}")
 
 
 @click.command("list")
@@ -70,8 +70,8 @@ def info(connection: Connection, name: str, json: bool) -> None:
     Example:
       commitlog namespace info lake
     """
-    lake = connection.namespace(name)
-    record = _record(lake)
+    namespace = connection.namespace(name)
+    record = _record(namespace)
     if json:
         print_json(record)
         return
@@ -84,21 +84,21 @@ def info(connection: Connection, name: str, json: bool) -> None:
             ("created", moment(record["created"])),
             (
                 "format",
-                f"{record['format']}, read from {record['min_reader']}, written from "
-                f"{record['min_writer']} on",
+                f"{record['format']} (readers: {record['min_reader']} or later, writers: "
+                f"{record['min_writer']} or later)",
             ),
-            ("root's id", record["root"]["id"]),
-            ("root's shards", f"{record['root']['shards']}"),
+            ("root id", record["root"]["id"]),
+            ("root shards", f"{record['root']['shards']}"),
         ]
     )
 
 
-def _record(lake: Namespace) -> dict[str, Any]:
-    marker = lake.describe(writing=False)
-    root = lake.stat("")
+def _record(namespace: Namespace) -> dict[str, Any]:
+    marker = namespace.describe(writing=False)
+    root = namespace.stat("")
     return {
-        "name": lake.name,
-        "metadata": lake.table.url,
+        "name": namespace.name,
+        "metadata": namespace.table.url,
         "store": marker.store,
         "log": marker.log,
         "created": marker.created / 1000,
@@ -124,7 +124,7 @@ def reshard(connection: Connection, url: str, shards: int, json: bool) -> None:
     Example:
       commitlog namespace reshard commitlog://lake/events --shards 8
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     status = at.namespace.reshard(at.path, shards=shards)
     if json:
         print_json({"url": at.url, "shards": status.entry.shards.now})

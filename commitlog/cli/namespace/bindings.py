@@ -6,8 +6,8 @@ import click
 
 from commitlog._util.parsing import parse_seconds
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Exit, complain
-from commitlog.cli.fs.paths import spot
+from commitlog.cli.exit_status import Exit, print_error
+from commitlog.cli.fs.paths import path_of
 from commitlog.cli.namespace.importing import prefix_in
 from commitlog.cli.output import counted, duration, json_option, print_json, printable
 from commitlog.cli.parameters import DURATION, ParsedParameter
@@ -31,7 +31,7 @@ def _parse_age(text: str) -> float:
     type=ParsedParameter("duration", _parse_age),
     default="0s",
     show_default=True,
-    help="How long a listing counts; forever: only the namespace changes what is there.",
+    help="Maximum age of a listing; forever: never list the store again.",
 )
 @json_option
 @namespace_options
@@ -46,7 +46,7 @@ def bind(connection: Connection, source: str, url: str, max_age: float, json: bo
     Example:
       commitlog namespace bind s3://bucket/lake/in commitlog://lake/in --max-age 60s
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     prefix = prefix_in(at.namespace, source)
     age = None if max_age == float("inf") else max_age
     status = at.namespace.bindings.bind(prefix, at.path, max_age=age)
@@ -55,8 +55,10 @@ def bind(connection: Connection, source: str, url: str, max_age: float, json: bo
     if json:
         print_json({"url": at.url, "bound_to": binding.prefix, "max_age": binding.max_age})
         return
-    looks = _FOREVER if binding.max_age is None else duration(binding.max_age)
-    click.echo(f"{printable(at.url)} has what is below {printable(binding.prefix)}, listed for {looks}")
+    age_text = _FOREVER if binding.max_age is None else duration(binding.max_age)
+    click.echo(
+        f"{printable(at.url)} is bound to {printable(binding.prefix)}, with a maximum age of {age_text}"
+    )
 
 
 @click.command()
@@ -64,7 +66,7 @@ def bind(connection: Connection, source: str, url: str, max_age: float, json: bo
 @json_option
 @namespace_options
 def unbind(connection: Connection, url: str, json: bool) -> None:
-    """End the binding of the directory URL, and of the directories that are bound with it.
+    """End the binding of the directory URL, and of the bound directories below it.
 
     From then on, only the namespace changes the directory. It keeps the files that are recorded at that
     time; run "namespace sync" first to record all of them.
@@ -73,7 +75,7 @@ def unbind(connection: Connection, url: str, json: bool) -> None:
     Example:
       commitlog namespace unbind commitlog://lake/in
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     at.namespace.bindings.unbind(at.path)
     if json:
         print_json({"url": at.url, "bound_to": None, "max_age": None})
@@ -84,7 +86,7 @@ def unbind(connection: Connection, url: str, json: bool) -> None:
 _empty_store = click.option(
     "--empty-store",
     is_flag=True,
-    help="Take the store for the right one, though it lacks what it is known by; put that back.",
+    help="Accept a store without the object that identifies it, and write that object again.",
 )
 
 
@@ -103,7 +105,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
     Example:
       commitlog namespace sync commitlog://lake/in
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     with counted("directories") as count:
 
         def progress(so_far: SyncReport) -> None:
@@ -111,7 +113,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
 
         done = at.namespace.bindings.sync(at.path, empty_store=empty_store, progress=progress)
     for path in done.unfit:
-        complain("cannot be a file or directory there", what=path)
+        print_error("the object cannot become a file or directory", what=path)
     if json:
         print_json(
             {
@@ -135,7 +137,7 @@ def sync(connection: Connection, url: str, empty_store: bool, json: bool) -> Non
 @click.option(
     "--older-than",
     type=DURATION,
-    help="Also what hides objects for so long; those that are still there show again.",
+    help="Also remove older records that hide objects; existing objects appear again.",
 )
 @_empty_store
 @json_option
@@ -153,7 +155,7 @@ def prune(
     Example:
       commitlog namespace prune commitlog://lake/in
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     with counted("directories") as count:
 
         def progress(so_far: PruneReport) -> None:
@@ -163,7 +165,7 @@ def prune(
             at.path, older_than=older_than, empty_store=empty_store, progress=progress
         )
     for id, error in done.failed:
-        complain(error, what=id)
+        print_error(error, what=id)
     if json:
         print_json(
             {

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Exit, Question
+from commitlog.cli.exit_status import Exit, PredicateCommand
 from commitlog.cli.output import counted, json_option, print_json, printable, readable
 from commitlog.cli.parameters import DURATION
 from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
@@ -15,32 +15,32 @@ from commitlog.namespace import PROBLEMS, Finding, FsckReport, Outcome
 __all__ = ["fsck"]
 
 
-@click.command(cls=Question)
+@click.command(cls=PredicateCommand)
 @click.argument("name")
-@click.option("--objects", is_flag=True, help="Ask the store about the object of each file, too.")
-@click.option("--unnamed", is_flag=True, help="List the store for objects that nothing names, too.")
-@click.option("--repair", is_flag=True, help="Repair what can be.")
-@click.option("--dry-run", is_flag=True, help="With --repair: only tell what would be done.")
+@click.option("--objects", is_flag=True, help="Also check the object of each file in the store.")
+@click.option("--unnamed", is_flag=True, help="Also list the store, to find objects without a file.")
+@click.option("--repair", is_flag=True, help="Repair the problems that can be repaired.")
+@click.option("--dry-run", is_flag=True, help="With --repair: show the repairs without making them.")
 @click.option(
     "--only",
     multiple=True,
     type=click.Choice(sorted(PROBLEMS)),
     metavar="KIND",
-    help="With --repair: only this kind; no-mark and unnamed-object need it. May be repeated.",
+    help="With --repair: only this kind; no-mark and unnamed-object require it. Repeatable.",
 )
 @click.option(
     "--older-than",
     type=DURATION,
     default="8d",
     show_default=True,
-    help="Age from which an object that nothing names is told: longer than any job takes.",
+    help="Minimum age of a reported object without a file: longer than any job takes.",
 )
 @click.option(
     "--confirm-after",
     type=DURATION,
     default="5s",
     show_default=True,
-    help="When to look again at what was found, before it is told.",
+    help="Time after which findings are checked again, before they are reported.",
 )
 @json_option
 @namespace_options
@@ -70,14 +70,14 @@ def fsck(
       commitlog namespace fsck lake --repair --dry-run
     """
     if (dry_run or only) and not repair:
-        raise click.UsageError("--dry-run and --only go with --repair")
-    lake = connection.namespace(name)
-    with counted("looked at") as count:
+        raise click.UsageError("--dry-run and --only require --repair")
+    namespace = connection.namespace(name)
+    with counted("records and objects checked") as count:
 
         def progress(so_far: FsckReport) -> None:
             count(so_far.states + so_far.entries + so_far.objects + so_far.listed)
 
-        checked = lake.maintenance.fsck(
+        checked = namespace.maintenance.fsck(
             objects=objects,
             unnamed=unnamed,
             grace=confirm_after,
@@ -86,7 +86,7 @@ def fsck(
         )
     left = len(checked.findings)
     if repair:
-        for each in lake.maintenance.repair(checked.findings, dry_run=dry_run, only=only or None):
+        for each in namespace.maintenance.repair(checked.findings, dry_run=dry_run, only=only or None):
             left -= each.outcome is Outcome.DONE
             if json:
                 print_json({**_record(each.finding), "outcome": each.outcome.value})
@@ -99,11 +99,11 @@ def fsck(
             else:
                 click.echo(_line(finding))
     if not json:
-        looked = f"{checked.entries} files and directories, {checked.records} records"
-        asked = f", {checked.objects} objects" * objects
-        click.echo(f"looked at {looked}{asked}; found: {len(checked.findings)}, left: {left}")
+        names = f"{checked.entries} files and directories, {checked.records} records"
+        content = f", {checked.objects} objects" * objects
+        click.echo(f"checked: {names}{content}; problems: {len(checked.findings)}, left: {left}")
         if sizes := [found.size for found in checked.findings if found.problem.name == "unnamed-object"]:
-            click.echo(f"nothing names {len(sizes)} objects, {readable(sum(sizes))}")
+            click.echo(f"objects without a file: {len(sizes)}, {readable(sum(sizes))}")
     click.get_current_context().exit(Exit.FAILED if left else Exit.DONE)
 
 

@@ -1,4 +1,4 @@
-"""The commands ``import`` and ``diff``, for objects that were not written through the namespace."""
+"""The commands ``namespace import`` and ``diff``, for objects that other programs wrote."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Exit, Interrupted, Question, complain
-from commitlog.cli.fs.paths import found, spot, url_of
+from commitlog.cli.exit_status import Exit, Interrupted, PredicateCommand, print_error
+from commitlog.cli.fs.paths import matches, path_of, url_of
 from commitlog.cli.output import counted, json_option, note, print_json, printable, readable
 from commitlog.cli.urls import refuse_secrets
 from commitlog.errors import ConfigurationError
@@ -22,7 +22,7 @@ __all__ = ["diff", "import_", "prefix_in"]
 @click.command("import")
 @click.argument("source", metavar="STORE_URL")
 @click.argument("url")
-@click.option("--start-after", default="", metavar="PATH", help="Go on behind this object.")
+@click.option("--start-after", default="", metavar="PATH", help="Continue after this object.")
 @json_option
 @namespace_options
 def import_(connection: Connection, source: str, url: str, start_after: str, json: bool) -> None:
@@ -39,7 +39,7 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     Example:
       commitlog namespace import s3://bucket/lake/old commitlog://lake/old
     """
-    at = spot(connection, url)
+    at = path_of(connection, url)
     prefix = prefix_in(at.namespace, source)
     so_far = ImportReport(last=start_after)
     try:
@@ -58,10 +58,10 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     except BaseException:
         if so_far.last:
             here = f"--start-after {printable(so_far.last)!r}"
-            note(f"to go on there, say {here}")
+            note(f"to resume: run the same command with {here}")
         raise
     for path, reason in done.refused:
-        complain(reason, what=path)
+        print_error(reason, what=path)
     if json:
         print_json(
             {
@@ -76,24 +76,24 @@ def import_(connection: Connection, source: str, url: str, start_after: str, jso
     else:
         click.echo(
             f"files made: {done.files}, updated: {done.updated}, {readable(done.bytes)}; "
-            f"known before: {done.known}; refused: {len(done.refused)}"
+            f"unchanged: {done.known}; refused: {len(done.refused)}"
         )
     nothing = not (start_after or done.files or done.updated or done.known or done.refused)
     if nothing:
-        complain(f"there is nothing to import below {source}")
+        print_error(f"there are no objects to import below {source}")
     click.get_current_context().exit(Exit.FAILED if nothing or done.refused else Exit.DONE)
 
 
 def _state(so_far: ImportReport, start_after: str) -> str:
     """Return the state of an interrupted import, and how to continue it."""
-    made = f"files made: {so_far.files}, updated: {so_far.updated}; known before: {so_far.known}"
+    made = f"files made: {so_far.files}, updated: {so_far.updated}; unchanged: {so_far.known}"
     if so_far.refused:
         made += f"; refused: {len(so_far.refused)}"
-    again = "the same command"
+    again = "run the same command"
     if so_far.last != start_after:
         again += f" with --start-after {printable(so_far.last)!r}"
     return (
-        f"{made}; some of the objects behind may have become files, too, and are known then; to go on:"
+        f"{made}; later objects may have become files, too, and then count as unchanged; to resume:"
         f" {again}"
     )
 
@@ -103,32 +103,32 @@ def prefix_in(namespace: Namespace, url: str) -> str:
 
     Raises `ConfigurationError` if `url` is not in that store.
     """
-    given, store = parse_store_url(url), parse_store_url(namespace.store.url)
-    refuse_secrets(given)
-    endpoint = given.options.get("endpoint_url", store.options.get("endpoint_url"))
-    if given.scheme == "file":
-        here, top = os.path.realpath(given.name), os.path.realpath(store.name)
-        below = os.path.relpath(here, top)
+    source, store = parse_store_url(url), parse_store_url(namespace.store.url)
+    refuse_secrets(source)
+    endpoint = source.options.get("endpoint_url", store.options.get("endpoint_url"))
+    if source.scheme == "file":
+        directory, top = os.path.realpath(source.name), os.path.realpath(store.name)
+        below = os.path.relpath(directory, top)
         path = None if below.split(os.sep, 1)[0] == os.pardir else below.removeprefix(os.curdir)
     else:
-        same = (given.name, endpoint) == (store.name, store.options.get("endpoint_url"))
-        within = f"{given.prefix}/".startswith(f"{store.prefix}/") or not store.prefix
-        path = given.prefix[len(store.prefix) :].strip("/") if same and within else None
-    if given.scheme != store.scheme or path is None:
+        same = (source.name, endpoint) == (store.name, store.options.get("endpoint_url"))
+        within = f"{source.prefix}/".startswith(f"{store.prefix}/") or not store.prefix
+        path = source.prefix[len(store.prefix) :].strip("/") if same and within else None
+    if source.scheme != store.scheme or path is None:
         raise ConfigurationError(
-            f"{given} is not in the store of namespace {namespace.name!r}, which is {store}: objects"
-            " become files in place, so copy them there, or make a namespace where they are"
+            f"{source} is not in the store of namespace {namespace.name!r}, which is {store}: objects"
+            " become files in place, so copy them there, or create a namespace in their store"
         )
     return f"{path}/" if path else ""
 
 
-@click.command(cls=Question)
+@click.command(cls=PredicateCommand)
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option(
     "--with",
     "source",
     metavar="STORE_URL",
-    help="Where the directory was imported from: find objects there that are no files, too.",
+    help="Also find objects below STORE_URL, the origin of the import, that have no file.",
 )
 @json_option
 @namespace_options
@@ -149,12 +149,12 @@ def diff(connection: Connection, urls: tuple[str, ...], source: str | None, json
       commitlog namespace diff commitlog://lake
     """
     if source is not None and len(urls) > 1:
-        raise click.UsageError("--with is about one directory: give one URL")
+        raise click.UsageError("--with takes one directory: give one URL")
     differences = 0
     for url in urls:
-        for each in found(connection, url):
+        for each in matches(connection, url):
             prefix = None if source is None else prefix_in(each.namespace, source)
-            with counted(f"looked at in {printable(each.url)}") as count:
+            with counted(f"files and objects compared in {printable(each.url)}") as count:
                 for difference in each.namespace.bindings.diff(each.path, prefix=prefix, progress=count):
                     differences += 1
                     _clear_line()

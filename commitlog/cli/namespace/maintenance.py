@@ -1,4 +1,4 @@
-"""The commands ``namespace gc``, ``recover`` and ``compact``: periodic maintenance."""
+"""The commands ``namespace gc``, ``recover`` and ``compact``, for periodic maintenance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from commitlog.cli.connection import Connection, grace_option, namespace_options
-from commitlog.cli.exit_status import Exit, complain, message_of
+from commitlog.cli.exit_status import Exit, message_of, print_error
 from commitlog.cli.output import (
     counted,
     duration,
@@ -59,27 +59,27 @@ def gc(connection: Connection, name: str, json: bool) -> None:
     Example:
       commitlog namespace gc lake
     """
-    lake = connection.namespace(name)
-    abandoned = sweep_staging(lake)
+    namespace = connection.namespace(name)
+    abandoned = sweep_staging(namespace)
     with counted("emptying the trash") as count:
 
         def swept_so_far(done: TrashReport) -> None:
             count(done.files + done.directories)
 
-        swept = lake.maintenance.empty_trash(swept_so_far)
+        swept = namespace.maintenance.empty_trash(swept_so_far)
     with counted("removing objects") as count:
 
         def collected_so_far(done: GcReport) -> None:
             count(done.objects)
 
-        collected = lake.maintenance.gc(collected_so_far)
+        collected = namespace.maintenance.gc(collected_so_far)
     uploads, failed = 0, [*swept.failed, *collected.failed]
     try:
-        uploads = abort_uploads(lake)
+        uploads = abort_uploads(namespace)
     except CommitError as unfinished:  # only the listing of uploads needs this permission
         failed.append(("uploads", message_of(unfinished)))
     for what, error in failed:
-        complain(error, what=what)
+        print_error(error, what=what)
     if json:
         print_json(
             {
@@ -94,8 +94,8 @@ def gc(connection: Connection, name: str, json: bool) -> None:
         )
     else:
         if abandoned:
-            click.echo(f"jobs given up: {abandoned}")
-        click.echo(f"out of the trash: {swept.files} files, {swept.directories} directories")
+            click.echo(f"jobs abandoned: {abandoned}")
+        click.echo(f"removed from the trash: {swept.files} files, {swept.directories} directories")
         click.echo(f"objects removed: {collected.objects}, {readable(collected.bytes)}")
         if uploads:
             click.echo(f"uploads aborted: {uploads}")
@@ -117,8 +117,8 @@ def recover(connection: Connection, name: str, older_than: float, json: bool) ->
     Example:
       commitlog namespace recover lake
     """
-    lake = connection.namespace(name)
-    decided = lake.maintenance.recover(older_than=older_than)
+    namespace = connection.namespace(name)
+    decided = namespace.maintenance.recover(older_than=older_than)
     for operation in decided:
         decision = operation.decision and operation.decision.value
         if json:
@@ -126,7 +126,7 @@ def recover(connection: Connection, name: str, older_than: float, json: bool) ->
         else:
             click.echo(f"{operation.id}  {moment(operation.time)}  {decision or 'pending'}")
     if not decided and not json:
-        click.echo(f"nothing that is older than {duration(older_than)} is pending")
+        click.echo(f"no pending change is older than {duration(older_than)}")
 
 
 @click.command()
@@ -136,7 +136,7 @@ def recover(connection: Connection, name: str, older_than: float, json: bool) ->
     type=DURATION,
     default="1d",
     show_default=True,
-    help="Age from which decided changes are folded into the base.",
+    help="Minimum age of the changes that are merged into the checkpoint.",
 )
 @json_option
 @namespace_options
@@ -150,14 +150,16 @@ def compact(connection: Connection, name: str, older_than: float, json: bool) ->
     Example:
       commitlog namespace compact lake --older-than 7d
     """
-    lake = connection.namespace(name)
-    with counted("changes read, and files and directories kept") as count:
+    namespace = connection.namespace(name)
+    with counted("changes, files and directories processed") as count:
 
         def progress(so_far: CompactionReport) -> None:
             count(so_far.read + so_far.written)
 
-        done = lake.maintenance.compact_log(older_than=older_than, progress=progress)
+        done = namespace.maintenance.compact_log(older_than=older_than, progress=progress)
     if json:
         print_json({"operations": done.operations, "states": done.states})
     else:
-        click.echo(f"changes removed from the log: {done.operations}; states in its base: {done.states}")
+        click.echo(
+            f"changes removed from the log: {done.operations}; states in the checkpoint: {done.states}"
+        )

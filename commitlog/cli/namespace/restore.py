@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from commitlog.cli.connection import Connection, namespace_options
-from commitlog.cli.exit_status import Exit, complain
+from commitlog.cli.exit_status import Exit, print_error
 from commitlog.cli.namespace.maintenance import abandoned_option
 from commitlog.cli.output import counted, json_option, moment, note, print_json, printable
 from commitlog.errors import ConfigurationError
@@ -17,14 +17,16 @@ __all__ = ["restore", "rewrite_log"]
 
 @click.command()
 @click.argument("name")
-@click.option("--replace", is_flag=True, help="Remove first what the table has of the namespace.")
+@click.option(
+    "--replace", is_flag=True, help="First remove the records of the namespace from the table."
+)
 @click.option(
     "--undecided",
     type=click.Choice([decision.value for decision in Decision]),
-    help="What became of changes of which the log does not tell.",
+    help="Decision for changes whose outcome the log does not contain.",
 )
-@click.option("--read-only", is_flag=True, help="Make a copy to look at, as for a drill.")
-@click.option("--salvage", is_flag=True, help="Pass over what of the log cannot be read, and show it.")
+@click.option("--read-only", is_flag=True, help="Make a read-only copy, for example for a drill.")
+@click.option("--salvage", is_flag=True, help="Skip unreadable entries of the log, and report them.")
 @json_option
 @namespace_options
 def restore(
@@ -43,12 +45,11 @@ def restore(
     restored copy cannot be changed.
 
     Stop the writers first. The command can be interrupted and run again (with --replace, if the
-    namespace exists by then).
+    namespace already exists).
 
     The log may not show whether the changes that were active when the table was lost were committed. The
-    command lists such changes and does nothing until --undecided gives the decision. "rolled-back" is
-    mostly right: a change whose client saw a success is committed in the log, unless just that entry
-    could not be written.
+    command lists such changes and does nothing without --undecided. "rolled-back" is usually right: a
+    change whose client saw a success is committed in the log, unless that entry could not be written.
 
     Files that two tables have written, or whose directory is lost, are moved into "lost+found". Files
     whose objects are missing or changed, and unreadable entries of the log, are reported, and the exit
@@ -65,7 +66,7 @@ def restore(
         assert decision is not None
         return decision
 
-    with counted("changes read, files and directories made") as count:
+    with counted("changes, files and directories processed") as count:
 
         def progress(so_far: RestoreReport) -> None:
             count(so_far.operations + so_far.removed + so_far.files + so_far.directories)
@@ -85,14 +86,14 @@ def restore(
                 what = printable(f"{operation.body.get('what')}")
                 note(f"{operation.id}  {moment(operation.time)}  {what}")
             raise ConfigurationError(
-                f"of {len(waiting)} changes the log does not tell whether they happened: say --undecided"
-                " rolled-back, or committed. Nothing was written"
+                f"the log does not contain the outcome of {len(waiting)} changes: add --undecided"
+                " rolled-back or --undecided committed. Nothing was written"
             ) from None
     for lost in done.lost:
-        fate = "is another" if lost.changed else "is gone"
-        complain(f"its object {lost.object} {fate}", what=lost.path)
+        fate = "was replaced" if lost.changed else "does not exist"
+        print_error(f"its object {lost.object} {fate}", what=lost.path)
     for error in done.unreadable:
-        complain(f"passed over: {error}")
+        print_error(f"skipped: {error}")
     if json:
         print_json(
             {
@@ -122,14 +123,14 @@ def restore(
 
 @click.command("rewrite-log")
 @click.argument("name")
-@click.option("--take-over", is_flag=True, help="Also if the log belongs to another table by now.")
+@click.option("--take-over", is_flag=True, help="Also if the log belongs to another table.")
 @abandoned_option
 @json_option
 @namespace_options
 def rewrite_log(
     connection: Connection, name: str, take_over: bool, older_than: float, json: bool
 ) -> None:
-    """Write the log of the namespace NAME again, from its table.
+    """Rewrite the log of the namespace NAME from its table.
 
     Use the command for a log with unreadable entries. With --take-over, use it also for a log that
     belongs to another table because the namespace was restored there by mistake; changes made in that

@@ -12,20 +12,19 @@ import click
 from attrs import evolve, frozen
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.objects.recursive import (
-    Below,
-    check_plan,
-    directory_place,
-    each_below,
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.file_io import open_object, with_progress_bar
+from commitlog.cli.objects.bulk import (
+    ObjectBelow,
+    check_precondition,
+    directory_location,
     recursive_option,
+    run_for_each,
 )
 from commitlog.cli.objects.write import check_conditions, write
 from commitlog.cli.output import dry_run_option, json_option, print_plan, print_result
-from commitlog.cli.progress import Headway
-from commitlog.cli.streams import open_object, shown
-from commitlog.cli.transfer import threads_option
-from commitlog.cli.urls import Place
+from commitlog.cli.progress import Progress, threads_option
+from commitlog.cli.urls import Location
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError, ConfigurationError, NotFound, OutcomeUnknown
 from commitlog.stores.api import PutResult
@@ -36,7 +35,7 @@ R = TypeVar("R")
 
 
 def _options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give `command` the options that both commands have: the keyword arguments of `_go`."""
+    """Add the options that both commands have, the keyword arguments of `_run`, to `command`."""
     for option in (object_options, json_option, dry_run_option, threads_option, recursive_option):
         command = option(command)
     return command
@@ -45,8 +44,8 @@ def _options(command: Callable[..., R]) -> Callable[..., R]:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")
-@click.option("--if-match", metavar="ETAG", help="Only if the object at TARGET has this etag.")
+@click.option("--if-absent", is_flag=True, help="Only if TARGET does not exist.")
+@click.option("--if-match", metavar="ETAG", help="Only if TARGET has this etag.")
 @_options
 def cp(
     connection: Connection,
@@ -54,46 +53,46 @@ def cp(
     target: str,
     if_absent: bool,
     if_match: str | None,
-    **how: Any,
+    **options: Any,
 ) -> None:
     """Copy the object SOURCE to TARGET, and print the new etag.
 
-    With --recursive, all objects below SOURCE go below TARGET, each by itself: both are directories.
+    With --recursive, both are directories, and each object below SOURCE is copied by itself.
 
-    Within one store, the store copies the bytes with their metadata, except under --if-match.
-    Otherwise the bytes stream through this machine, and metadata stays behind.
+    Within one store, the store copies the bytes with their metadata, except with --if-match.
+    Otherwise the bytes stream through this machine, and the metadata is not copied.
 
     \b
     Example:
       commitlog cp s3://bucket/a s3://bucket/b --if-absent
     """
     check_conditions(if_absent, if_match)
-    if how["recursive"] and if_match is not None:
-        raise click.UsageError("--if-match is about one object, and not for --recursive")
+    if options["recursive"] and if_match is not None:
+        raise click.UsageError("--if-match takes one object: leave --recursive out")
 
     def copy(route: _Route) -> PutResult:
         return _copy(route, if_absent=if_absent, if_match=if_match)
 
-    _go(connection, source, target, "copy", copy, if_absent=if_absent, if_match=if_match, **how)
+    _run(connection, source, target, "copy", copy, if_absent=if_absent, if_match=if_match, **options)
 
 
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--if-absent", is_flag=True, help="Only if there is no object at TARGET.")
+@click.option("--if-absent", is_flag=True, help="Only if TARGET does not exist.")
 @_options
 def mv(
     connection: Connection,
     source: str,
     target: str,
     if_absent: bool,
-    **how: Any,
+    **options: Any,
 ) -> None:
     """Move the object SOURCE to TARGET, and print the new etag.
 
-    With --recursive, all objects below SOURCE go below TARGET, each by itself: both are directories.
+    With --recursive, both are directories, and each object below SOURCE is moved by itself.
 
-    The command copies SOURCE and then removes it, if it has not changed: for a while both exist. If
+    The command copies SOURCE, and then removes it if it has not changed. For a while both exist. If
     SOURCE cannot be removed, or was replaced meanwhile, both remain and the exit status is 4.
 
     \b
@@ -104,39 +103,39 @@ def mv(
     def move(route: _Route) -> PutResult:
         return _move(route, if_absent=if_absent)
 
-    _go(connection, source, target, "move", move, if_absent=if_absent, if_match=None, **how)
+    _run(connection, source, target, "move", move, if_absent=if_absent, if_match=None, **options)
 
 
 @frozen(kw_only=True)
 class _Route:
-    """From one object to another.
+    """The source and the target of a copy.
 
     Attributes:
-        origin: the store of the source.
-        here: the source.
-        store: the store of the target.
-        there: the target.
+        source_store: the store of the source.
+        source: the source.
+        target_store: the store of the target.
+        target: the target.
         several: whether other objects are copied concurrently; this one then has no progress bar.
     """
 
-    origin: ConditionalStore
-    here: Place
-    store: ConditionalStore
-    there: Place
+    source_store: ConditionalStore
+    source: Location
+    target_store: ConditionalStore
+    target: Location
     several: bool = False
 
     @property
     def within(self) -> bool:
-        """Whether both are in one store."""
-        return self.here.store == self.there.store
+        """Whether the source and the target are in one store."""
+        return self.source.store == self.target.store
 
 
-def _go(
+def _run(
     connection: Connection,
-    source: str,
-    target: str,
+    source_url: str,
+    target_url: str,
     action: str,
-    do: Callable[[_Route], PutResult],
+    call: Callable[[_Route], PutResult],
     *,
     if_absent: bool,
     if_match: str | None,
@@ -146,75 +145,85 @@ def _go(
     json: bool,
 ) -> None:
     if recursive:
-        here = directory_place(connection, source, whole=action == "copy")
-        there = directory_place(connection, target, whole=True)
-        _check_apart(here, there)
+        source = directory_location(connection, source_url, allow_root=action == "copy")
+        target = directory_location(connection, target_url, allow_root=True)
+        _check_apart(source, target)
     else:
-        here, there = connection.place(source), connection.place(target)
-        if here == there:
-            raise ConfigurationError(f"source and target are the same object: {here.url}")
-    origin, store = connection.open_both(here.store, there.store)
+        source, target = connection.locate(source_url), connection.locate(target_url)
+        if source == target:
+            raise ConfigurationError(f"source and target are the same object: {source.url}")
+    source_store, target_store = connection.open_both(source.store, target.store)
 
-    def tried(route: _Route) -> tuple[_Route, PutResult | None]:
+    def run(route: _Route) -> tuple[_Route, PutResult | None]:
         if not dry_run:
-            return route, do(route)
-        check_plan(store, route.there, if_absent=if_absent, if_match=if_match)
+            return route, call(route)
+        check_precondition(target_store, route.target, if_absent=if_absent, if_match=if_match)
         return route, None
 
-    def tell(outcome: tuple[_Route, PutResult | None]) -> None:
+    def show(outcome: tuple[_Route, PutResult | None]) -> None:
         route, result = outcome
         if result is None:
-            print_plan(action, route.here.url, route.there.url, json=json)
+            print_plan(action, route.source.url, route.target.url, json=json)
         elif not recursive or json:
-            print_result(route.there, result, json=json)
+            print_result(route.target, result, json=json)
 
+    route = _Route(source_store=source_store, source=source, target_store=target_store, target=target)
     if not recursive:
         if dry_run:
-            origin.head(here.path)
-        tell(tried(_Route(origin=origin, here=here, store=store, there=there)))
+            source_store.head(source.path)
+        show(run(route))
         return
 
-    def one(below: Below) -> tuple[_Route, PutResult | None]:
-        goal = evolve(there, path=there.path + below[2])
-        return tried(_Route(origin=origin, here=below[0], store=store, there=goal, several=True))
+    def run_below(below: ObjectBelow) -> tuple[_Route, PutResult | None]:
+        to = evolve(target, path=target.path + below.path)
+        return run(evolve(route, source=below.location, target=to, several=True))
 
-    trials = Trials()
+    failures = FailureCollector()
     label, done = {"copy": ("copying", "copied"), "move": ("moving", "moved")}[action]
-    headway = Headway(f"objects were {done}", go_on="the same command")
-    count = each_below(origin, here, trials, headway, label=label, threads=threads, do=one, done=tell)
-    if not count and not trials.failures:
-        raise NotFound(f"there is no object below {here.url}")
-    trials.end()
+    count = run_for_each(
+        source_store,
+        source,
+        failures,
+        Progress(f"objects were {done}", resume="run the same command"),
+        label=label,
+        threads=threads,
+        call=run_below,
+        done=show,
+    )
+    if not count and not failures.count:
+        raise NotFound(f"there is no object below {source.url}")
+    failures.exit()
 
 
 def _copy(route: _Route, *, if_absent: bool, if_match: str | None) -> PutResult:
+    source, target, store = route.source, route.target, route.target_store
     if route.within and if_match is None:
-        copy = route.store.copy_if_absent if if_absent else route.store.copy
-        return copy(route.here.path, route.there.path)
-    info, body = open_object(route.origin, route.here.path)
+        copy = store.copy_if_absent if if_absent else store.copy
+        return copy(source.path, target.path)
+    info, body = open_object(route.source_store, source.path)
     size = None if route.several else info.size
-    with shown(body, size, "copying") as source:
-        return write(route.store, route.there.path, source, if_absent=if_absent, if_match=if_match)
+    with with_progress_bar(body, size, "copying") as stream:
+        return write(store, target.path, stream, if_absent=if_absent, if_match=if_match)
 
 
 def _move(route: _Route, *, if_absent: bool) -> PutResult:
-    here, there = route.here, route.there
+    source, target = route.source, route.target
     if route.within and if_absent:
-        return route.store.rename_if_absent(here.path, there.path)
-    etag = route.origin.head(here.path).etag
+        return route.target_store.rename_if_absent(source.path, target.path)
+    etag = route.source_store.head(source.path).etag
     result = _copy(route, if_absent=if_absent, if_match=None)
     try:
-        route.origin.delete_if_match(here.path, etag=etag)
+        route.source_store.delete_if_match(source.path, etag=etag)
     except CommitError as error:
         raise OutcomeUnknown(
-            f"{here.url} was copied to {there.url}, but may not have been removed ({error}). Look "
-            "at both, and remove what is of no use"
+            f"{source.url} was copied to {target.url}, but may not have been removed ({error}). Compare "
+            "both, and remove one of them"
         ) from error
     return result
 
 
-def _check_apart(here: Place, there: Place) -> None:
-    if here.store == there.store and (
-        here.path.startswith(there.path) or there.path.startswith(here.path)
+def _check_apart(source: Location, target: Location) -> None:
+    if source.store == target.store and (
+        source.path.startswith(target.path) or target.path.startswith(source.path)
     ):
-        raise ConfigurationError(f"one of {here.url} and {there.url} is in the other")
+        raise ConfigurationError(f"one of {source.url} and {target.url} contains the other")

@@ -1,4 +1,4 @@
-"""Commands that read: ``get``, ``cat``, ``ls``, ``stat``."""
+"""The commands ``get``, ``cat``, ``ls`` and ``stat``, which read objects."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from commitlog.cli.connection import Connection, object_options
+from commitlog.cli.file_io import atomic_file, open_object, with_progress_bar
 from commitlog.cli.output import (
     human_option,
     json_option,
@@ -21,7 +22,6 @@ from commitlog.cli.output import (
     print_json,
     size_of,
 )
-from commitlog.cli.streams import arriving, open_object, shown
 from commitlog.commit import ConditionalStore
 from commitlog.stores.api import ObjectInfo
 
@@ -50,10 +50,10 @@ def get(
     if file == "-":
         _send(connection, url, if_match, sys.stdout.buffer)
         return
-    with arriving(file, absent=if_absent) as target:
+    with atomic_file(file, absent=if_absent) as target:
         info = _send(connection, url, if_match, target)
     if json:
-        print_json({**object_record(connection.place(url), info), "file": file})
+        print_json({**object_record(connection.locate(url), info), "file": file})
 
 
 @click.command()
@@ -72,10 +72,10 @@ def cat(connection: Connection, urls: tuple[str, ...], if_match: str | None) -> 
 
 
 def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) -> ObjectInfo:
-    place = connection.place(url)
-    info, body = open_object(connection.open(place.store), place.path, etag=etag)
-    with shown(body, info.size, "reading") as source:
-        # Small pieces, so that a reader that goes away is noticed.
+    location = connection.locate(url)
+    info, body = open_object(connection.open(location.store), location.path, etag=etag)
+    with with_progress_bar(body, info.size, "reading") as source:
+        # Small blocks, so that a closed standard output is noticed early.
         shutil.copyfileobj(source, target, 64 * 1024)
     target.flush()
     return info
@@ -83,11 +83,11 @@ def _send(connection: Connection, url: str, etag: str | None, target: BinaryIO) 
 
 @click.command()
 @click.argument("url")
-@click.option("-l", "--long", is_flag=True, help="Show size, time of modification and etag as well.")
-@click.option("-R", "--recursive", is_flag=True, help="List everything below, not one level.")
+@click.option("-l", "--long", is_flag=True, help="Show size, modification time and etag, too.")
+@click.option("-R", "--recursive", is_flag=True, help="List all levels below, not only one.")
 @no_letter_r
 @human_option
-@click.option("--limit", type=click.IntRange(min=1), help="Print at most so many lines.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of lines.")
 @json_option
 @object_options
 def ls(
@@ -99,23 +99,23 @@ def ls(
     limit: int | None,
     json: bool,
 ) -> None:
-    """List the objects whose URL begins with URL, one level unless --recursive.
+    """List the objects whose URL begins with URL: one level, or with --recursive all levels.
 
-    URL is a prefix of keys, as usual on object stores: end it with "/" to list a directory.
+    URL is a prefix of keys, as in other tools for object stores. To list a directory, end it with "/".
 
     \b
     Example:
       commitlog ls -lh s3://bucket/reports/
     """
-    place = connection.place(url, prefix=True)
-    objects = connection.open(place.store)
+    location = connection.locate(url, prefix=True)
+    objects = connection.open(location.store)
     delimiter = "" if recursive else "/"
-    for entry in itertools.islice(_entries(objects, place.path, delimiter), limit):
+    for entry in itertools.islice(_entries(objects, location.path, delimiter), limit):
         if isinstance(entry, str):
-            record = {"type": "prefix", "url": place.url_of(entry), "path": entry}
+            record = {"type": "prefix", "url": location.url_of(entry), "path": entry}
             details = ("-", "-", "-")
         else:
-            record = {"type": "object", **object_record(place, entry)}
+            record = {"type": "object", **object_record(location, entry)}
             details = (size_of(entry.size, human=human), moment(entry.last_modified), entry.etag)
         if json:
             print_json(record)
@@ -142,14 +142,14 @@ def stat(connection: Connection, url: str, json: bool) -> None:
     Example:
       commitlog stat s3://bucket/report.csv
     """
-    place = connection.place(url)
-    info = connection.open(place.store).head(place.path)
+    location = connection.locate(url)
+    info = connection.open(location.store).head(location.path)
     if json:
-        print_json({**object_record(place, info), "metadata": dict(info.metadata)})
+        print_json({**object_record(location, info), "metadata": dict(info.metadata)})
         return
     print_columns(
         [
-            ("url", place.url),
+            ("url", location.url),
             ("size", f"{info.size}"),
             ("etag", info.etag),
             ("version", info.version or "-"),

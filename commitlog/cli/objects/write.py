@@ -1,21 +1,22 @@
-"""Commands that change one object: ``put``, ``rm``."""
+"""The commands ``put`` and ``rm``, which write and remove objects."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from commitlog.cli.connection import Connection, object_options
-from commitlog.cli.exit_status import Trials
-from commitlog.cli.objects.recursive import (
-    Below,
-    check_plan,
-    directory_place,
-    each_below,
+from commitlog.cli.exit_status import FailureCollector
+from commitlog.cli.file_io import with_progress_bar
+from commitlog.cli.objects.bulk import (
+    ObjectBelow,
+    check_precondition,
+    directory_location,
     head_or_none,
     recursive_option,
+    run_for_each,
 )
 from commitlog.cli.output import (
     dry_run_option,
@@ -26,10 +27,8 @@ from commitlog.cli.output import (
     print_result,
     printable,
 )
-from commitlog.cli.progress import Headway
-from commitlog.cli.streams import shown
-from commitlog.cli.transfer import threads_option
-from commitlog.cli.urls import Place
+from commitlog.cli.progress import Progress, threads_option
+from commitlog.cli.urls import Location
 from commitlog.commit import ConditionalStore
 from commitlog.stores.api import PutResult
 
@@ -39,8 +38,8 @@ __all__ = ["check_conditions", "put", "rm", "write"]
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @click.argument("url")
-@click.option("--if-absent", is_flag=True, help="Only if there is no object at URL.")
-@click.option("--if-match", metavar="ETAG", help="Only if the object at URL has this etag.")
+@click.option("--if-absent", is_flag=True, help="Only if URL does not exist.")
+@click.option("--if-match", metavar="ETAG", help="Only if URL has this etag.")
 @json_option
 @object_options
 def put(
@@ -60,15 +59,15 @@ def put(
       commitlog put report.csv s3://bucket/report.csv --if-absent
     """
     check_conditions(if_absent, if_match)
-    place = connection.place(url)
-    store = connection.open(place.store)
-    with shown(file, _size(file), "writing") as body:
-        result = write(store, place.path, body, if_absent=if_absent, if_match=if_match)
-    print_result(place, result, json=json)
+    location = connection.locate(url)
+    store = connection.open(location.store)
+    with with_progress_bar(file, _size(file), "writing") as body:
+        result = write(store, location.path, body, if_absent=if_absent, if_match=if_match)
+    print_result(location, result, json=json)
 
 
 def check_conditions(if_absent: bool, if_match: str | None) -> None:
-    """Raise a usage error if both conditions are asked for: no object can meet them."""
+    """Raise a usage error for both conditions, which no object can meet."""
     if if_absent and if_match is not None:
         raise click.UsageError("--if-absent and --if-match cannot both hold")
 
@@ -76,7 +75,7 @@ def check_conditions(if_absent: bool, if_match: str | None) -> None:
 def write(
     store: ConditionalStore, path: str, body: BinaryIO, *, if_absent: bool, if_match: str | None
 ) -> PutResult:
-    """Write `body` under the condition that the options of a command ask for."""
+    """Write `body` under the condition that the options of a command set."""
     if if_absent:
         return store.put_if_absent(path, body)
     if if_match is not None:
@@ -110,7 +109,7 @@ def rm(
 ) -> None:
     """Remove objects. A missing object is an error only with --if-match.
 
-    With --recursive, remove all objects below each URL, which is a directory: "a" stands for "a/".
+    With --recursive, URLs are directories, and all objects below them are removed; "a" stands for "a/".
 
     Every URL is tried. The exit status is the highest of all URLs.
 
@@ -119,44 +118,59 @@ def rm(
       commitlog rm -r s3://bucket/old --dry-run
     """
     if recursive and if_match is not None:
-        raise click.UsageError("--if-match is about one object, and not for --recursive")
-    trials = Trials()
+        raise click.UsageError("--if-match takes one object: leave --recursive out")
+    failures = FailureCollector()
     if recursive:
-        for top in [directory_place(connection, url, whole=False) for url in urls]:
-            _remove_below(connection.open(top.store), top, trials, threads, dry_run=dry_run, json=json)
-        trials.end()
-    for place in [connection.place(url) for url in urls]:
-        with trials.of(place.url):
-            store = connection.open(place.store)
+        for top in [directory_location(connection, url, allow_root=False) for url in urls]:
+            store = connection.open(top.store)
+            _remove_below(store, top, failures, threads, dry_run=dry_run, json=json)
+        failures.exit()
+    for location in [connection.locate(url) for url in urls]:
+        with failures.collect(location.url):
+            store = connection.open(location.store)
             if dry_run:
-                check_plan(store, place, if_absent=False, if_match=if_match)
-                if head_or_none(store, place.path) is not None:
-                    print_plan("remove", place.url, json=json)
+                check_precondition(store, location, if_absent=False, if_match=if_match)
+                if head_or_none(store, location.path) is not None:
+                    print_plan("remove", location.url, json=json)
                 continue
             if if_match is None:
-                store.delete(place.path)
+                store.delete(location.path)
             else:
-                store.delete_if_match(place.path, etag=if_match)
+                store.delete_if_match(location.path, etag=if_match)
             if json:
-                print_json({"url": place.url, "removed": True})
-    trials.end()
+                print_json({"url": location.url, "removed": True})
+    failures.exit()
 
 
 def _remove_below(
-    store: ConditionalStore, top: Place, trials: Trials, threads: int, *, dry_run: bool, json: bool
+    store: ConditionalStore,
+    top: Location,
+    failures: FailureCollector,
+    threads: int,
+    *,
+    dry_run: bool,
+    json: bool,
 ) -> None:
-    def remove(below: Below) -> Place:
+    def remove(below: ObjectBelow) -> Location:
         if not dry_run:
-            store.delete(below[0].path)
-        return below[0]
+            store.delete(below.location.path)
+        return below.location
 
-    def tell(place: Place) -> None:
+    def show(location: Location) -> None:
         if dry_run:
-            print_plan("remove", place.url, json=json)
+            print_plan("remove", location.url, json=json)
         elif json:
-            print_json({"url": place.url, "removed": True})
+            print_json({"url": location.url, "removed": True})
 
-    headway = Headway("objects were removed", go_on="the same command")
-    how: dict[str, Any] = {"label": "removing", "threads": threads}
-    if not each_below(store, top, trials, headway, do=remove, done=tell, **how) and not trials.failures:
-        note(f"there is nothing below {printable(top.url)}")
+    count = run_for_each(
+        store,
+        top,
+        failures,
+        Progress("objects were removed", resume="run the same command"),
+        label="removing",
+        threads=threads,
+        call=remove,
+        done=show,
+    )
+    if not count and not failures.count:
+        note(f"there is no object below {printable(top.url)}")

@@ -1,6 +1,6 @@
 """The command ``compact``: merge small files of an output into larger ones.
 
-Heavy imports wait until it runs.
+Heavy packages are imported only when it runs.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["compact"]
     type=SIZE,
     default="128MiB",
     show_default=True,
-    help="Merge files up to this size; those of three quarters of it are left alone.",
+    help="Maximum size of a merged file; files of at least three quarters of it are not merged.",
 )
 @click.option(
     "--min-files",
     type=click.IntRange(min=2),
     default=2,
     show_default=True,
-    help="Merge no fewer files than this into one.",
+    help="Minimum number of files to merge into one.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be merged.")
+@click.option("--dry-run", is_flag=True, help="Show the files to merge without merging them.")
 @json_option
 @object_options
 def compact(
@@ -64,15 +64,15 @@ def compact(
         from commitlog.spark.compaction import groups_of, merged, rewrite
     except ImportError as error:
         raise ConfigurationError(
-            f"to rewrite files takes pyarrow and pyspark: pip install 'commitlog-store[spark]' ({error})"
+            f"the command needs pyarrow and pyspark: pip install 'commitlog-store[spark]' ({error})"
         ) from error
-    place = connection.directory(url)
+    location = connection.locate_directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
-        output = Output(connection.open(place.store), place.path, executor=executor)
+        output = Output(connection.open(location.store), location.path, executor=executor)
         if dry_run:
             state = output.state()
             groups = groups_of(state.files.values(), target_bytes=target_size, min_files=min_files)
-            _print_plan(groups, place.url, json=json)
+            _print_plan(groups, location.url, json=json)
             return
 
         def stage(job: Job, groups: Sequence[Group], schema: Any) -> list[StagedFile]:
@@ -93,7 +93,7 @@ def compact(
         version, files = (None, 0) if record is None else (record.version, record.file_count)
         print_json({"version": version, "files": files, "replaced": replaced})
     elif record is None:
-        click.echo(f"nothing to merge at {place.url}")
+        click.echo(f"nothing to merge at {location.url}")
     else:
         click.echo(f"version {record.version}: {replaced} files merged into {record.file_count}")
 

@@ -22,7 +22,7 @@ __all__ = ["gc"]
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Age from which a replaced version is given up, and an uncommitted job taken for dead.",
+    help="Age at which replaced versions expire, and uncommitted jobs count as dead.",
 )
 @dry_run_option
 @json_option
@@ -30,7 +30,7 @@ __all__ = ["gc"]
 def gc(connection: Connection, url: str, older_than: float, dry_run: bool, json: bool) -> None:
     """Recover the output URL, and remove files that belong to no readable version.
 
-    In an output that only its log shows (visibility "logged"), these are files that were replaced more
+    In an output with visibility "logged", these are files that were replaced more
     than --older-than ago; older versions can then no longer be read. The command also removes files of
     jobs that were never committed and whose drivers were not active within --older-than.
 
@@ -42,9 +42,9 @@ def gc(connection: Connection, url: str, older_than: float, dry_run: bool, json:
     Example:
       commitlog output gc s3://bucket/out --older-than 7d
     """
-    place = connection.directory(url)
+    location = connection.locate_directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
-        output = Output(connection.open(place.store), place.path, executor=executor)
+        output = Output(connection.open(location.store), location.path, executor=executor)
         report = output.gc(older_than=older_than, dry_run=dry_run)
     if json:
         counts = {"expired": report.expired, "removed": report.removed}
@@ -58,6 +58,6 @@ def gc(connection: Connection, url: str, older_than: float, dry_run: bool, json:
         lines.append(f"objects removed: {report.removed}")
     if dry_run:
         click.echo(WOULD_REPORT)
-    for line in lines or [f"nothing to remove at {place.url}"]:
+    for line in lines or [f"nothing to remove at {location.url}"]:
         click.echo(line)
     end(report.recovery)

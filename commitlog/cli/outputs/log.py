@@ -18,7 +18,7 @@ __all__ = ["log"]
 @click.command()
 @click.argument("url")
 @click.option("--after", default=0, metavar="VERSION", help="Only records after this version.")
-@click.option("--files", is_flag=True, help="Print the files of each commit, one a line.")
+@click.option("--files", is_flag=True, help="Print the files of each commit, one per line.")
 @click.option("--operations", is_flag=True, help="URL is an operation log, not an output.")
 @json_option
 @object_options
@@ -35,14 +35,14 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
     Example:
       commitlog output log s3://bucket/out --after 7
     """
-    place = connection.directory(url)
-    store = connection.open(place.store)
+    location = connection.locate_directory(url)
+    store = connection.open(location.store)
     if operations:
         if after or files:
-            raise click.UsageError("--after and --files are of outputs, not of operation logs")
-        _print_operations(OperationLog(store, place.path), json=json)
+            raise click.UsageError("--after and --files are options for outputs, not for operation logs")
+        _print_operations(OperationLog(store, location.path), json=json)
         return
-    output = Output(store, place.path)
+    output = Output(store, location.path)
     records = output.records(after)
     if files:
         for record in records:
@@ -57,8 +57,8 @@ def log(connection: Connection, url: str, after: int, files: bool, operations: b
             rows.extend(map(_to_row, records))
             if len(rows) == 1:
                 since = f" after version {after}" if after else ""
-                click.echo(f"no commit at {place.url}{since}", err=True)
-        finally:  # what comes before a record that cannot be read is worth seeing
+                click.echo(f"no commit at {location.url}{since}", err=True)
+        finally:  # also print the records before one that cannot be read
             if len(rows) > 1:
                 print_columns(rows, right=[0, 4, 5, 6])
 

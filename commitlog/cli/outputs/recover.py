@@ -16,12 +16,11 @@ from commitlog.outputs import LostFiles, Output, RecoveryReport
 
 __all__ = ["WORKERS", "WOULD_REPORT", "end", "recover", "to_json", "to_lines"]
 
-#: Requests side by side while publishing and dropping uploads.
+#: The number of concurrent requests that publish or remove uploads.
 WORKERS = 16
 
-
 #: The first line of output with --dry-run.
-WOULD_REPORT = "nothing was changed; without --dry-run it would report:"
+WOULD_REPORT = "nothing was changed; without --dry-run, the command would report:"
 
 
 @click.command()
@@ -31,7 +30,7 @@ WOULD_REPORT = "nothing was changed; without --dry-run it would report:"
     type=DURATION,
     default="1d",
     show_default=True,
-    help="Age from which a job that is not committed is taken for dead.",
+    help="Age at which an uncommitted job counts as dead.",
 )
 @dry_run_option
 @json_option
@@ -54,16 +53,16 @@ def recover(connection: Connection, url: str, older_than: float, dry_run: bool, 
     Example:
       commitlog output recover s3://bucket/out --dry-run
     """
-    place = connection.directory(url)
+    location = connection.locate_directory(url)
     with ThreadPoolExecutor(WORKERS) as executor:
-        output = Output(connection.open(place.store), place.path, executor=executor)
+        output = Output(connection.open(location.store), location.path, executor=executor)
         report = output.recover(older_than=older_than, dry_run=dry_run)
     if json:
         print_json(to_json(report, dry_run=dry_run))
     else:
         if dry_run:
             click.echo(WOULD_REPORT)
-        for line in to_lines(report, older_than) or [f"nothing to recover at {place.url}"]:
+        for line in to_lines(report, older_than) or [f"nothing to recover at {location.url}"]:
             click.echo(line)
     end(report)
 
@@ -92,14 +91,14 @@ def to_json(report: RecoveryReport, *, dry_run: bool = False) -> dict[str, Any]:
 def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
     """Return the lines of `report` for people."""
     return [
-        *(f"version {version}: completed, all its files are visible" for version in report.completed),
+        *(f"version {version}: completed, all files are visible" for version in report.completed),
         *(
             f"attempt {attempt} of job {printable(job or '(unknown)')}: ruled out"
             for attempt, job in report.aborted.items()
         ),
-        *([f"uploads dropped: {report.uploads}"] if report.uploads else []),
+        *([f"uploads removed: {report.uploads}"] if report.uploads else []),
         *(
-            f"attempt {attempt}: left alone, it was active within {duration(older_than)}"
+            f"attempt {attempt}: not changed, because it was active within {duration(older_than)}"
             for attempt in report.live
         ),
         *(line for lost in report.lost for line in _lost_lines(lost)),
@@ -108,8 +107,8 @@ def to_lines(report: RecoveryReport, older_than: float) -> list[str]:
 
 def _lost_lines(lost: LostFiles) -> Iterator[str]:
     yield (
-        f"version {lost.version}: {len(lost.files)} of its files are lost; run job"
-        f" {printable(lost.job_id)} again under another id, and let it replace the files of this version"
+        f"version {lost.version}: {len(lost.files)} files are lost; run job {printable(lost.job_id)}"
+        " again with another id, and let it replace the files of this version"
     )
     for path in lost.files:
         yield f"version {lost.version}: lost {printable(path)}"

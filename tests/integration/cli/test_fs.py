@@ -17,10 +17,10 @@ import click
 import pytest
 from attrs import evolve
 
-from commitlog.cli.fs import trees
-from commitlog.cli.streams import PIECE
+from commitlog.cli.fs import sources
 from commitlog.errors import Conflict, NotFound, OutcomeUnknown
 from commitlog.namespace import DirectoryCommitter, FileWriter, Namespace, OpenFile, Status
+from commitlog.transfer import BLOCK_SIZE
 from support.cli_namespace import URL, Desk
 from support.namespace import atomic_links, objects_in, watched_mappers
 from support.terminal import shown_by
@@ -203,7 +203,7 @@ def test_stat_formats(desk: Desk) -> None:
     shown = desk.ok("fs", "stat", "--format", template, f"{URL}/a/x")
     assert shown == "x|a/x|2|regular file|1767323045000|2026-01-02T03:04:05Z|2|%n\n"
     assert desk.ok("fs", "stat", "--format", "%F %o", f"{URL}/a") == "directory -\n"
-    assert "there is no %q" in desk.refused(2, "fs", "stat", "--format", "%q", f"{URL}/a")
+    assert "unknown sequence %q" in desk.refused(2, "fs", "stat", "--format", "%q", f"{URL}/a")
     [file] = desk.lines("fs", "stat", f"{URL}/a/x")
     for shown in (desk.ok("fs", "stat", f"{URL}/a/x"), desk.ok("fs", "stat", f"{URL}/a")):
         assert all(word in shown for word in ("modified", "created", "version", "id"))
@@ -279,7 +279,7 @@ def test_urls_may_be_taken_without_patterns(desk: Desk) -> None:
     assert len(listed) == 5
     for name in odd:
         assert desk.ok("fs", "--literal", "cat", f"{URL}/{name}") == name
-    assert "nothing has such a name" in desk.refused(1, "fs", "--literal", "cat", f"{URL}/?")
+    assert "no such file or directory" in desk.refused(1, "fs", "--literal", "cat", f"{URL}/?")
     desk.ok("fs", "--literal", "rm", *(f"{URL}/{name}" for name in odd))
     assert desk.tree() == {"a": b"a"}
 
@@ -354,7 +354,7 @@ def test_bytes_come_back_as_they_were(desk: Desk, here: Path) -> None:
 
 def test_large_files_go_in_pieces(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is for a piece of a file, whichever way it goes."""
-    body = os.urandom(512).hex().encode() * (2 * PIECE // 1024) + b"tail"
+    body = os.urandom(512).hex().encode() * (2 * BLOCK_SIZE // 1024) + b"tail"
     (here / "a").write_bytes(body)
     largest = 0
     write, read = FileWriter.write, OpenFile.read
@@ -370,7 +370,7 @@ def test_large_files_go_in_pieces(desk: Desk, here: Path, monkeypatch: pytest.Mo
     desk.ok("fs", "get", f"{URL}/a", "b")
     assert (here / "b").read_bytes() == body
     assert desk.run("fs", "cat", f"{URL}/a").stdout_bytes == body
-    assert largest == PIECE
+    assert largest == BLOCK_SIZE
 
 
 def test_put_and_get_replace_only_with_force(desk: Desk, here: Path) -> None:
@@ -396,14 +396,14 @@ def test_put_goes_into_a_directory(desk: Desk, here: Path) -> None:
     desk.ok("fs", "put", "a", "b", f"{URL}/in")
     desk.ok("fs", "put", "a", f"{URL}/in/c")
     assert desk.tree() == {"in": None, "in/a": b"a", "in/b": b"b", "in/c": b"a"}
-    assert "is none" in desk.refused(1, "fs", "put", "a", "b", f"{URL}/none")
-    assert "is none" in desk.refused(1, "fs", "put", "a", "b", f"{URL}/in/a")
+    assert "is not a directory" in desk.refused(1, "fs", "put", "a", "b", f"{URL}/none")
+    assert "is not a directory" in desk.refused(1, "fs", "put", "a", "b", f"{URL}/in/a")
     assert "fs mkdir" in desk.refused(1, "fs", "put", "a", f"{URL}/none/")
-    assert f"{URL}/none:" in desk.refused(1, "fs", "put", "a", f"{URL}/none/a")
+    assert f"{URL}/none does not exist" in desk.refused(1, "fs", "put", "a", f"{URL}/none/a")
     assert "is a file" in desk.refused(1, "fs", "put", "a", f"{URL}/in/a/")
-    assert "has no name" in desk.refused(1, "fs", "put", "-", f"{URL}/in")
+    assert "give a name" in desk.refused(1, "fs", "put", "-", f"{URL}/in")
     assert "missing" in desk.refused(1, "fs", "put", "missing", f"{URL}/in")
-    assert "is none" in desk.refused(1, "fs", "put", "a", "missing", f"{URL}/none")
+    assert "is not a directory" in desk.refused(1, "fs", "put", "a", "missing", f"{URL}/none")
     assert len(desk.tree()) == 4
     assert "missing" in desk.refused(1, "fs", "put", "missing", "a", "b", f"{URL}/")
     assert desk.tree().keys() >= {"a", "b"}
@@ -498,7 +498,7 @@ def test_atomic_shows_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest
     """A directory appears in one step; if a file fails, nothing of it is there, and that is said."""
     make_tree(here / "a")
     seen: list[bool] = []
-    read = trees._local_chunks
+    read = sources._local_blocks
 
     def reading(place: str) -> Iterator[bytes]:
         with desk.open() as lake:
@@ -507,7 +507,7 @@ def test_atomic_shows_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest
             raise Conflict("somebody else")
         return read(place)
 
-    monkeypatch.setattr(trees, "_local_chunks", reading)
+    monkeypatch.setattr(sources, "_local_blocks", reading)
     said = desk.refused(1, "fs", "put", "--atomic", "a", f"{URL}/new")
     assert "somebody else" in said and f"nothing of a is at {URL}/new" in said
     assert desk.tree() == {}
@@ -552,14 +552,14 @@ def test_an_unknown_outcome_is_not_cleaned_up(
 
 def interrupt_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Ctrl-C be pressed when a file of that name is read."""
-    read = trees._local_chunks
+    read = sources._local_blocks
 
     def reading(place: str) -> Iterator[bytes]:
         if place.endswith(name):
             raise KeyboardInterrupt
         return read(place)
 
-    monkeypatch.setattr(trees, "_local_chunks", reading)
+    monkeypatch.setattr(sources, "_local_blocks", reading)
 
 
 def test_an_interrupted_upload_leaves_nothing(
@@ -570,7 +570,7 @@ def test_an_interrupted_upload_leaves_nothing(
     interrupt_at("part-7", monkeypatch)
     said = desk.refused(130, "fs", "put", "--atomic", "a", f"{URL}/new")
     assert said.splitlines() == [
-        "commitlog: taking back what was sent of a …",
+        "commitlog: removing the uploaded files of a …",
         f"commitlog: interrupted: nothing of a is at {URL}/new",
     ]
     assert desk.tree() == {}
@@ -669,23 +669,23 @@ def test_sources_with_one_name_meet_as_files_do(desk: Desk, here: Path) -> None:
     ):
         desk.fill(a__x=b"0", b__x=b"1")
         said = desk.refused(3, "fs", words[0], "-f", *words[1:], f"{URL}/")
-        assert "goes to" in said and "x" in said
+        assert "has the same target" in said and "x" in said
         assert desk.tree()["x"] == b"0"
         assert desk.tree()["b/x"] == b"1"
     (here / "to").mkdir()
     desk.fill(a__x=b"0")
-    assert "goes to" in desk.refused(3, "fs", "get", "-f", f"{URL}/[ab]/x", "to")
+    assert "has the same target" in desk.refused(3, "fs", "get", "-f", f"{URL}/[ab]/x", "to")
     assert local(here / "to") == {"x": b"0"}
 
 
 def test_standard_input_may_be_closed(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told, and no file is made."""
-    chunks = trees.standard_input().pieces
+    items = sources.standard_input().items
     monkeypatch.setattr(sys, "stdin", None)
-    [piece] = chunks()
-    assert piece.chunks is not None
+    [item] = items()
+    assert item.blocks is not None
     with pytest.raises(OSError, match="standard input is closed"):
-        list(piece.chunks())
+        list(item.blocks())
 
 
 def test_names_that_cannot_be_are_told(desk: Desk, here: Path) -> None:
@@ -821,13 +821,13 @@ def test_an_outcome_that_nobody_knows_is_told(
     monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
     *said, last = desk.refused(4, "fs", "put", "a", f"{URL}/a").splitlines()
     assert sorted(line.split(": ")[1] for line in said) == [f"a/{n}" for n in range(5)]
-    assert "0 of 5 files" in last and "of 5 more nobody knows" in last
+    assert "0 of 5 files" in last and "the outcome of 5 more is unknown" in last
     assert len(unnamed(desk)) == 5
 
 
 def test_get_never_leaves_half_a_file(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A get that fails leaves the file as it was, and nothing beside it."""
-    desk.fill(a=b"x" * (PIECE + 1))
+    desk.fill(a=b"x" * (BLOCK_SIZE + 1))
     (here / "a").write_bytes(b"old")
     read = OpenFile.read
 
@@ -840,8 +840,8 @@ def test_get_never_leaves_half_a_file(desk: Desk, here: Path, monkeypatch: pytes
     assert "no more" in desk.refused(1, "fs", "get", "-f", f"{URL}/a")
     assert local(here) == {"a": b"old"}
     assert "does not exist" in desk.refused(1, "fs", "get", f"{URL}/a", "none/a")
-    assert "is none" in desk.refused(1, "fs", "get", f"{URL}/a", f"{URL}/a", "none")
-    assert "not on this machine" in desk.refused(2, "fs", "get", f"{URL}/a", f"{URL}/b")
+    assert "is not a directory" in desk.refused(1, "fs", "get", f"{URL}/a", f"{URL}/a", "none")
+    assert "is not a local path" in desk.refused(2, "fs", "get", f"{URL}/a", f"{URL}/b")
 
 
 def test_get_does_not_replace_what_came_meanwhile(
@@ -878,7 +878,9 @@ def test_cat_ends_at_the_first_that_fails(desk: Desk) -> None:
     done = desk.run("fs", "cat", f"{URL}/a", f"{URL}/d", f"{URL}/e")
     assert (done.exit_code, done.stdout) == (1, "1")
     assert "is a directory" in done.stderr
-    assert f"{URL}/none: nothing" in desk.refused(1, "fs", "cat", f"{URL}/a", f"{URL}/none")
+    assert f"{URL}/none: no such file or directory" in desk.refused(
+        1, "fs", "cat", f"{URL}/a", f"{URL}/none"
+    )
     with desk.open() as lake:
         lake.store.delete(lake.open("e").data.path)
     assert f"{URL}/e: object" in desk.refused(1, "fs", "cat", f"{URL}/[ae]", f"{URL}/d")
@@ -900,7 +902,7 @@ def test_cp_copies_within_and_across(desk: Desk, tmp_path: Path) -> None:
     desk.refused(3, "fs", "cp", f"{URL}/z", "commitlog://land/b/x")
     desk.ok("fs", "cp", "-f", f"{URL}/z", "commitlog://land/b/x")
     for source, target in (("a", "a/c"), ("a/x", "a/x"), ("", "a")):
-        assert "what is copied" in desk.refused(2, "fs", "cp", f"{URL}/{source}", f"{URL}/{target}")
+        assert "source of the copy" in desk.refused(2, "fs", "cp", f"{URL}/{source}", f"{URL}/{target}")
 
 
 # -- names -------------------------------------------------------------------------------------------
@@ -915,8 +917,8 @@ def test_mv_renames_or_moves_into(desk: Desk) -> None:
     assert desk.tree() == {"d": None, "d/b": b"2", "d/c": b"3", "d/new": None, "d/new/x": b"1"}
     [moved] = desk.lines("fs", "mv", f"{URL}/d/new", f"{URL}/")
     assert moved["path"] == "new"
-    assert "is none" in desk.refused(1, "fs", "mv", f"{URL}/d/b", f"{URL}/d/c", f"{URL}/none")
-    assert "no directory" in desk.refused(1, "fs", "mv", f"{URL}/d/b", f"{URL}/none/b")
+    assert "is not a directory" in desk.refused(1, "fs", "mv", f"{URL}/d/b", f"{URL}/d/c", f"{URL}/none")
+    assert "does not exist: make it" in desk.refused(1, "fs", "mv", f"{URL}/d/b", f"{URL}/none/b")
     assert len(desk.tree()) == 5
 
 
@@ -1074,7 +1076,7 @@ def test_wrong_usage_ends_with_2(desk: Desk, words: list[str]) -> None:
 def test_progress_is_for_terminals(desk: Desk, here: Path, terminal: bool) -> None:
     """Long work shows its progress where somebody looks at it, and nowhere else."""
     (here / "a").mkdir()
-    (here / "a" / "x").write_bytes(b"x" * (PIECE + 5))
+    (here / "a" / "x").write_bytes(b"x" * (BLOCK_SIZE + 5))
     for words in (["put", "a", f"{URL}/"], ["get", f"{URL}/a", "b"]):
         shown = shown_by(["fs", *words, "--metadata", desk.names], terminal=terminal)
         assert (b"loading" in shown) == terminal

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from commitlog.cli.exit_status import GaveUp, Interrupted, Trials
-from commitlog.cli.fs import atomic
-from commitlog.cli.progress import PATIENCE, Headway
+from commitlog import transfer
+from commitlog.cli.exit_status import FailureCollector, Interrupted, TooManyFailures
+from commitlog.cli.progress import MAX_FAILURES, Progress
 from commitlog.errors import AccessDenied, OutcomeUnknown, Unavailable
 from commitlog.namespace import Namespace, OpenFile
 from support.cli_namespace import URL, Desk
@@ -60,7 +60,7 @@ def below(desk: Desk, path: str) -> dict[str, bytes | None]:
 
 def advised(said: str) -> list[str]:
     """Return the options that a command says are to be added."""
-    [told] = re.findall(r"to go on[^:]*: the same command([^;(\n]*)", said)
+    [told] = re.findall(r"to resume[^:]*: run the same command([^;(\n]*)", said)
     return shlex.split(told.removeprefix(" with"))
 
 
@@ -199,7 +199,7 @@ def test_what_failed_is_gone_on_with(
         return read(self, *span)
 
     with monkeypatch.context() as broken:
-        broken.setattr(atomic, "COPY_LIMIT", -1)  # or the store copies without anybody's reading
+        broken.setattr(transfer, "COPY_LIMIT", -1)  # else the store copies without reading
         broken.setattr(Namespace, "upload", storing)
         broken.setattr(OpenFile, "read", reading)
         said = desk.refused(1, "fs", command, source, target)
@@ -213,12 +213,12 @@ def test_what_failed_is_gone_on_with(
 def test_nothing_is_advised_that_does_not_help(desk: Desk, here: Path) -> None:
     """What is in the way is told with its own remedy, and what is left out stays so."""
     desk.ok("fs", "put", "a", f"{URL}/a")
-    assert "to go on" not in desk.refused(3, "fs", "put", "a", f"{URL}/")
+    assert "to resume" not in desk.refused(3, "fs", "put", "a", f"{URL}/")
     (here / "a" / "loop").symlink_to(here)
-    assert "to go on" not in desk.refused(1, "fs", "put", "a", f"{URL}/b")
+    assert "to resume" not in desk.refused(1, "fs", "put", "a", f"{URL}/b")
     (here / "a" / "loop").unlink()
     desk.fill(c__sub=b"a file")
-    assert "to go on" not in desk.refused(3, "fs", "put", "-T", "a", f"{URL}/c")
+    assert "to resume" not in desk.refused(3, "fs", "put", "-T", "a", f"{URL}/c")
 
 
 # -- interrupts ---------------------------------------------------------------------------------------
@@ -227,21 +227,22 @@ def test_nothing_is_advised_that_does_not_help(desk: Desk, here: Path) -> None:
 READING = """
     import os, signal, sys
     from commitlog import __main__
-    from commitlog.cli.fs import atomic, trees
+    from commitlog import transfer
+    from commitlog.cli.fs import sources
     number = int(sys.argv.pop())
     # Whoever runs the tests may have had it ignored, as nohup(1) does.
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    atomic.COPY_LIMIT = -1
+    transfer.COPY_LIMIT = -1
     def endless(read):
-        def reading(*place):
-            if place[-1].endswith("25"):
+        def reading(source, *rest, **options):
+            if (source if isinstance(source, str) else source.status.path).endswith("25"):
                 os.kill(os.getpid(), number)
                 while True:
                     yield b"x"
-            yield from read(*place)
+            yield from read(source, *rest, **options)
         return reading
-    trees._local_chunks = endless(trees._local_chunks)
-    trees.chunks_of = endless(trees.chunks_of)
+    sources._local_blocks = endless(sources._local_blocks)
+    transfer.read_blocks = sources.read_blocks = endless(transfer.read_blocks)
     __main__.main()
     """
 
@@ -301,7 +302,7 @@ def test_an_interrupted_put_tells_what_came(desk: Desk, here: Path, number: int)
     """And what to run for the rest, after which all is there, once."""
     said = interrupted(desk, READING, number, "fs", "put", "a", f"{URL}/new")
     came, total = told(said)
-    assert f"{URL}/new" in said and "but for directories that were made, nothing else" in said
+    assert f"{URL}/new" in said and "nothing else was changed, except for new directories" in said
     assert (came, total) == (sum(body is not None for body in desk.tree().values()), FILES)
     assert came < FILES
     desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
@@ -393,7 +394,7 @@ def test_a_service_that_is_gone_ends_it(
         failing = fails(getattr(kind, name))
         gone.setattr(kind, name, atomic_links(failing) if name == "link_many" else failing)
         said = desk.refused(1, "fs", command, *words)
-    assert f"gave up after {PATIENCE} failures in a row; nothing is under way" in said
+    assert f"gave up after {MAX_FAILURES} failures in a row; no operation is in progress" in said
     assert told(said)[0] == done
     assert asked < FILES - 5
     desk.ok("fs", command, *advised(said), *words)
@@ -443,28 +444,28 @@ def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_file_that_cannot_be_is_not_the_service(desk: Desk, here: Path) -> None:
     """However many there are in a row: the others come."""
-    for number in range(3 * PATIENCE):
+    for number in range(3 * MAX_FAILURES):
         (here / "a" / f"0{number:02}\n").write_bytes(b"")
     said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
-    assert told(said.splitlines()[-1]) == (FILES, FILES + 3 * PATIENCE)
+    assert told(said.splitlines()[-1]) == (FILES, FILES + 3 * MAX_FAILURES)
     assert "gave up" not in said
 
 
 def test_a_denial_is_of_a_file_if_another_came() -> None:
     """Who may do nothing is told so soon; who may not read some gets all the others."""
-    headway = Headway()
-    for number in range(PATIENCE):
-        headway.missed(f"{number}", AccessDenied("no"), 1)
-    with pytest.raises(GaveUp):
-        headway.check()
-    headway.came(1)
-    for number in range(PATIENCE):
-        headway.missed(f"{number}", AccessDenied("no"), 1)
-    headway.check()
-    for number in range(PATIENCE):
-        headway.missed(f"{number}", AccessDenied("ExpiredToken"), 1)
-    with pytest.raises(GaveUp):
-        headway.check()
+    progress = Progress()
+    for number in range(MAX_FAILURES):
+        progress.fail(f"{number}", AccessDenied("no"), 1)
+    with pytest.raises(TooManyFailures):
+        progress.check()
+    progress.succeed(1)
+    for number in range(MAX_FAILURES):
+        progress.fail(f"{number}", AccessDenied("no"), 1)
+    progress.check()
+    for number in range(MAX_FAILURES):
+        progress.fail(f"{number}", AccessDenied("ExpiredToken"), 1)
+    with pytest.raises(TooManyFailures):
+        progress.check()
 
 
 def test_an_unknown_outcome_is_the_status_of_what_gave_up(
@@ -487,15 +488,22 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
     monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
     monkeypatch.setattr(Namespace, "upload", storing)
     said = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
-    assert "gave up" in said and f"of {asked} more nobody knows" in said
+    assert "gave up" in said and f"the outcome of {asked} more is unknown" in said
 
 
 def test_what_is_under_way_still_is_told() -> None:
     """Who does not wait for it, by a second Ctrl-C, hears that it may happen yet."""
-    headway = Headway("were uploaded")
-    with headway.going(), pytest.raises(Interrupted, match="may or may not"), headway.told(Trials()):
+    progress = Progress("were uploaded")
+    with (
+        progress.running(),
+        pytest.raises(Interrupted, match="may or may not"),
+        progress.reported(FailureCollector()),
+    ):
         raise KeyboardInterrupt
-    with pytest.raises(Interrupted, match="0 were uploaded; nothing else"), headway.told(Trials()):
+    with (
+        pytest.raises(Interrupted, match="0 were uploaded; nothing else"),
+        progress.reported(FailureCollector()),
+    ):
         raise KeyboardInterrupt
 
 

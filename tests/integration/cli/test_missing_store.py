@@ -52,7 +52,7 @@ def test_commands_tell_of_a_store_that_is_not_there(desk: Desk, words: tuple[str
     done = desk.run("fs", *words)
     assert done.exit_code not in (Exit.DONE,) + ((Exit.FAILED,) if words[0] == "test" else ())
     assert "mount it" in done.stderr
-    assert "nothing has such a name" not in done.stderr
+    assert "no such file or directory" not in done.stderr
 
 
 @pytest.mark.parametrize(

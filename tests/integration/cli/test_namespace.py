@@ -59,7 +59,7 @@ def test_create_list_info(desk: Desk) -> None:
     assert made["log"] == "_commitlog/namespaces/lake/log"
     assert set(made["root"]) == {"id", "version", "shards"}
     desk.ok("namespace", "create", "lake", "--store", desk.store)
-    assert "is not logged" in desk.ok("namespace", "create", "land", "--no-log", "--store", desk.store)
+    assert "no log" in desk.ok("namespace", "create", "land", "--no-log", "--store", desk.store)
     assert desk.ok("namespace", "list").split() == ["lake", "land"]
     assert desk.lines("namespace", "list") == [{"name": "lake"}, {"name": "land"}]
     assert made["log"] in desk.ok("namespace", "info", "lake")
@@ -95,7 +95,7 @@ def test_a_table_that_is_missing_or_another_is_made_as_the_message_says(desk: De
 def test_tables_of_namespaces_are_made(desk: Desk) -> None:
     """For those that are not made by themselves, table create has the keys."""
     assert "created" in desk.ok("table", "create", desk.names, "--for", "namespaces")
-    assert "was there and fits" in desk.ok("table", "create", desk.names, "--for", "namespaces")
+    assert "exists already" in desk.ok("table", "create", desk.names, "--for", "namespaces")
     assert "place" in desk.ok("table", "info", desk.names)
     assert desk.ok("namespace", "list") == ""
 
@@ -193,7 +193,7 @@ def test_clean_tells_what_the_store_refuses(lake: Desk, monkeypatch: pytest.Monk
 def test_recover_decides_what_is_pending(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a client that died left in the log is decided, and shown with the decision."""
     desk.ok("namespace", "create", "lake", "--store", desk.store)
-    assert "nothing" in desk.ok("namespace", "recover", "lake")
+    assert "no pending change" in desk.ok("namespace", "recover", "lake")
 
     def die(self: OperationLog, *args: Any, **settings: Any) -> None:
         raise KeyboardInterrupt
@@ -201,7 +201,7 @@ def test_recover_decides_what_is_pending(desk: Desk, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(OperationLog, "_conclude", die)
         assert desk.run("fs", "mkdir", f"{URL}/a").exit_code == 130
-    assert "nothing" in desk.ok("namespace", "recover", "lake")
+    assert "no pending change" in desk.ok("namespace", "recover", "lake")
     [decided] = desk.lines("namespace", "recover", "lake", "--older-than", "0s")
     assert set(decided) == {"id", "time", "decision"}
     assert decided["decision"] == "committed"
@@ -309,7 +309,7 @@ def test_restore_tells_whose_content_is_lost(desk: Desk) -> None:
     assert done.exit_code == 1
     told = {each["path"]: each["changed"] for each in json.loads(done.stdout)["lost"]}
     assert told == {"a/x": False, "b": True}
-    assert "is gone" in done.stderr and "is another" in done.stderr
+    assert "does not exist" in done.stderr and "was replaced" in done.stderr
 
 
 def test_restore_asks_about_what_nobody_knows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +351,7 @@ def lose_gate(desk: Desk, path: str) -> None:
 def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
     """Status 0 if all is well, 1 if not, 2 if that cannot be told; --repair changes what can be."""
     lake.fill(a__x=b"1", b=b"22")
-    assert "found: 0, left: 0" in lake.ok(*CHECK, "--objects", "--unnamed")
+    assert "problems: 0, left: 0" in lake.ok(*CHECK, "--objects", "--unnamed")
     assert lake.lines(*CHECK) == []
     lose_gate(lake, "a")
     done = lake.run(*CHECK, "--json")
@@ -375,7 +375,7 @@ def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
     said = lake.run(*CHECK, "--unnamed", "--older-than", "0s")
     assert "(5 bytes): no record refers to" in said.stdout
     assert ". Repair: lists the object" in said.stdout
-    assert said.stdout.endswith("\nnothing names 1 objects, 5 B\n")
+    assert said.stdout.endswith("\nobjects without a file: 1, 5 B\n")
     lake.refused(2, "namespace", "fsck", "land")
     assert "--repair" in lake.refused(2, *CHECK, "--dry-run")
 
@@ -419,7 +419,7 @@ def test_import_makes_files_in_place(lake: Desk) -> None:
     assert set(first) == keys
     assert (first["files"], first["bytes"], first["refused"], first["last"]) == (2, 3, [], "old/b/c")
     assert lake.tree() == {"new": None, "new/a": b"1", "new/b": None, "new/b/c": b"22"}
-    assert "known before: 2" in lake.ok("namespace", "import", f"file://{lake.store}/old/", f"{URL}/new")
+    assert "unchanged: 2" in lake.ok("namespace", "import", f"file://{lake.store}/old/", f"{URL}/new")
     put(lake, old__a=b"1111")
     [third] = lake.lines("namespace", "import", f"{lake.store}/old", f"{URL}/new")
     assert (third["updated"], third["known"]) == (1, 1)
@@ -442,7 +442,10 @@ def test_import_goes_on_where_it_stopped(lake: Desk, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(Maintenance, "import_objects", broken)
         said = lake.refused(1, "namespace", "import", f"{lake.store}/old", f"{URL}/new").splitlines()
-    assert said == ["commitlog: to go on there, say --start-after 'old/a/1'", "commitlog: gone"]
+    assert said == [
+        "commitlog: to resume: run the same command with --start-after 'old/a/1'",
+        "commitlog: gone",
+    ]
     [rest] = lake.lines(
         "namespace", "import", f"{lake.store}/old", f"{URL}/new", "--start-after", "old/a/1"
     )
@@ -454,7 +457,7 @@ def test_import_that_finds_nothing_is_a_failure(lake: Desk) -> None:
     put(lake, old__a=b"1")
     done = lake.run("namespace", "import", f"{lake.store}/odl", f"{URL}/new", "--json")
     assert (done.exit_code, json.loads(done.stdout)["files"]) == (1, 0)
-    assert json.loads(done.stderr)["message"] == f"there is nothing to import below {lake.store}/odl"
+    assert json.loads(done.stderr)["message"] == f"there are no objects to import below {lake.store}/odl"
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/new", "--start-after", "old/a")
 
 
@@ -542,7 +545,7 @@ def test_diff_finds_what_is_no_file(lake: Desk) -> None:
 def test_bound_directories_have_what_others_store(lake: Desk) -> None:
     """They show it, hide what was deleted, and keep what they have when they are unbound."""
     put(lake, raw__a=b"1", raw__b=b"2")
-    assert "below raw/" in lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw")
+    assert "is bound to raw/" in lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw")
     assert "forever" in lake.ok(
         "namespace", "bind", f"{lake.store}/raw", f"{URL}/raw", "--max-age", "forever"
     )
@@ -608,7 +611,7 @@ def test_sync_tells_what_cannot_be_a_file(lake: Desk) -> None:
     assert done.exit_code == 1
     assert json.loads(done.stdout)["unfit"] == ["raw/a"]
     told = json.loads(done.stderr)
-    assert (told["what"], told["message"][:9]) == ("raw/a", "cannot be")
+    assert told["what"] == "raw/a" and "cannot become" in told["message"]
 
 
 def test_only_parts_of_the_own_store_are_bound(lake: Desk) -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 import commitlog
 from commitlog.cli import main
-from commitlog.cli.streams import PIECE
 from commitlog.commit import ConditionalStore
+from commitlog.transfer import BLOCK_SIZE
 
 BINARY = bytes(range(256)) + b"\r\n\xff\xfe\x00"
 
@@ -121,7 +121,7 @@ def test_cp_if_match_replaces_what_was_seen(base: str) -> None:
 def test_cp_and_mv_between_stores_stream(base: str, tmp_path: Path) -> None:
     """What goes to another store arrives byte for byte, in pieces, under the same conditions."""
     (tmp_path / "other").mkdir()
-    body = os.urandom(1024) * (PIECE // 1024) + b"tail"
+    body = os.urandom(1024) * (BLOCK_SIZE // 1024) + b"tail"
     etag_of(run("put", "-", f"{base}/a", stdin=body))
     target = f"{tmp_path}/other/a"
     etag_of(run("cp", f"{base}/a", target, "--if-absent"))
@@ -159,12 +159,12 @@ def test_get_never_leaves_half_a_file(base: str, tmp_path: Path) -> None:
 
 def test_reading_notices_a_replacement(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that is replaced between two pieces is not served as a mixture: status 3."""
-    etag_of(run("put", "-", f"{base}/a", stdin=b"x" * (PIECE + 1)))
+    etag_of(run("put", "-", f"{base}/a", stdin=b"x" * (BLOCK_SIZE + 1)))
     read = ConditionalStore.get
 
     def get(self: ConditionalStore, path: str, **span: int) -> object:
         piece = read(self, path, **span)
-        self.put(path, b"y" * (PIECE + 1))
+        self.put(path, b"y" * (BLOCK_SIZE + 1))
         return piece
 
     monkeypatch.setattr(ConditionalStore, "get", get)

@@ -66,7 +66,7 @@ def test_table_is_created_once(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/t.db"
     assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": True}]
     assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": False}]
-    assert "was there" in run("table", "create", url).stdout
+    assert "exists already" in run("table", "create", url).stdout
 
 
 def test_capacity_and_tags_of_a_table(
@@ -370,7 +370,7 @@ def test_recover_leaves_the_living_alone(out: str) -> None:
     [report] = lines(run("output", "recover", out, "--json"))
     assert report["aborted"] == {}
     assert len(report["live"]) == 1
-    assert "left alone" in run("output", "recover", out).stdout
+    assert "not changed" in run("output", "recover", out).stdout
 
 
 def test_recover_rules_out_the_dead(out: str) -> None:
@@ -401,7 +401,7 @@ def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, com
         store.abort(lost)
     result = run("output", command, f"{url}/out")
     assert result.exit_code == 1
-    assert "run job daily again under another id" in result.stdout
+    assert "run job daily again with another id" in result.stdout
     assert f"lost {lost.path.removeprefix('out/')}\n" in result.stdout
     result = run("output", command, f"{url}/out", "--json")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Objects as files: reading one piece by piece, and showing progress meanwhile."""
+"""Streams of objects and local files: blocks of an object, atomic local files, progress bars."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ import click
 
 from commitlog.errors import AlreadyExists, CommitError, PreconditionFailed
 from commitlog.stores.api import ObjectData, ObjectInfo, same_etag
+from commitlog.transfer import BLOCK_SIZE
 
-__all__ = ["PIECE", "arriving", "open_object", "shown"]
-
-#: Bytes fetched at a time, and the size from which progress is worth showing.
-PIECE = 8 * 1024 * 1024
+__all__ = ["atomic_file", "open_object", "with_progress_bar"]
 
 
 class _Readable(Protocol):
@@ -40,38 +38,38 @@ class _ObjectReader(io.RawIOBase):
         end = min(self._position + len(buffer), self._info.size)
         if end == self._position:
             return 0
-        piece = self._store.get(self._info.path, start=self._position, end=end)
-        if not same_etag(piece.etag, self._info.etag):
+        block = self._store.get(self._info.path, start=self._position, end=end)
+        if not same_etag(block.etag, self._info.etag):
             raise PreconditionFailed(
-                f"{self._info.path!r} was replaced while it was read: what was read so far is of etag "
-                f"{self._info.etag}, the rest would be of {piece.etag}; read it again"
+                f"{self._info.path!r} was replaced while it was read: its etag was {self._info.etag},"
+                f" and is now {block.etag}; read it again"
             )
-        buffer[: len(piece.data)] = piece.data
-        self._position += len(piece.data)
-        return len(piece.data)
+        buffer[: len(block.data)] = block.data
+        self._position += len(block.data)
+        return len(block.data)
 
 
 def open_object(store: _Readable, path: str, *, etag: str | None = None) -> tuple[ObjectInfo, BinaryIO]:
-    """Return what is known of an object, and a file that reads it piece by piece.
+    """Return the details of an object, and a file that reads it in blocks.
 
-    All pieces are of one version: reading raises `PreconditionFailed` if the object was replaced
+    All blocks are of one version: reading raises `PreconditionFailed` if the object was replaced
     meanwhile.
 
     Args:
-        store: where it is.
-        path: which.
-        etag: the version wanted; another one raises `PreconditionFailed`.
+        store: the store.
+        path: the path of the object.
+        etag: the expected version; another one raises `PreconditionFailed`.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the object does not exist.
     """
     info = store.head(path)
     if etag is not None and not same_etag(info.etag, etag):
         raise PreconditionFailed(f"{path!r} has etag {info.etag}, not {etag}")
-    return info, io.BufferedReader(_ObjectReader(store, info), buffer_size=PIECE)
+    return info, io.BufferedReader(_ObjectReader(store, info), buffer_size=BLOCK_SIZE)
 
 
-class _Counted(io.RawIOBase):
+class _CountedReader(io.RawIOBase):
     def __init__(self, body: BinaryIO, bar: click._termui_impl.ProgressBar[int]) -> None:
         self._body = body
         self._bar = bar
@@ -87,20 +85,26 @@ class _Counted(io.RawIOBase):
 
 
 @contextmanager
-def shown(body: BinaryIO, size: int | None, label: str) -> Iterator[BinaryIO]:
-    """Show on a terminal how far `body` has been read; elsewhere, and for small ones, just give it."""
-    if size is None or size < PIECE or not sys.stderr.isatty():
+def with_progress_bar(body: BinaryIO, size: int | None, label: str) -> Iterator[BinaryIO]:
+    """Show a progress bar while `body` is read, if standard error is a terminal and the file is large.
+
+    Args:
+        body: the file.
+        size: its size in bytes; None if unknown.
+        label: the label of the progress bar.
+    """
+    if size is None or size < BLOCK_SIZE or not sys.stderr.isatty():
         yield body
         return
     with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
-        yield io.BufferedReader(_Counted(body, bar), buffer_size=1024 * 1024)
+        yield io.BufferedReader(_CountedReader(body, bar), buffer_size=1024 * 1024)
 
 
 @contextmanager
-def arriving(file: str, *, absent: bool) -> Iterator[BinaryIO]:
-    """Give a file to write to that takes the name `file` once all is written, and not if that fails.
+def atomic_file(file: str, *, absent: bool) -> Iterator[BinaryIO]:
+    """Open a local file for writing. It appears when it is complete, and not after an error.
 
-    Raises `AlreadyExists` if `file` is there, and is to be absent.
+    With `absent`, raises `AlreadyExists` if `file` exists.
     """
     partial = f"{file}.{secrets.token_hex(4)}.part"
     try:
@@ -113,7 +117,7 @@ def arriving(file: str, *, absent: bool) -> Iterator[BinaryIO]:
     except FileExistsError as error:
         if isinstance(error, CommitError):
             raise
-        raise AlreadyExists(f"{file!r} exists already") from None
+        raise AlreadyExists(f"{file!r} already exists") from None
     except FileNotFoundError as error:
         if isinstance(error, CommitError):
             raise
