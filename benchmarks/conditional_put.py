@@ -173,7 +173,7 @@ _RATIOS = (
     ("native_over_put", SLOW, "native", "bare PUT/COPY"),
     ("native_over_put", SLOW_SEAWEEDFS, "native", "bare PUT/COPY"),
     ("lease_over_boto3", LOOPBACK, "lease", "boto3 in a row"),
-    ("lease_over_boto3_beside", LOOPBACK, "lease", "boto3 beside"),
+    ("lease_over_boto3_parallel", LOOPBACK, "lease", "boto3 in parallel"),
     ("lease_over_obstore", LOOPBACK, "lease", "obstore dynamo"),
     ("lease_over_obstore_latency", SLOW, "lease", "obstore dynamo"),
 )

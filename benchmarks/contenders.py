@@ -164,7 +164,7 @@ def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
 
         return call
 
-    def beside(write: Callable[[str], Any], pool: ThreadPoolExecutor) -> Callable[[str], None]:
+    def in_parallel(write: Callable[[str], Any], pool: ThreadPoolExecutor) -> Callable[[str], None]:
         def call(key: str) -> None:
             looking = pool.submit(head, key)
             acquire(key)
@@ -177,7 +177,7 @@ def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
         try:
             yield {
                 "boto3 in a row": {name: in_a_row(write) for name, write in writes.items()},
-                "boto3 beside": {name: beside(write, pool) for name, write in writes.items()},
+                "boto3 in parallel": {name: in_parallel(write, pool) for name, write in writes.items()},
                 "boto3 PUT/COPY alone": writes,
             }
         finally:

@@ -105,7 +105,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a problem whose storing stays open taken for stored",
-        where="ingest.md#what-cannot-be-read",
+        where="ingest.md#unreadable-input",
         rule="what is quarantined is stored before the task ends",
         edit=Edit(
             (
@@ -126,7 +126,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a slice that is read again delivered from its start",
-        where="ingest.md#what-cannot-be-read",
+        where="ingest.md#unreadable-input",
         rule="of what is handed out again, only what was not delivered is",
         edit=Edit(("Fetch._read", "missing = slice.skip - records", "missing = -records")),
         setting=reading(
@@ -137,7 +137,7 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a slice that is read again wanted for ever",
-        where="ingest.md#what-cannot-be-read",
+        where="ingest.md#unreadable-input",
         rule="what is wanted goes with the epoch that hands it out, in one transaction",
         edit=Edit(("Planner.plan", "removed.append(range)", "pass")),
         setting=reading(

@@ -15,7 +15,7 @@ _TWICE = "came 2 times"
 INGEST_LISTING: tuple[Mutant, ...] = (
     Mutant(
         name="no grace window",
-        where="ingest.md#what-is-remembered",
+        where="ingest.md#memory-of-files",
         rule="an object that is older than the grace window before the begin of a sweep was there then",
         edit=Edit(("Planner._begin", "else began - settings.grace", "else began")),
         setting=reading({"A": {"batches": 2, "every": 6.0}}, [Upload("b"), Upload("a", at=5, age=8)]),
@@ -27,7 +27,7 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the floor counted from the end of a sweep",
-        where="ingest.md#what-is-remembered",
+        where="ingest.md#memory-of-files",
         rule="when a sweep has come to its end, what was there when it *began* has been dealt with",
         edit=Edit(
             (
@@ -48,7 +48,7 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an object at the edge of the window not remembered",
-        where="ingest.md#what-is-remembered",
+        where="ingest.md#memory-of-files",
         rule="an object is known by its time if it is *more* than the grace window older",
         edit=Edit(
             (
@@ -63,7 +63,7 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="what was handed out forgotten with its epoch",
-        where="ingest.md#what-is-stored",
+        where="ingest.md#storage-layout",
         rule="rows of files that have to be remembered stay until the floor has passed them",
         edit=Edit(("SeenFiles.removable", "if row.below(floors):", "if True:")),
         setting=reading({"A": {"batches": 4}}, [Upload(name) for name in "abc"]),
@@ -72,7 +72,7 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="what another driver has stored not looked at",
-        where="ingest.md#what-is-remembered",
+        where="ingest.md#memory-of-files",
         rule="an object above the floor is known if it is remembered: in the table",
         edit=Edit(
             ("StateTable.update", "if window.revision != head.revision:", "if not window.revision:")
@@ -86,7 +86,7 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a version told by its path alone",
-        where="ingest.md#what-is-remembered",
+        where="ingest.md#memory-of-files",
         rule="an object is known if it is remembered by its path *and etag*",
         edit=Edit(("SeenFiles.look", "if etag != _short(file.etag):", "if False:")),
         setting=reading({"A": {"batches": 2, "every": 6.0}}, [Upload("a"), Upload("a", at=3, size=2)]),

@@ -285,7 +285,7 @@ SURVIVORS: tuple[Mutant, ...] = (
         story=(
             "A record that was made after another one had been dropped has another `ttl`, as long "
             "as clocks are not further apart than "
-            "[TTL](protocol.md#assumptions-and-what-is-not-guaranteed) allows."
+            "[TTL](protocol.md#assumptions-and-non-guarantees) allows."
         ),
     ),
     Mutant(

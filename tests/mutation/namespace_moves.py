@@ -148,7 +148,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="growth that forgets where entries were put",
-        where="namespace.md#what-is-stored",
+        where="namespace.md#storage-layout",
         rule="an entry is looked for where it can have been put since the directory was made",
         edit=Edit(
             (
@@ -174,7 +174,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="stable paths that are not checked",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="with `stable_paths=True` a change is made only if the whole path still leads there",
         edit=Edit(("require_stable_path", "if context.stable_paths:", "if False:")),
         setting=naming({"A": [write("d/f", b"1")], "B": [rename("d", "e")]}, made=("d",)),

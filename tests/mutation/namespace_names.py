@@ -98,7 +98,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="own success not recognised",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="on tables without tokens it is recognised by a word that every record bears",
         edit=Edit(
             (
@@ -134,7 +134,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a retry without the token",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="a lost answer is followed by the same transaction with the same token",
         edit=Edit(("Changes._settle", "token=change.word", "token=None")),
         setting=naming(
@@ -145,7 +145,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a refusal after a lost answer taken for failure",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="`OutcomeUnknown` is left if somebody else changed the same between two attempts",
         edit=Edit(
             (
@@ -163,7 +163,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="throttling after a lost answer taken for failure",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="nothing has happened if it raises, but for `OutcomeUnknown`",
         edit=Edit(("Changes._settle", "failed = unknown or last", "failed = last or unknown")),
         setting=naming(
@@ -204,7 +204,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="garbage collected at once",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="data that was overwritten or deleted is kept for `grace` seconds more",
         edit=Edit(("Collector._due", "if garbage.not_before > now:", "if False:")),
         setting=naming(
@@ -233,7 +233,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a reader that takes any content",
-        where="namespace.md#what-is-atomic",
+        where="namespace.md#atomicity",
         rule="wrong bytes are never returned",
         edit=Edit(
             (

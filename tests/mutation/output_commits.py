@@ -211,7 +211,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="uploads dropped of an attempt that was committed between two listings",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule=(
             "before a recovery drops an upload of a committed attempt, it completes the attempt, "
             "whether its entry was listed or not, and looks at each file"
@@ -234,7 +234,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="uploads dropped of an attempt that could not be published",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="the uploads of a committed attempt stay until it is complete",
         edit=Edit(
             (

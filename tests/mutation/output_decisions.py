@@ -192,7 +192,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="abort without an aborted record",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="an abort rules the attempt out in the log before it drops an upload",
         edit=Edit(
             (
@@ -210,7 +210,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="recovery that aborts uploads before it has fenced the job",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="a recovery rules the attempt out in the log, *then* drops its uploads",
         edit=Edit(
             (
@@ -235,7 +235,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="the aborted record not read back",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="there is no moment at which a driver and a recovery can both win",
         edit=Edit(
             (
@@ -261,7 +261,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a single attempt at an aborted record",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="an attempt is ruled out, or committed, before its uploads are dropped",
         edit=Edit(("CommitLog.abort_undecided", "while found.open:", "if found.open:")),
         setting=writing(
@@ -346,7 +346,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="an age that counts from the end of the listings",
-        where="outputs.md#what-a-crash-leaves",
+        where="outputs.md#state-after-a-crash",
         rule="an attempt is as old as it was when the recovery began",
         edit=Edit(
             (

@@ -1,7 +1,7 @@
 """What the protocol rests on: a counter-example where an assumption is dropped, none where it is not.
 
 The worlds are explored whole, with one kind of misfortune each. The table in docs/protocol.md,
-"Assumptions, and what is not guaranteed", names these tests.
+"Assumptions and non-guarantees", names these tests.
 """
 
 from __future__ import annotations
