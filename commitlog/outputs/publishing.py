@@ -116,11 +116,12 @@ class Publisher:
             )
         return success.version
 
-    def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
+    def complete(self, record: CommitRecord, cleanup: Cleanup | None = None) -> bool:
         """Do the remaining work of `record`; return False if its files were already all published.
 
-        Work after the publishing runs within `noting`. Raises `PublishIncomplete`, and `CorruptRecord`
-        if the pending entry is corrupt and some files are not visible: only that entry has the uploads.
+        The work after the publishing runs within `cleanup`; without it, its errors are raised. Raises
+        `PublishIncomplete`, and `CorruptRecord` if the pending entry is corrupt and some files are not
+        visible: only that entry has the uploads.
         """
         pending: PendingJob | None
         try:
@@ -134,7 +135,7 @@ class Publisher:
         todo = pending is not None and pending.lists(record)
         if pending is not None and todo:
             self.publish(record, pending)
-        with noting or Noting(strict=True):
+        with cleanup or Cleanup(strict=True):
             self.settle(record)
         return todo
 
@@ -263,32 +264,32 @@ class Publisher:
 
         Args:
             until: number of a record; None: the last one.
-            strict: whether it is an error if all files are visible and that cannot be noted. To readers
-                it makes no difference, and they may lack the permission.
-            done: in place of `until`, a record for which the caller has just done all that there was.
+            strict: whether errors of the work after the publishing are raised; otherwise they are
+                logged. Readers do not depend on that work, and may lack the permission for it.
+            done: in place of `until`, a record that the caller has just completed.
         """
         completed = []
         last: CommitRecord | None = None
         failure: CommitError | None = None
         seen = self._success()
         start = end = 0 if seen[0] is None else seen[0].version
-        noting = Noting(strict=strict)
+        cleanup = Cleanup(strict=strict)
         for record in self._log.read(start, until if done is None else done.version - 1):
             end = record.version
             if isinstance(record, CommitRecord):
                 try:
-                    if self.complete(record, noting):
+                    if self.complete(record, cleanup):
                         completed.append(record.version)
                 except (CorruptRecord, FormatTooNew, PublishIncomplete) as error:
                     failure = failure or error
-                if failure is None and noting.done:
+                if failure is None and cleanup.done:
                     last = record
         if done is not None and end == done.version - 1:
             end = done.version
-            if failure is None and noting.done:
+            if failure is None and cleanup.done:
                 last = done
         if last is not None:
-            with noting:
+            with cleanup:
                 self._advance(last, seen)
         if failure is not None:
             raise failure
@@ -478,14 +479,16 @@ class Publisher:
         raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
 
 
-class Noting:
-    """A context manager for what matters to the next one only: all files are visible already.
+class Cleanup:
+    """A context manager for the work after the publishing, on which readers of the log do not depend.
+
+    It removes replaced files and the pending entry, and advances ``_SUCCESS``.
 
     Args:
-        strict: whether its errors are raised, or else logged.
+        strict: whether its errors are raised; otherwise they are logged.
 
     Attributes:
-        done: False once something was logged.
+        done: False once an error was logged.
     """
 
     def __init__(self, *, strict: bool) -> None:
@@ -499,7 +502,7 @@ class Noting:
         if self._strict or not isinstance(error, CommitError):
             return False
         self.done = False
-        _log.warning("all files are visible, but that could not be noted: %s", error)
+        _log.warning("all files are visible, but the work after that failed: %s", error)
         return True
 
 

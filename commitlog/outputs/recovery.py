@@ -19,7 +19,7 @@ from commitlog.oplog.record_directory import RecordDirectory
 from commitlog.outputs.job import attempt_of
 from commitlog.outputs.log import AttemptOutcomes, CommitLog
 from commitlog.outputs.pending import PendingJob
-from commitlog.outputs.publishing import Noting, Publisher
+from commitlog.outputs.publishing import Cleanup, Publisher
 from commitlog.outputs.records import CommitRecord
 from commitlog.outputs.reports import GcReport, LostFiles, RecoveryReport
 from commitlog.paths import join
@@ -248,7 +248,7 @@ class PreviewPublisher(Publisher):
         super().__init__(store, root, log, pending, clock=clock, backoff=Backoff(), executor=SERIAL)
         self._to_publish: set[str] = set()
 
-    def complete(self, record: CommitRecord, noting: Noting | None = None) -> bool:
+    def complete(self, record: CommitRecord, cleanup: Cleanup | None = None) -> bool:
         """Return whether there is something to publish for `record`; errors as of `Publisher`."""
         try:
             pending = PendingJob.read(self._pending, record.attempt)
