@@ -93,7 +93,7 @@ def _by_namespace(
     contents = _store(server, lake.store.url, files, pool)
     start = time.perf_counter()
     lake.make_directory("staging", shards=shards)
-    lake.bulk_link("staging", contents, mapper=pool.map)
+    lake.bulk_link("staging", contents, executor=pool)
     linked = time.perf_counter()
     lake.rename("staging", "table/job")
     end = time.perf_counter()

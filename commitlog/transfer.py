@@ -18,13 +18,12 @@ from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 
-from commitlog._util.concurrency import work, work_in_groups
+from commitlog._util.concurrency import Executor, work, work_in_groups
 from commitlog.errors import CommitError, NotADirectory, NotFound
 from commitlog.namespace import (
     LINK_BATCH_SIZE,
     Data,
     FileWriter,
-    Mapper,
     Namespace,
     OpenFile,
     Status,
@@ -159,7 +158,7 @@ class Transfer:
         self,
         items: Iterable[Item],
         call: Callable[[Item], Part],
-        join: Callable[[Sequence[tuple[Item, Part]], Mapper], Sequence[R | Exception]],
+        join: Callable[[Sequence[tuple[Item, Part]], Executor], Sequence[R | Exception]],
         settled: Callable[[Item, R | Exception], object],
         *,
         drop: Callable[[Sequence[Part]], object],
@@ -169,7 +168,7 @@ class Transfer:
         Args:
             items, settled: as in `run`.
             call: returns the result of the first step for an item.
-            join: takes items with their results, and a mapper that works in parallel. It returns the
+            join: takes items with their results, and an executor. It returns the
                 outcome of each item, which may be an exception. It runs in one thread at a time.
             drop: takes the results that `join` did not get because of an error or interrupt.
         """
@@ -181,7 +180,7 @@ class Transfer:
             work_in_groups(
                 self._until_cancelled(items),
                 self._checked(call),
-                lambda group: join(group, readers.map),
+                lambda group: join(group, readers),
                 _unless_cancelled(settled),
                 executor=executor,
                 joiner=joiner,
@@ -333,7 +332,11 @@ class StoredFile:
 
 
 def link_files(
-    files: Sequence[StoredFile | None], mapper: Mapper, *, overwrite: bool = True, parents: bool = True
+    files: Sequence[StoredFile | None],
+    executor: Executor,
+    *,
+    overwrite: bool = True,
+    parents: bool = True,
 ) -> list[Status | CommitError | None]:
     """Make files of stored content; return the status or the error of each, and None for None.
 
@@ -341,7 +344,7 @@ def link_files(
     """
     made = {
         namespace: namespace.link_many(
-            found, overwrite=overwrite, parents=parents, mapper=mapper, atomic=False
+            found, overwrite=overwrite, parents=parents, executor=executor, atomic=False
         )
         for namespace, found in _by_namespace(files).items()
     }

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import isfunction, isgeneratorfunction
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from attrs import field, frozen
 
+from commitlog._util.concurrency import Executor, Future
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, Unavailable
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 A = TypeVar("A")
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,14 +156,9 @@ class RequestRecorder:
             counts = False
             yield cast(T, item)
 
-    def bind(self, call: Callable[[A], T]) -> Callable[[A], T]:
-        """Return `call` as a function that counts for the current operation, in any thread."""
-        operation = self._operation()
-
-        def bound(argument: A) -> T:
-            return self.run(operation, lambda: call(argument), counts=False)
-
-        return bound
+    def bind(self, executor: Executor) -> Executor:
+        """Return an executor whose calls count for the operation that is in progress now."""
+        return _BoundExecutor(executor, self, self._operation())
 
     def request(self, count: str, call: Callable[[], T]) -> T:
         """Return the result of a request; count it, its failure and its retries."""
@@ -188,6 +185,22 @@ class RequestRecorder:
         for kind, count in _FAILURES.items():
             if isinstance(error, kind):
                 self.add(count)
+
+
+@frozen
+class _BoundExecutor:
+    _executor: Executor
+    _recorder: RequestRecorder
+    _operation: str
+
+    def map(self, call: Callable[[A], T], items: Iterable[A], /) -> Iterator[T]:
+        return self._executor.map(lambda item: self._run(partial(call, item)), items)
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        return self._executor.submit(self._run, partial(call, *args, **kwargs))
+
+    def _run(self, call: Callable[[], T]) -> T:
+        return self._recorder.run(self._operation, call, counts=False)
 
 
 #: The recorder and the name of the current operation, in this thread or task.

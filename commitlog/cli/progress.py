@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 from attrs import frozen
 
+from commitlog._util.concurrency import Executor
 from commitlog.cli.exit_status import Exit, FailureCollector, Interrupted, TooManyFailures
 from commitlog.cli.output import note, printable, progress_file
 from commitlog.errors import (
@@ -32,7 +33,6 @@ from commitlog.errors import (
     TableNotFound,
     Unavailable,
 )
-from commitlog.namespace import Mapper
 from commitlog.transfer import BLOCK_SIZE, Advance, Transfer, drop_files
 
 __all__ = [
@@ -70,9 +70,9 @@ _MACHINE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOTCONN}
 )
 
-#: Takes the results of several jobs, and a mapper that works in parallel. Returns the outcome of each
+#: Takes the results of several jobs, and an executor. Returns the outcome of each
 #: job, which may be an error.
-Join: TypeAlias = Callable[[Sequence[Any], Mapper], Sequence[Any]]
+Join: TypeAlias = Callable[[Sequence[Any], Executor], Sequence[Any]]
 
 
 class Progress:
@@ -314,10 +314,10 @@ def run_jobs(
                 counter.succeed(job.files)
             return outcome
 
-    def run_join(group: Sequence[tuple[Job, Any]], mapper: Mapper) -> Sequence[Any]:
+    def run_join(group: Sequence[tuple[Job, Any]], executor: Executor) -> Sequence[Any]:
         assert join is not None
         with counter.running():
-            outcomes = join([result for _, result in group], mapper)
+            outcomes = join([result for _, result in group], executor)
             for (job, _), outcome in zip(group, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     counter.fail(job.name, outcome, job.files)

@@ -16,9 +16,10 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
+from commitlog._util.concurrency import Executor
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.filesystem.locations import Locations
-from commitlog.namespace import Data, Mapper, OpenFile
+from commitlog.namespace import Data, OpenFile
 from commitlog.transfer import (
     ContentWriter,
     NamespacePath,
@@ -343,8 +344,10 @@ class _Batch(Generic[S]):
     ) -> None:
         """Do the same with a function that stores files. Then make the stored files, in groups."""
 
-        def link(group: Sequence[tuple[Pair[S], StoredFile | None]], mapper: Mapper) -> Sequence[Any]:
-            return link_files([stored for _, stored in group], mapper, overwrite=overwrite)
+        def link(
+            group: Sequence[tuple[Pair[S], StoredFile | None]], executor: Executor
+        ) -> Sequence[Any]:
+            return link_files([stored for _, stored in group], executor, overwrite=overwrite)
 
         self._transfer.run_in_groups(
             self._sources.items(), partial(self._call, store), link, self._settle, drop=drop_files

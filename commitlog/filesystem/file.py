@@ -263,7 +263,7 @@ def _publish(files: Sequence[WriteFile]) -> None:
                 link()  # works during interpreter shutdown too, when no thread can start
             else:
                 with ThreadPoolExecutor(LINK_BATCH_SIZE, "commitlog-read") as readers:
-                    link(mapper=readers.map)
+                    link(executor=readers)
     except OutcomeUnknown:
         raise
     except CommitError as error:

@@ -37,7 +37,6 @@ from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import NAMESPACE_SCHEMA
 from commitlog.namespace.namespace import Namespace
-from commitlog.namespace.read.tree import Mapper
 from commitlog.namespace.stats import RequestCounts, RequestStats
 from commitlog.namespace.status import Difference, ListPage, Status, Summary
 from commitlog.namespace.write.bulk import LINK_BATCH_SIZE
@@ -62,7 +61,6 @@ __all__ = [
     "ListPage",
     "LogRewriteReport",
     "LostFile",
-    "Mapper",
     "Namespace",
     "NamespaceMetadata",
     "OpenFile",

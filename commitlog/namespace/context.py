@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from attrs import evolve, frozen
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.request_stats import RequestRecorder
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
@@ -19,7 +20,7 @@ from commitlog.namespace.log.epoch import Epochs, FencedLog
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata, not_there
 from commitlog.namespace.model.keys import ROOT, Keys, split
 from commitlog.namespace.model.records import Directory
-from commitlog.namespace.read.tree import Mapper, Tree
+from commitlog.namespace.read.tree import Tree
 from commitlog.namespace.read.views import ReadView, WriteView
 from commitlog.namespace.status import Status
 from commitlog.namespace.store_identity import StoreIdentity
@@ -176,19 +177,15 @@ class NamespaceContext:
         """Run a plan like `run`, in a namespace that may not exist yet."""
         return self.changes.run(plan, forget=self.tree.forget, is_renewed=self.metadata.is_renewed)
 
-    def bulk_linker(self, mapper: Mapper = map) -> BulkLinker:
+    def bulk_linker(self, executor: Executor = SERIAL) -> BulkLinker:
         """Return what creates many files in one directory."""
         return BulkLinker(
             planning=self.planning,
             changes=self.changes,
             clock=self.clock,
             backoff=self.backoff,
-            mapper=self.counted_mapper(mapper),
+            executor=self.recorder.bind(executor),
         )
-
-    def counted_mapper(self, mapper: Mapper) -> Mapper:
-        """Return a mapper whose requests count for the operation that is in progress."""
-        return lambda call, arguments: mapper(self.recorder.bind(call), arguments)
 
     def stat(self, path: str) -> Status:
         """Return the file or directory at `path`; see `Namespace.stat`."""

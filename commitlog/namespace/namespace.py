@@ -11,6 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias, overload
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.request_stats import count_methods
 from commitlog._util.retry import Backoff
@@ -33,7 +34,7 @@ from commitlog.namespace.model.codec import attributes_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import ROOT, STAGING, split, split_new
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import PAGE, Mapper
+from commitlog.namespace.read.tree import PAGE
 from commitlog.namespace.stats import RequestStats
 from commitlog.namespace.status import ListPage, Status, Summary
 from commitlog.namespace.write.bulk import link_separately
@@ -442,7 +443,7 @@ class Namespace:
         overwrite: bool = True,
         parents: bool = True,
         attributes: Mapping[str, str] = _EMPTY,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
         atomic: Literal[True] = True,
     ) -> dict[str, Status]: ...
 
@@ -454,7 +455,7 @@ class Namespace:
         overwrite: bool = True,
         parents: bool = True,
         attributes: Mapping[str, str] = _EMPTY,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
         atomic: Literal[False],
     ) -> dict[str, Status | CommitError]: ...
 
@@ -465,7 +466,7 @@ class Namespace:
         overwrite: bool = True,
         parents: bool = True,
         attributes: Mapping[str, str] = _EMPTY,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
         atomic: bool = True,
     ) -> Any:
         """Create files at several paths, in any directories; return the status of each by its path.
@@ -475,9 +476,9 @@ class Namespace:
             overwrite: whether to replace existing files.
             parents: whether to create missing parent directories.
             attributes: attributes to keep with each of the files.
-            mapper: calls a function with each of several arguments, as `map` does. The `map` of an
-                executor reads all names of one level of the tree in parallel: however many files there
-                are, the call takes one round trip for each level, and one for the transaction.
+            executor: makes requests in parallel, such as a `ThreadPoolExecutor`. With it, all names of
+                one level of the tree are read at the same time: however many files there are, the call
+                takes one round trip for each level, and one for the transaction.
             atomic: whether all files are created at one moment, or none. See below for False.
 
         Raises the errors of `link`, for the first path with a problem. Raises `NotADirectory` if one of
@@ -505,7 +506,7 @@ class Namespace:
                 overwrite=overwrite,
                 parents=parents,
                 attributes=attributes,
-                mapper=mapper,
+                executor=executor,
             )
             return link_separately(files, link, self._context.store)
         entries = self._context.run(
@@ -513,7 +514,7 @@ class Namespace:
             _new_files(files, attributes),
             overwrite=overwrite,
             parents=parents,
-            mapper=self._context.counted_mapper(mapper),
+            executor=self._recorder.bind(executor),
         )
         return {path: Status(path=path, entry=entries[path]) for path in files}
 
@@ -523,7 +524,7 @@ class Namespace:
         files: Mapping[str, Data],
         *,
         attributes: Mapping[str, str] = _EMPTY,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
     ) -> None:
         """Create any number of new files in one directory, about a hundred in each transaction.
 
@@ -537,9 +538,9 @@ class Namespace:
             directory: an existing directory.
             files: the content for each name, as for `link`.
             attributes: attributes to keep with each of the files.
-            mapper: calls a function with each of several arguments, as `map` does. The `map` of an
-                executor fills the shards of the directory in parallel; the transactions of one shard run
-                one after the other.
+            executor: makes requests in parallel, such as a `ThreadPoolExecutor`. With it, the shards of
+                the directory are filled in parallel; the transactions of one shard run one after the
+                other.
 
         Raises `NotFound` and `NotADirectory` for the directory, and `ConfigurationError` as `link_many`
         does. Raises `AlreadyExists` if a name is taken by something else: then all other files are
@@ -549,7 +550,7 @@ class Namespace:
         """
         new = _new_files(files, attributes)
         self._context.describe()
-        linked = self._context.bulk_linker(mapper).link(directory, new)
+        linked = self._context.bulk_linker(executor).link(directory, new)
         for error in linked.taken.values():
             raise error
 

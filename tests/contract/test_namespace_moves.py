@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
 
+from commitlog._util.concurrency import SerialExecutor
 from commitlog.errors import (
     AlreadyExists,
     CommitError,
@@ -303,11 +305,13 @@ def test_shards_are_filled_at_once(lake: Namespace) -> None:
     sizes: list[int] = []
     with ThreadPoolExecutor(4) as threads:
 
-        def mapper(call: Callable[[object], object], lanes: list[object]) -> Iterator[object]:
-            sizes.append(len(lanes))
-            return threads.map(call, lanes)
+        class Watched(SerialExecutor):
+            def map(self, call: Callable[[Any], Any], lanes: Iterable[Any], /) -> Iterator[Any]:
+                lanes = list(lanes)
+                sizes.append(len(lanes))
+                return threads.map(call, lanes)
 
-        lake.bulk_link("d", files, mapper=mapper)
+        lake.bulk_link("d", files, executor=Watched())
     assert sizes[0] > 1
     assert len(audit(lake)) == 451
 

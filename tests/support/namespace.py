@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from attrs import define, field
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
@@ -29,7 +30,7 @@ from commitlog.errors import (
     NotFound,
     TransactionCanceled,
 )
-from commitlog.namespace import LINK_BATCH_SIZE, NAMESPACE_SCHEMA, Data, Mapper, Namespace
+from commitlog.namespace import LINK_BATCH_SIZE, NAMESPACE_SCHEMA, Data, Namespace
 from commitlog.namespace.fsck.cross_checks import compare_with_log, compare_with_store
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
@@ -84,20 +85,20 @@ def atomic_links(stand_in: Callable[..., Any]) -> Callable[..., Any]:
     return link_many
 
 
-def watched_mappers(monkeypatch: pytest.MonkeyPatch, calls: int = LINK_BATCH_SIZE) -> list[int]:
-    """Check of each mapper that `Namespace.link_many` is given that it makes so many calls in parallel.
+def watched_executors(monkeypatch: pytest.MonkeyPatch, calls: int = LINK_BATCH_SIZE) -> list[int]:
+    """Check that each executor that `Namespace.link_many` gets makes so many calls in parallel.
 
     Returns the number of files of each of these calls of `link_many`.
     """
     seen: list[int] = []
     real = Namespace.link_many
 
-    def link_many(self: Namespace, files: Any, *, mapper: Mapper = map, **how: Any) -> Any:
-        if mapper is not map:
+    def link_many(self: Namespace, files: Any, *, executor: Executor = SERIAL, **how: Any) -> Any:
+        if executor is not SERIAL:
             meeting = threading.Barrier(calls)
-            list(mapper(lambda _: meeting.wait(30), range(calls)))
+            list(executor.map(lambda _: meeting.wait(30), range(calls)))
             seen.append(len(files))
-        return real(self, files, mapper=mapper, **how)
+        return real(self, files, executor=executor, **how)
 
     monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     return seen

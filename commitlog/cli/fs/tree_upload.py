@@ -10,13 +10,14 @@ from itertools import chain
 
 from attrs import field, frozen
 
+from commitlog._util.concurrency import Executor
 from commitlog.cli.exit_status import FailureCollector, Interrupted
 from commitlog.cli.fs.sources import Source, SourceItem
 from commitlog.cli.fs.status import status_record
 from commitlog.cli.output import note, print_json, printable
 from commitlog.cli.progress import Job, Progress, run_jobs
 from commitlog.errors import AlreadyExists, CommitError, InvalidPath, OutcomeUnknown
-from commitlog.namespace import Data, DirectoryCommitter, Mapper, Status
+from commitlog.namespace import Data, DirectoryCommitter, Status
 from commitlog.paths import join
 from commitlog.transfer import Advance, ContentWriter, NamespacePath, StoredFile, link_files
 
@@ -111,9 +112,9 @@ class FileUpload:
         return StoredFile(target, data)
 
     def _link(
-        self, stored: Sequence[StoredFile | None], mapper: Mapper
+        self, stored: Sequence[StoredFile | None], executor: Executor
     ) -> list[Status | CommitError | None]:
-        made = link_files(stored, mapper, overwrite=self.force, parents=False)
+        made = link_files(stored, executor, overwrite=self.force, parents=False)
         return [self._advise(each) if isinstance(each, CommitError) else each for each in made]
 
     def _advise(self, error: CommitError) -> CommitError:
@@ -227,7 +228,7 @@ def upload_whole(
     files: dict[str, Data] = {}
     directories: list[str] = []
     with ThreadPoolExecutor(threads) as executor:
-        committer = DirectoryCommitter(target.namespace, target.path, mapper=executor.map)
+        committer = DirectoryCommitter(target.namespace, target.path, executor=executor)
         attempt = committer.begin(mode="overwrite" if replace else "error")
         staging = NamespacePath(namespace=target.namespace, path=attempt.staging)
         try:

@@ -20,6 +20,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, get_args
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, SystemClock
@@ -49,7 +50,6 @@ from commitlog.namespace.jobs.history import (
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import MAX_SHARDS, STAGING, split
 from commitlog.namespace.namespace import Namespace
-from commitlog.namespace.read.tree import Mapper
 from commitlog.namespace.status import Status
 from commitlog.namespace.write.plan_files import NewFile, check_apart, check_distinct
 from commitlog.oplog.validate import text
@@ -78,7 +78,8 @@ class DirectoryCommitter:
         clock: gives the age of attempts; waited on between attempts.
         backoff: retry policy for conflicts.
         new_id: makes the names of attempts: 32 hexadecimal digits, unique among all clients.
-        mapper: links files of different directories, or shards, in parallel; see `Namespace.bulk_link`.
+        executor: links files of different directories, or shards, in parallel; see
+            `Namespace.bulk_link`.
 
     A job id is published at most once, as long as the target knows it. The target knows the jobs that it
     contains, and the last `history.REMEMBERED` jobs that were overwritten. Deleting the directory, or
@@ -95,7 +96,7 @@ class DirectoryCommitter:
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         new_id: Callable[[], str] = random_id,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
     ) -> None:
         if not split(target):
             raise InvalidPath("a job cannot be the root of a namespace: name a directory in it")
@@ -106,7 +107,7 @@ class DirectoryCommitter:
         self._clock = SystemClock() if clock is None else clock
         self._backoff = Backoff() if backoff is None else backoff
         self._new_id = new_id
-        self._mapper = mapper
+        self._executor = executor
 
     def begin(self, job_id: str | None = None, *, mode: Mode = "append", fit: Fit = _nothing) -> Attempt:
         """Begin an attempt at a job: make its directory, which readers of the target do not see.
@@ -277,7 +278,7 @@ class DirectoryCommitter:
             # The store may have been cleaned of its objects since.
             self.abort(attempt)
             raise self._dead(attempt)
-        _fill_directory(self.lake, attempt.staging, files, mapper=self._mapper)
+        _fill_directory(self.lake, attempt.staging, files, executor=self._executor)
 
     def _rename(self, attempt: Attempt, fit: Fit) -> Status:
         """Rename an attempt's directory to the target, or to a part of it."""
@@ -329,14 +330,14 @@ def _is_text(job_id: object) -> bool:
         return False
 
 
-def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, mapper: Mapper) -> None:
+def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, executor: Executor) -> None:
     """Create files, and the directories that contain them. The call can be repeated.
 
     Args:
         lake: the namespace.
         top: path of the directory. If it is gone, it is not created again.
         files: the content of each file, by its path below `top`.
-        mapper: runs the work for different directories, or shards, in parallel.
+        executor: runs the work for different directories, or shards, in parallel.
 
     Raises the errors of `Namespace.make_directory`, `Namespace.reshard` and `Namespace.bulk_link`.
     """
@@ -353,9 +354,9 @@ def _fill_directory(lake: Namespace, top: str, files: Mapping[str, Data], *, map
     ]
     filled = [each for each in made if each[1]]
     if len(filled) == 1:
-        lake.bulk_link(*filled[0], mapper=mapper)
+        lake.bulk_link(*filled[0], executor=executor)
     else:
-        list(mapper(lambda each: lake.bulk_link(*each), filled))
+        list(executor.map(lambda each: lake.bulk_link(*each), filled))
 
 
 def _make_directory(lake: Namespace, top: str, directory: str, files: int) -> str:

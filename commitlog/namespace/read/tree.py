@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog.namespace.metadata import not_there
 from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.keys import ROOT, TOP, Keys, places_of
 from commitlog.namespace.model.records import Entry, Guard
 from commitlog.tables.api import Table
 
-__all__ = ["PAGE", "Mapper", "Tree", "Walk"]
-
-#: Calls a function with each of several arguments, in turn or in parallel: `map`, or an executor's.
-Mapper: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+__all__ = ["PAGE", "Tree", "Walk"]
 
 #: Most items that one request for a listing asks for.
 PAGE = 1000
@@ -87,12 +84,12 @@ class Tree:
         paths: Collection[tuple[str, ...]],
         *,
         known: Walk | None = None,
-        mapper: Mapper = map,
+        executor: Executor = SERIAL,
     ) -> dict[tuple[str, ...], Walk]:
         """Look up several paths, level by level; return the walk of each by its names.
 
         A name that several paths share is read once. All names of one level are read with one call of
-        `mapper`. With a parallel mapper, all paths take as long as the deepest one.
+        `executor.map`. With a parallel executor, all paths take as long as the deepest one.
         """
         found: dict[tuple[str, ...], Entry] = {}
         if known is None:
@@ -106,13 +103,13 @@ class Tree:
             level = [
                 names for names in wanted if names not in found and _is_directory(found.get(names[:-1]))
             ]
-            read = self._find_all(level, found, mapper)
+            read = self._find_all(level, found, executor)
             if length == 1 and len(read) < len(level):
                 # The root may have grown since it was read.
                 found[()] = self.root()
                 if found[()].shards != root.shards:
                     missing = [names for names in level if names not in read]
-                    read |= self._find_all(missing, found, mapper)
+                    read |= self._find_all(missing, found, executor)
             found |= read
         return {names: _walk(names, found) for names in paths}
 
@@ -120,7 +117,7 @@ class Tree:
         self,
         level: Iterable[tuple[str, ...]],
         above: dict[tuple[str, ...], Entry],
-        mapper: Mapper,
+        executor: Executor,
     ) -> dict[tuple[str, ...], Entry]:
         """Return the entries that exist at paths of one level; `above` has their directories."""
 
@@ -130,7 +127,7 @@ class Tree:
         groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
         for names in level:
             groups[names[:-1] if self.is_changed_by_find(above[names[:-1]]) else names].append(names)
-        entries = chain.from_iterable(mapper(find, groups.values()))
+        entries = chain.from_iterable(executor.map(find, groups.values()))
         found = zip(chain.from_iterable(groups.values()), entries, strict=True)
         return {names: entry for names, entry in found if entry is not None}
 

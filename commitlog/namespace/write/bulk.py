@@ -14,6 +14,7 @@ from itertools import chain, islice
 
 from attrs import define, field, frozen
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
@@ -30,7 +31,7 @@ from commitlog.errors import (
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import places_of, split, split_new
 from commitlog.namespace.model.records import Entry, Shards
-from commitlog.namespace.read.tree import Mapper, Tree, Walk
+from commitlog.namespace.read.tree import Tree, Walk
 from commitlog.namespace.status import Status
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_distinct, plan_bulk_link
@@ -85,14 +86,14 @@ class BulkLinker:
         changes: applies changes to the namespace.
         clock: waited on between attempts.
         backoff: retry policy for conflicts with other clients.
-        mapper: runs transactions, one after the other or in parallel.
+        executor: runs transactions, one after the other or in parallel.
     """
 
     planning: PlanContext
     changes: Changes
     clock: Clock
     backoff: Backoff
-    mapper: Mapper = map
+    executor: Executor = SERIAL
 
     def link(self, path: str, files: Mapping[str, NewFile], *, within: str | None = None) -> LinkReport:
         """Make files in the directory at `path`; return the outcome for each.
@@ -184,9 +185,9 @@ class BulkLinker:
         def send(lane: list[list[str]]) -> list[str]:
             return list(chain.from_iterable(self._refused(walk, files, batch) for batch in lane))
 
-        refused = list(chain.from_iterable(self.mapper(send, lanes)))
+        refused = list(chain.from_iterable(self.executor.map(send, lanes)))
         for some in (rest[::2], rest[1::2]):
-            refused += chain.from_iterable(self.mapper(send, [[batch] for batch in some]))
+            refused += chain.from_iterable(self.executor.map(send, [[batch] for batch in some]))
         return refused
 
     def _refused(self, walk: Walk, files: Mapping[str, NewFile], batch: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from attrs import evolve, frozen
 
+from commitlog._util.concurrency import SERIAL, Executor
 from commitlog.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -19,7 +20,7 @@ from commitlog.namespace.external.overlay import renewed
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import split, split_new
 from commitlog.namespace.model.records import Entry, Shards
-from commitlog.namespace.read.tree import Mapper, Walk
+from commitlog.namespace.read.tree import Walk
 from commitlog.namespace.write.plan_common import (
     PlanContext,
     add_directories,
@@ -111,11 +112,11 @@ def plan_link(
     *,
     overwrite: bool,
     parents: bool,
-    mapper: Mapper = map,
+    executor: Executor = SERIAL,
 ) -> tuple[Change | None, dict[str, Entry]]:
     """Plan to create or overwrite a file at each path; return the change, and the new entries.
 
-    The names of each level are read with one call of `mapper`.
+    The names of each level are read with one call of `executor.map`.
     """
     if len(files) > MAX_WRITES:
         raise TransactionTooLarge(
@@ -126,7 +127,7 @@ def plan_link(
         return None, {}
     check_distinct(files)
     check_apart(files)
-    walks = _walks(context, files, overwrite=overwrite, parents=parents, mapper=mapper)
+    walks = _walks(context, files, overwrite=overwrite, parents=parents, executor=executor)
     first = next(iter(walks.values()))
     what = "create a file" if first.missing else "overwrite a file"
     change = Change(what if len(files) == 1 else "link files", context.new_id(), first.last.key, _FEWER)
@@ -203,11 +204,11 @@ def plan_remove_files(context: PlanContext, files: Sequence[Entry]) -> Change:
 
 
 def _walks(
-    context: PlanContext, paths: Iterable[str], *, overwrite: bool, parents: bool, mapper: Mapper
+    context: PlanContext, paths: Iterable[str], *, overwrite: bool, parents: bool, executor: Executor
 ) -> dict[str, Walk]:
     """Look up all paths; common parts are looked up once."""
     names = {path: split_new(path) for path in paths}
-    found = context.tree.walk_all(names.values(), mapper=mapper)
+    found = context.tree.walk_all(names.values(), executor=executor)
     walks = {path: found[each] for path, each in names.items()}
     for path, walk in walks.items():
         _check_creatable(path, walk, overwrite=overwrite, parents=parents)

@@ -357,7 +357,7 @@ class NamespaceTarget(Target):
             self.open_namespace(options) as namespace,
             ThreadPoolExecutor(PUBLISHERS) as executor,
         ):
-            yield namespace, DirectoryCommitter(namespace, options.path, mapper=executor.map)
+            yield namespace, DirectoryCommitter(namespace, options.path, executor=executor)
 
     def _fit(
         self, namespace: Namespace, columns: StructType

@@ -22,7 +22,7 @@ from commitlog.errors import Conflict, NotFound, OutcomeUnknown
 from commitlog.namespace import DirectoryCommitter, FileWriter, Namespace, OpenFile, Status
 from commitlog.transfer import BLOCK_SIZE
 from support.cli_namespace import URL, Desk
-from support.namespace import atomic_links, objects_in, watched_mappers
+from support.namespace import atomic_links, objects_in, watched_executors
 from support.terminal import shown_by
 
 # But for what terminals act on, which nothing prints.
@@ -648,7 +648,7 @@ def test_names_of_files_are_read_in_parallel(
     (here / "a").mkdir()
     for number in range(12):
         (here / "a" / f"{number}").touch()
-    seen = watched_mappers(monkeypatch)
+    seen = watched_executors(monkeypatch)
     desk.ok("fs", "put", "a", f"{URL}/a")
     assert sum(seen) == 12
 

@@ -43,7 +43,7 @@ from commitlog.namespace import FileWriter, Namespace, OpenFile
 from commitlog.namespaces import METADATA, create_namespace, open_namespace
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.memory import MemoryTable
-from support.namespace import Auditor, atomic_links, objects_in, watched_mappers, watched_transactions
+from support.namespace import Auditor, atomic_links, objects_in, watched_executors, watched_transactions
 
 BIG = 9 << 20
 
@@ -1202,7 +1202,7 @@ def test_names_of_many_files_are_read_in_parallel(
     fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of those that are piped, and of those of a transaction; one file alone needs no thread."""
-    seen = watched_mappers(monkeypatch)
+    seen = watched_executors(monkeypatch)
     fs.pipe({f"lake/{number}": b"" for number in range(30)})
     assert sum(seen) == 30
     seen.clear()

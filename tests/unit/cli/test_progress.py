@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
+from commitlog._util.concurrency import Executor
 from commitlog.cli.exit_status import Exit, FailureCollector, TooManyFailures
 from commitlog.cli.progress import MAX_FAILURES, THREADS, Job, effort_of, run_jobs
 from commitlog.errors import InvalidPath, NotFound, Unavailable
-from commitlog.namespace import Mapper
 from commitlog.transfer import Advance
 
 
@@ -163,7 +163,7 @@ def test_one_error_of_many_files_counts_once(capsys: pytest.CaptureFixture[str])
     lost = [Unavailable("gone") for _ in range(MAX_FAILURES - 1)]
     left = list(lost)
 
-    def join(group: Sequence[object], mapper: Mapper) -> list[Exception]:
+    def join(group: Sequence[object], executor: Executor) -> list[Exception]:
         return [left.pop() if left else lost[0]] * len(group)
 
     failures = FailureCollector()

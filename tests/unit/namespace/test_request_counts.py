@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from commitlog._util.concurrency import SERIAL, SerialExecutor
 from commitlog.namespace import Namespace, RequestCounts
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
@@ -101,20 +102,21 @@ def test_several_files_take_a_round_trip_for_each_level() -> None:
         elapsed += 20
         return perform()
 
-    def parallel(call: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
-        nonlocal elapsed
-        began, last, results = elapsed, elapsed, []
-        for argument in arguments:
-            elapsed = began
-            results.append(call(argument))
-            last = max(last, elapsed)
-        elapsed = last
-        return results
+    class Parallel(SerialExecutor):
+        def map(self, call: Callable[[Any], Any], items: Iterable[Any], /) -> Iterator[Any]:
+            nonlocal elapsed
+            began, last, results = elapsed, elapsed, []
+            for item in items:
+                elapsed = began
+                results.append(call(item))
+                last = max(last, elapsed)
+            elapsed = last
+            return iter(results)
 
     wire.step = step
-    for mapper, reads in ((parallel, 3), (map, 3 + 9 + 27)):
+    for executor, reads in ((Parallel(), 3), (SERIAL, 3 + 9 + 27)):
         elapsed, before = 0, lake.request_stats
-        lake.link_many({path: stored(lake.store, path) for path in paths}, mapper=mapper)
+        lake.link_many({path: stored(lake.store, path) for path in paths}, executor=executor)
         assert elapsed == 20 * (reads + 1)
         found = lake.request_stats.since(before)
         assert found.operations["link_many"].gets == found.total.gets == 3 + 9 + 27

@@ -236,7 +236,7 @@ def test_threads_of_an_operation_count_for_it() -> None:
     lake.make_directory("d", shards=4)
     files = {f"{number}": stored(lake.store, f"o/{number}") for number in range(450)}
     with ThreadPoolExecutor(4) as threads:
-        found = counted(lake, lambda: lake.bulk_link("d", files, mapper=threads.map))
+        found = counted(lake, lambda: lake.bulk_link("d", files, executor=threads))
         assert found.keys() == {"bulk_link"} and found["bulk_link"].calls == 1
         assert found["bulk_link"].transactions >= 5
         found = counted(lake, lambda: list(threads.map(lambda _: lake.stat("d/1"), range(400))))
