@@ -25,11 +25,19 @@ from commitlog.errors import *  # noqa: F403 - the whole tree is public
 
 if TYPE_CHECKING:
     from commitlog import filesystem, ingest, namespace, spark
+    from commitlog.clock import Clock, SystemClock
     from commitlog.commit import ConditionalStore, DynamoCommit, LeaseSettings, ProbeReport, SqliteCommit
+    from commitlog.namespaces import (
+        create_namespace,
+        list_namespaces,
+        open_namespace,
+        restore_namespace,
+    )
     from commitlog.oplog import OperationLog
     from commitlog.stores.api import ObjectData, ObjectInfo, Page, PutResult, Staged, StagedInfo
 
 __all__ = [
+    "Clock",
     "ConditionalStore",
     "DynamoCommit",
     "LeaseSettings",
@@ -38,14 +46,19 @@ __all__ = [
     "OperationLog",
     "Page",
     "PutResult",
+    "ProbeReport",
     "SqliteCommit",
     "Staged",
     "StagedInfo",
-    "ProbeReport",
+    "SystemClock",
     "connect",
+    "create_namespace",
     "filesystem",
     "ingest",
+    "list_namespaces",
     "namespace",
+    "open_namespace",
+    "restore_namespace",
     "spark",
     *errors.__all__,
 ]
@@ -58,6 +71,11 @@ _HOMES = MappingProxyType(
         **dict.fromkeys(
             ("ConditionalStore", "DynamoCommit", "LeaseSettings", "ProbeReport", "SqliteCommit"),
             "commitlog.commit",
+        ),
+        **dict.fromkeys(("Clock", "SystemClock"), "commitlog.clock"),
+        **dict.fromkeys(
+            ("create_namespace", "list_namespaces", "open_namespace", "restore_namespace"),
+            "commitlog.namespaces",
         ),
         "OperationLog": "commitlog.oplog",
         **dict.fromkeys(

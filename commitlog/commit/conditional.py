@@ -101,7 +101,7 @@ class ConditionalStore:
     `put`, `copy`, `delete`, `delete_many` and `publish`, which are the store's own. Clients of the crate
     ``object_store`` in its ``dynamo:`` mode always take leases; to share paths with them, use ``lease``.
 
-    >>> from commitlog.stores.memory import MemoryStore
+    >>> from commitlog.stores import MemoryStore
     >>> store = ConditionalStore(MemoryStore())
     >>> etag = store.put_if_absent("a", b"1").etag
     >>> store.put_if_absent("a", b"2")

@@ -87,7 +87,7 @@ class CommitlogFileSystem(AbstractFileSystem):
     profile instead. fsspec gives each thread its own instance. Several threads can share one, except in
     a transaction.
 
-    >>> from commitlog.namespaces import create_namespace
+    >>> from commitlog import create_namespace
     >>> lake = create_namespace("lake", store="memory://of-fsspec", metadata="memory://of-fsspec")
     >>> fs = CommitlogFileSystem(metadata="memory://of-fsspec")
     >>> fs.pipe("lake/staging/part-0", b"rows")

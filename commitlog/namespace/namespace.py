@@ -103,8 +103,8 @@ class Namespace:
     `CorruptRecord`, `Unavailable`, `AccessDenied`; mutations also `Conflict` and `OutcomeUnknown`.
 
     >>> from commitlog.namespace import NAMESPACE_SCHEMA
-    >>> from commitlog.stores.open import open_store
-    >>> from commitlog.tables.open import open_table
+    >>> from commitlog.stores import open_store
+    >>> from commitlog.tables import open_table
     >>> table = open_table("memory://", NAMESPACE_SCHEMA)
     >>> table.create()
     True
@@ -494,7 +494,7 @@ class Namespace:
         transaction even if all replace others. The content of a file that was not created is removed,
         as `write` does. After an `OutcomeUnknown` it is left, since a file may refer to it.
 
-        >>> from commitlog.namespaces import create_namespace
+        >>> from commitlog import create_namespace
         >>> lake = create_namespace("lake", store="memory://linked", metadata="memory://linked")
         >>> stored = {path: lake.upload(b"rows") for path in ("a", "b", "b/c")}
         >>> [type(made).__name__ for made in lake.link_many(stored, atomic=False).values()]
@@ -601,7 +601,7 @@ class Namespace:
         `NotFound` (a directory above is missing, and `parents` is False), `TransactionTooLarge` (more
         directories are missing than one transaction can create, with their guard records).
 
-        >>> from commitlog.namespaces import create_namespace
+        >>> from commitlog import create_namespace
         >>> lake = create_namespace("lake", store="memory://deep", metadata="memory://deep")
         >>> lake.make_directory("/".join("d" * 100), atomic=False).is_directory
         True

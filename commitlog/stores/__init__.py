@@ -1,7 +1,8 @@
 """Object stores: the port, and the stores that implement it.
 
-The implementations (`memory`, `local`, `s3`) are imported when a URL asks for them, so that a
-program does not import dependencies that it does not use.
+`open_store` opens a store from a URL. It imports the implementation (`memory`, `local`, `s3`) that the
+URL needs. The port is in `api`; `body`, `arguments` and `s3_options` have rules for arguments, and
+`counting` a store that counts requests.
 """
 
 from commitlog.stores.api import (
@@ -25,6 +26,8 @@ from commitlog.stores.api import (
     same_etag,
 )
 from commitlog.stores.body import Body
+from commitlog.stores.memory import MemoryStore
+from commitlog.stores.open import open_store
 
 __all__ = [
     "NONCE",
@@ -34,6 +37,7 @@ __all__ = [
     "IfAbsent",
     "IfMatch",
     "InFlight",
+    "MemoryStore",
     "ObjectData",
     "ObjectInfo",
     "ObjectStore",
@@ -45,5 +49,6 @@ __all__ = [
     "StageWriter",
     "Staged",
     "StagedInfo",
+    "open_store",
     "same_etag",
 ]

@@ -1,6 +1,8 @@
 """Tables: the port, and the tables that implement it.
 
-The implementations (`memory`, `sqlite`, `dynamodb`) are imported when a URL asks for them.
+`open_table` opens a table from a URL. It imports the implementation (`memory`, `sqlite`, `dynamodb`)
+that the URL needs. The port is in `api`; `rules` and `marshal` have what the implementations share, and
+`counting` a table that counts requests.
 """
 
 from commitlog.tables.api import (
@@ -23,6 +25,8 @@ from commitlog.tables.api import (
     Value,
     Write,
 )
+from commitlog.tables.memory import MemoryTable
+from commitlog.tables.open import open_table
 
 __all__ = [
     "TABLE_FORMAT",
@@ -36,6 +40,7 @@ __all__ = [
     "Item",
     "ItemPage",
     "Key",
+    "MemoryTable",
     "Put",
     "Table",
     "TableCondition",
@@ -43,4 +48,5 @@ __all__ = [
     "TableSchema",
     "Value",
     "Write",
+    "open_table",
 ]

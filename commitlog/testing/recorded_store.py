@@ -72,7 +72,7 @@ class RecordedStore:
     Objects of other writers lack that metadata. `get` identifies them by their body; `head` and
     `put_if_match` identify them once their etag has been seen.
 
-    >>> from commitlog.stores.memory import MemoryStore
+    >>> from commitlog.stores import MemoryStore
     >>> recorder = Recorder()
     >>> store = RecordedStore(ConditionalStore(MemoryStore()), recorder, client="A")
     >>> etag = store.put_if_absent("k", "w1").etag

@@ -36,8 +36,8 @@ PROTOCOLS = {"commit", "oplog", "outputs", "ingest", "namespace"}
 
 #: The modules that define ports, and those that count the requests to any implementation.
 PORTS = {
-    *("commitlog.stores", "commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting"),
-    *("commitlog.tables", "commitlog.tables.api", "commitlog.tables.counting"),
+    *("commitlog.stores.api", "commitlog.stores.body", "commitlog.stores.counting"),
+    *("commitlog.tables.api", "commitlog.tables.counting"),
 }
 
 #: What a protocol does not import: services, threads, time, chance and files.

@@ -42,11 +42,7 @@ COINAGES = {
     "words": "ids, or versions",
 }
 
-#: Modules from which examples still import, and modules that still have coinages in their names.
-TO_EXPORT = {
-    *("commitlog.clock", "commitlog.errors", "commitlog.namespaces", "commitlog.stores.memory"),
-    *("commitlog.stores.open", "commitlog.tables.open"),
-}
+#: Modules that still have coinages in their names.
 TO_RENAME = {
     *("_sqlite.fork_safety", "absence", "ingest.planning", "ingest.seen_files"),
     *("ingest.source_state", "ingest.state", "namespaces", "namespace.stats", "tables.rules"),
@@ -66,7 +62,7 @@ def _pages() -> Iterator[Path]:
 
 def _foreign(text: str) -> set[str]:
     """Return the modules that an example imports, other than packages with public names."""
-    return {one or other for one, other in _IMPORT.findall(text)} - {"commitlog", *PUBLIC} - TO_EXPORT
+    return {one or other for one, other in _IMPORT.findall(text)} - {"commitlog", *PUBLIC}
 
 
 def test_examples_import_from_packages() -> None:

@@ -65,7 +65,7 @@ def check_object_store(
         threads: number of racing threads.
         keys: number of objects for each kind of race.
 
-    >>> from commitlog.stores.memory import MemoryStore
+    >>> from commitlog.stores import MemoryStore
     >>> check_object_store(MemoryStore(), keys=1)
     """
     honoured = store.capabilities.conditions if conditions is None else conditions

@@ -223,7 +223,7 @@ def check_table(
         keys: number of keys that they race for.
 
     >>> from commitlog.tables import TableSchema
-    >>> from commitlog.tables.open import open_table
+    >>> from commitlog.tables import open_table
     >>> table = open_table("memory://", TableSchema(hash_key="path", range_key="etag"))
     >>> table.create()
     True
