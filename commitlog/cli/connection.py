@@ -75,7 +75,7 @@ class Connection:
     metadata: str | None = None
     store: str | None = None
     grace: float = 3600.0
-    _mounted: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
+    _namespaces: dict[str, Namespace] = field(factory=dict, init=False, repr=False, eq=False)
 
     def locate(self, url: str, *, prefix: bool = False) -> Location:
         """Return the location of an object; see `commitlog.cli.urls.split`."""
@@ -87,19 +87,19 @@ class Connection:
 
     def leases(self, url: str) -> Table:
         """Open a table of leases. This sends no request."""
-        return self.opened_table(url, LEASE_SCHEMA)
+        return self.open_table(url, LEASE_SCHEMA)
 
-    def opened_table(self, url: str, schema: TableSchema) -> Table:
+    def open_table(self, url: str, schema: TableSchema) -> Table:
         """Open a table whose items have the keys `schema`. This sends no request."""
         parsed = parse_table_url(url)
         refuse_secrets(parsed)
-        return _closed_at_end(open_table(self._completed(parsed), schema))
+        return _close_at_end(open_table(self._with_options(parsed), schema))
 
-    def opened_store(self, url: str) -> ObjectStore:
+    def open_store(self, url: str) -> ObjectStore:
         """Open a store for reading. This sends no request."""
         parsed = parse_store_url(url)
         refuse_secrets(parsed)
-        return _closed_at_end(open_store(self._completed(parsed)))
+        return _close_at_end(open_store(self._with_options(parsed)))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open a store for conditional writes. This sends no request.
@@ -114,18 +114,18 @@ class Connection:
         probe_report = self._probe_report()
         if probe_report is None:
             return self._open(one, None), self._open(other, None)
-        described = [probe_report.is_of(str(self._completed(store))) for store in (one, other)]
+        described = [probe_report.is_of(str(self._with_options(store))) for store in (one, other)]
         # A report that describes neither is passed to both, which refuse it.
         reports = [probe_report if each or not any(described) else None for each in described]
         return self._open(one, reports[0]), self._open(other, reports[1])
 
     def namespace(self, name: str) -> Namespace:
         """Open an existing namespace. The same name returns the same instance."""
-        if name not in self._mounted:
-            self._mounted[name] = _closed_at_end(self._mount(name))
-        return self._mounted[name]
+        if name not in self._namespaces:
+            self._namespaces[name] = _close_at_end(self._open_namespace(name))
+        return self._namespaces[name]
 
-    def created_namespace(self, name: str, *, log: bool) -> Namespace:
+    def create_namespace(self, name: str, *, log: bool) -> Namespace:
         """Create a namespace, or open the existing one if its content is in the same place."""
         store = self._store()
         if store is None:
@@ -139,7 +139,7 @@ class Connection:
             leases=self._leases(),
             probe_report=self._probe_report(),
         )
-        return _closed_at_end(namespace)
+        return _close_at_end(namespace)
 
     def restorer(self, name: str) -> Restorer:
         """Return the restorer of a namespace from the log in its store."""
@@ -161,8 +161,8 @@ class Connection:
         """Yield the names of all namespaces in the table."""
         return list_namespaces(self._metadata())
 
-    def _mount(self, name: str) -> Namespace:
-        def mounted(store: Url | None) -> Namespace:
+    def _open_namespace(self, name: str) -> Namespace:
+        def open_at(store: Url | None) -> Namespace:
             return open_namespace(
                 name,
                 metadata=self._metadata(),
@@ -174,12 +174,12 @@ class Connection:
             )
 
         store = self._store()
-        namespace = mounted(store)
+        namespace = open_at(store)
         if store is None and (self.profile or self.addressing_style):
             url = parse_store_url(namespace.describe(writing=False).store)
             if url.scheme == "s3":
                 namespace.close()
-                namespace = mounted(
+                namespace = open_at(
                     url.with_options(
                         {"profile": self.profile, "addressing_style": self.addressing_style}
                     )
@@ -191,14 +191,14 @@ class Connection:
             return None
         parsed = parse_table_url(self.metadata)
         refuse_secrets(parsed)
-        return self._completed(parsed)
+        return self._with_options(parsed)
 
     def _store(self) -> Url | None:
         if self.store is None:
             return None
         parsed = parse_store_url(self.store)
         refuse_secrets(parsed)
-        return self._completed(parsed)
+        return self._with_options(parsed)
 
     def _leases(self) -> Url | None:
         if self.table is None:
@@ -208,9 +208,9 @@ class Connection:
         return parsed
 
     def _open(self, store: Url, probe_report: ProbeReport | None) -> ConditionalStore:
-        return _closed_at_end(
+        return _close_at_end(
             connect(
-                self._completed(store),
+                self._with_options(store),
                 commit=self.commit,
                 table=self._leases(),
                 probe_report=probe_report,
@@ -226,42 +226,42 @@ class Connection:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(f"--probe-report {self.probe_report!r}: {reason}") from error
 
-    def _completed(self, url: Url) -> Url:
+    def _with_options(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())
         return url.with_options({name: getattr(self, name) for name in names if name not in url.options})
 
 
-def _closed_at_end(opened: C) -> C:
+def _close_at_end(opened: C) -> C:
     click.get_current_context().call_on_close(opened.close)
     return opened
 
 
-_GATHERED = frozenset(attribute.name for attribute in fields(Connection))
+_FIELDS = frozenset(attribute.name for attribute in fields(Connection))
 
 
 def object_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options for one object to `command`, as a `Connection` in its first argument."""
-    return _gathered(command, OBJECT)
+    return _with_connection(command, OBJECT)
 
 
 def store_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options for a whole store to `command`, as in `object_options`."""
-    return _gathered(command, STORE)
+    return _with_connection(command, STORE)
 
 
 def table_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options for a table to `command`, as in `object_options`."""
-    return _gathered(command, SERVICE)
+    return _with_connection(command, SERVICE)
 
 
 def metadata_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options for a table of namespaces to `command`, as in `object_options`."""
-    return _gathered(command, METADATA)
+    return _with_connection(command, METADATA)
 
 
 def namespace_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options for namespaces, their content and log to `command`, as in `object_options`."""
-    return _gathered(command, NAMESPACE)
+    return _with_connection(command, NAMESPACE)
 
 
 def grace_option(command: Callable[..., R]) -> Callable[..., R]:
@@ -275,13 +275,13 @@ def grace_option(command: Callable[..., R]) -> Callable[..., R]:
     )(command)
 
 
-def _gathered(command: Callable[..., R], options: tuple[Decorator, ...]) -> Callable[..., R]:
+def _with_connection(command: Callable[..., R], options: tuple[Decorator, ...]) -> Callable[..., R]:
     @functools.wraps(command)
-    def gathered(**arguments: Any) -> R:
-        settings = {name: arguments.pop(name) for name in _GATHERED.intersection(arguments)}
+    def with_connection(**arguments: Any) -> R:
+        settings = {name: arguments.pop(name) for name in _FIELDS.intersection(arguments)}
         return command(Connection(**settings), **arguments)
 
-    decorated: Callable[..., Any] = gathered
+    decorated: Callable[..., Any] = with_connection
     for option in reversed(options):
         decorated = option(decorated)
     return decorated

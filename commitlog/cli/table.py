@@ -72,7 +72,7 @@ def create(connection: Connection, url: str, use: str, tags: dict[str, str], jso
     """
     if tags and parse_table_url(url).scheme != "dynamodb":
         raise click.UsageError(f"{url} cannot have tags: only tables of DynamoDB can")
-    opened = connection.opened_table(url, _SCHEMAS[use])
+    opened = connection.open_table(url, _SCHEMAS[use])
     created = opened.create()
     if tags:
         opened.tag(tags)

@@ -15,11 +15,11 @@ from attrs import evolve
 from commitlog.cli.connection import Connection, table_options
 from commitlog.cli.exit_status import Exit, message_of, print_error, status_of
 from commitlog.cli.ingest.report import (
-    Shown,
+    SourceReport,
     counting,
+    metrics_text,
     problem_lines,
     problem_record,
-    shown_metrics,
     slice_record,
     status_record,
     status_rows,
@@ -116,17 +116,17 @@ def status(
     """
     if json and openmetrics:
         raise click.UsageError("--json and --openmetrics cannot be combined")
-    table = connection.opened_table(state, INGEST_SCHEMA)
+    table = connection.open_table(state, INGEST_SCHEMA)
     names = _all(table) if source is None else [source]
     if input is not None and len(names) > 1:
         raise click.UsageError(f"--input takes one source: {_choice(names)}")
     worst = Exit.DONE
-    known: list[Shown] = []
+    known: list[SourceReport] = []
     for name in names:
         try:
             metadata = StateTable(table, name).about()
             admin = IngestAdmin(None, table, _settings(name, metadata))
-            shown = Shown(now=SystemClock().epoch(), status=admin.status(), metadata=metadata)
+            report = SourceReport(now=SystemClock().epoch(), status=admin.status(), metadata=metadata)
         except CommitError as error:
             worst = max(worst, _report(name, error))
             continue
@@ -134,20 +134,20 @@ def status(
             if not no_backlog:
                 with counting(f"listing the input of {printable(name)}") as listed:
                     admin = _with_input(connection, table, name, input)
-                    shown = evolve(shown, backlog=admin.backlog(listed=listed))
+                    report = evolve(report, backlog=admin.backlog(listed=listed))
         except CommitError as error:
             worst = max(worst, _report(name, error))
         if json:
-            print_json(status_record(shown))
+            print_json(status_record(report))
         elif openmetrics:
-            known.append(shown)
+            known.append(report)
         else:
             if known:
                 click.echo()
-            print_columns(status_rows(shown))
-            known.append(shown)
+            print_columns(status_rows(report))
+            known.append(report)
     if openmetrics:
-        click.echo(shown_metrics(known), nl=False)
+        click.echo(metrics_text(known), nl=False)
     click.get_current_context().exit(worst)
 
 
@@ -177,7 +177,7 @@ def files(
     Example:
       commitlog ingest files --state dynamodb://ingest
     """
-    table = connection.opened_table(state, INGEST_SCHEMA)
+    table = connection.open_table(state, INGEST_SCHEMA)
     admin = _with_input(connection, table, _one(table, source), input)
     now = SystemClock().epoch()
     if problems or not waiting:
@@ -224,7 +224,7 @@ def retry(
     """
     if everything == bool(paths):
         raise click.UsageError("give --path PATH or --all")
-    table = connection.opened_table(state, INGEST_SCHEMA)
+    table = connection.open_table(state, INGEST_SCHEMA)
     name = _one(table, source)
     admin = IngestAdmin(None, table, _settings(name, StateTable(table, name).about()))
     for path in [None] if everything else paths:
@@ -257,7 +257,7 @@ def reset(connection: Connection, source: str | None, state: str, yes: bool, jso
     Example:
       commitlog ingest reset SOURCE --state dynamodb://ingest
     """
-    table = connection.opened_table(state, INGEST_SCHEMA)
+    table = connection.open_table(state, INGEST_SCHEMA)
     name = _one(table, source)
     state_table = StateTable(table, name)
     if not yes:
@@ -338,7 +338,7 @@ def _with_input(connection: Connection, table: Table, source: str, input: str | 
         raise ConfigurationError(
             f"the state of source {source!r} does not contain the URL of its objects: give --input URL"
         )
-    return IngestAdmin(connection.opened_store(url), table, _settings(source, metadata))
+    return IngestAdmin(connection.open_store(url), table, _settings(source, metadata))
 
 
 # -- errors ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The output of the ``ingest`` commands: for people, as JSON, and as metrics.
+"""The output of the ``ingest`` commands: as text, JSON and metrics.
 
 JSON keys and names of metrics are part of the interface and do not change.
 """
@@ -21,11 +21,11 @@ from commitlog.ingest import Backlog, IngestSettings, Problem, Slice, SourceMeta
 from commitlog.ingest.quarantine import Kind
 
 __all__ = [
-    "Shown",
+    "SourceReport",
     "counting",
+    "metrics_text",
     "problem_lines",
     "problem_record",
-    "shown_metrics",
     "slice_record",
     "status_record",
     "status_rows",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class Shown:
+class SourceReport:
     """The information on a source that a command shows.
 
     Attributes:
@@ -100,9 +100,9 @@ def problem_lines(problem: Problem, *, now: float) -> Iterator[str]:
     )
 
 
-def status_record(shown: Shown) -> dict[str, Any]:
+def status_record(report: SourceReport) -> dict[str, Any]:
     """Return the record of a source for --json."""
-    status, metadata, backlog = shown.status, shown.metadata, shown.backlog
+    status, metadata, backlog = report.status, report.metadata, report.backlog
     record = asdict(status, recurse=False)
     record["problems"] = dict(record.pop("problems_by_kind"))
     record["url"] = metadata and metadata.url
@@ -111,7 +111,7 @@ def status_record(shown: Shown) -> dict[str, Any]:
     record["backlog"] = backlog and {
         "files": backlog.files,
         "bytes": backlog.bytes,
-        "oldest": backlog.oldest and slice_record(backlog.oldest, now=shown.now),
+        "oldest": backlog.oldest and slice_record(backlog.oldest, now=report.now),
     }
     return record
 
@@ -120,26 +120,26 @@ def _settings(settings: IngestSettings) -> dict[str, Any]:
     return asdict(settings, filter=lambda each, _: each.init and each.name != "source")
 
 
-def status_rows(shown: Shown) -> list[tuple[str, str]]:
+def status_rows(report: SourceReport) -> list[tuple[str, str]]:
     """Return the information on a source as names and values."""
-    status, metadata = shown.status, shown.metadata
-    under_way = "" if status.cursor is None else f", one under way: at {status.cursor or 'its start'}"
+    status, metadata = report.status, report.metadata
+    current = "" if status.cursor is None else f", one in progress: at {status.cursor or 'its start'}"
     kinds = ", ".join(f"{number} {kind}" for kind, number in status.problems_by_kind.items() if number)
     rows = [
         ("source", status.source),
         ("input", "-" if metadata is None else f"{metadata.url} ({metadata.format})"),
         ("epoch", f"{status.epoch}"),
-        ("handed out", f"{status.files} files, {status.bytes} bytes"),
-        ("passes", f"{status.sweeps} complete{under_way}"),
+        ("delivered", f"{status.files} files, {status.bytes} bytes"),
+        ("sweeps", f"{status.sweeps} complete{current}"),
         ("known before", "-" if status.known_before is None else moment(status.known_before)),
         ("rest", f"{status.rest} bytes"),
-        ("passed over", f"{status.passed_over}"),
+        ("skipped", f"{status.passed_over}"),
         ("problems", kinds or "0"),
     ]
-    if shown.backlog is not None:
-        rows.append(("waiting", _waiting(shown.backlog, shown.now)))
+    if report.backlog is not None:
+        rows.append(("waiting", _waiting(report.backlog, report.now)))
     if metadata is not None:
-        rows.append(("settings", _unusual(metadata.settings)))
+        rows.append(("settings", _changed_settings(metadata.settings)))
     return rows
 
 
@@ -150,7 +150,7 @@ def _waiting(backlog: Backlog, now: float) -> str:
     return f"{text}; the oldest for {duration(_age(backlog.oldest, now))}: {backlog.oldest.file.path}"
 
 
-def _unusual(settings: IngestSettings) -> str:
+def _changed_settings(settings: IngestSettings) -> str:
     """Return the settings that are not the default."""
     default = _settings(IngestSettings(source=settings.source))
     actual = _settings(settings)
@@ -165,46 +165,47 @@ def _oldest(backlog: Backlog, now: float) -> float:
     return 0.0 if backlog.oldest is None else _age(backlog.oldest, now)
 
 
-def _problems(kind: Kind, shown: Shown) -> float:
-    return shown.status.problems_by_kind[kind]
+def _problems(kind: Kind, report: SourceReport) -> float:
+    return report.status.problems_by_kind[kind]
 
 
-_METRICS: Sequence[Metric[Shown]] = (
-    Metric("epoch", "gauge", "Number of the last epoch planned.", lambda s: s.status.epoch),
-    Metric("files", "counter", "Files handed out.", lambda s: s.status.files),
-    Metric("bytes", "counter", "Bytes handed out.", lambda s: s.status.bytes),
-    Metric("sweeps", "counter", "Passes over the listing completed.", lambda s: s.status.sweeps),
-    Metric("rest_bytes", "gauge", "Bytes left of the last file.", lambda s: s.status.rest),
-    Metric("passed_over", "counter", "Objects too old when listed.", lambda s: s.status.passed_over),
+_METRICS: Sequence[Metric[SourceReport]] = (
+    Metric("epoch", "gauge", "Number of the last planned epoch.", lambda s: s.status.epoch),
+    Metric("files", "counter", "Files delivered.", lambda s: s.status.files),
+    Metric("bytes", "counter", "Bytes delivered.", lambda s: s.status.bytes),
+    Metric("sweeps", "counter", "Completed sweeps of the listing.", lambda s: s.status.sweeps),
+    Metric("rest_bytes", "gauge", "Undelivered bytes of the last file.", lambda s: s.status.rest),
+    Metric(
+        "passed_over",
+        "counter",
+        "Objects too old for the listing.",
+        lambda s: s.status.passed_over,
+    ),
     *(
         Metric(
             "problems",
             "gauge",
-            "Slices that could not be read and were not handed out again.",
+            "Slices that could not be read and were not retried.",
             partial(_problems, kind),
             {"kind": kind},
         )
         for kind in get_args(Kind)
     ),
-    Metric(
-        "backlog_files", "gauge", "Files that wait.", lambda s: s.backlog.files if s.backlog else None
-    ),
-    Metric(
-        "backlog_bytes", "gauge", "Bytes that wait.", lambda s: s.backlog.bytes if s.backlog else None
-    ),
+    Metric("backlog_files", "gauge", "Waiting files.", lambda s: s.backlog.files if s.backlog else None),
+    Metric("backlog_bytes", "gauge", "Waiting bytes.", lambda s: s.backlog.bytes if s.backlog else None),
     Metric(
         "backlog_oldest_seconds",
         "gauge",
-        "Age of the oldest file that waits, 0 if none does.",
+        "Age of the oldest waiting file, or 0.",
         lambda s: _oldest(s.backlog, s.now) if s.backlog else None,
     ),
 )
 
 
-def shown_metrics(shown: Sequence[Shown]) -> str:
+def metrics_text(reports: Sequence[SourceReport]) -> str:
     """Return the information on sources as OpenMetrics text."""
-    things = [({"source": each.status.source}, each) for each in shown]
-    return openmetrics(_METRICS, things, prefix="commitlog_ingest_")
+    labelled = [({"source": each.status.source}, each) for each in reports]
+    return openmetrics(_METRICS, labelled, prefix="commitlog_ingest_")
 
 
 @contextmanager

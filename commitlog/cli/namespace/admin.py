@@ -31,7 +31,7 @@ def create(connection: Connection, name: str, no_log: bool, json: bool) -> None:
     Example:
       commitlog namespace create lake --store s3://bucket/lake
     """
-    namespace = connection.created_namespace(name, log=not no_log)
+    namespace = connection.create_namespace(name, log=not no_log)
     marker = namespace.describe()
     if json:
         print_json(_record(namespace))

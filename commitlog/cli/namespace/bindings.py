@@ -31,7 +31,7 @@ def _parse_age(text: str) -> float:
     type=ParsedParameter("duration", _parse_age),
     default="0s",
     show_default=True,
-    help="Maximum age of a listing; forever: never list the store again.",
+    help="Maximum age of a listing; forever: only 'sync' lists the store.",
 )
 @json_option
 @namespace_options

@@ -47,7 +47,7 @@ def ls(connection: Connection, url: str, older_than: float, json: bool) -> None:
       commitlog uploads ls s3://bucket/
     """
     location = connection.locate(url, prefix=True)
-    store = connection.opened_store(str(location.store))
+    store = connection.open_store(str(location.store))
     now = SystemClock().epoch()
     log_of = _log_finder(store)
     for upload in store.list_staged(location.path):
@@ -91,7 +91,7 @@ def abort(connection: Connection, url: str, older_than: float, dry_run: bool, js
       commitlog uploads abort s3://bucket/ --older-than 7d --dry-run
     """
     location = connection.locate(url, prefix=True)
-    store = connection.opened_store(str(location.store))
+    store = connection.open_store(str(location.store))
     now = SystemClock().epoch()
     log_of = _log_finder(store)
     aborted = left = failed = 0

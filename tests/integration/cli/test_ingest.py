@@ -165,7 +165,7 @@ def test_status_for_people(busy: Site) -> None:
     """The same, a line each; of the settings those that are not the default."""
     shown = busy.run("status").stdout
     for line in (
-        "handed out    2 files, 7 bytes",
+        "delivered     2 files, 7 bytes",
         "problems      1 unreadable",
         "waiting       2 files, 11 bytes; the oldest for",
         "settings      max_files=2, unreadable=quarantine",
@@ -308,7 +308,7 @@ def test_input_elsewhere(busy: Site, tmp_path: Path) -> None:
     os.rename(tmp_path / "in", tmp_path / "moved")
     gone = busy.run("status", "events", "--input", "s3://lake/nobody-may-list")
     assert gone.exit_code != 0
-    assert "handed out    2 files" in gone.stdout and "waiting" not in gone.stdout
+    assert "delivered     2 files" in gone.stdout and "waiting" not in gone.stdout
     assert "commitlog: events: " in gone.stderr
     [told] = busy.lines("status", "events", "--input", str(tmp_path / "moved"))
     assert told["backlog"]["files"] == 2

@@ -1,0 +1,284 @@
+"""The transfer engine: parallel work that can be cancelled, content of new files, and their creation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from commitlog import transfer
+from commitlog.errors import AlreadyExists, IsADirectory, NotADirectory
+from commitlog.namespace import Data, FileWriter, Mapper, Namespace, Status
+from commitlog.namespaces import create_namespace
+from commitlog.transfer import (
+    Cancelled,
+    ContentWriter,
+    NamespacePath,
+    StoredFile,
+    Transfer,
+    drop_files,
+    link_files,
+    read_blocks,
+)
+from support.namespace import objects_in
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """A namespace in memory."""
+    url = f"memory://{request.node.name}"
+    with create_namespace("lake", store=url, metadata=url, log=False) as created:
+        yield created
+
+
+def at(namespace: Namespace, path: str) -> NamespacePath:
+    """Return a path of the namespace."""
+    return NamespacePath(namespace=namespace, path=path)
+
+
+# -- parallel work --------------------------------------------------------------------------------------
+
+
+def test_each_outcome_is_reported() -> None:
+    """A result and an error are outcomes of their items."""
+
+    def invert(number: int) -> float:
+        return 1 / number
+
+    outcomes: dict[int, Any] = {}
+    Transfer(3).run([1, 0, 2], invert, outcomes.__setitem__)
+    assert (outcomes[1], outcomes[2]) == (1, 0.5)
+    assert isinstance(outcomes[0], ZeroDivisionError)
+
+
+def test_no_item_is_started_after_a_cancellation() -> None:
+    """The items in progress end at their next check. They have no outcome."""
+    work = Transfer(2)
+    started: list[int] = []
+    settled: list[int] = []
+
+    def run(number: int) -> None:
+        started.append(number)
+        if number == 0:
+            return
+        while True:
+            work.check()
+
+    def settle(number: int, outcome: object) -> None:
+        settled.append(number)
+        work.cancel()
+
+    work.run(range(1000), run, settle)
+    assert settled == [0]
+    assert len(started) <= 4
+
+
+def test_items_are_taken_when_there_is_room() -> None:
+    """A long listing is not read ahead of the work."""
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    def settle(number: int, outcome: object) -> None:
+        assert taken <= number + 1 + 2 * 2
+
+    Transfer(2).run(items(), lambda number: number, settle)
+    assert taken == 100
+
+
+def test_results_are_joined_in_groups() -> None:
+    """Results that are ready are joined with one call, which returns the outcome of each."""
+    groups: list[int] = []
+    outcomes: dict[int, Any] = {}
+
+    def join(group: Sequence[tuple[int, str]], mapper: Mapper) -> list[str | Exception]:
+        groups.append(len(group))
+        return [text if number else KeyError(text) for number, text in group]
+
+    Transfer(4).run_in_groups(range(50), str, join, outcomes.__setitem__, drop=lambda left: None)
+    assert sum(groups) == 50
+    assert [outcomes[number] for number in range(1, 50)] == [str(number) for number in range(1, 50)]
+    assert isinstance(outcomes[0], KeyError)
+
+
+def test_results_that_are_not_joined_are_dropped() -> None:
+    """After an interrupt, each result was joined or dropped."""
+    joined: list[int] = []
+    dropped: list[int] = []
+    made: list[int] = []
+
+    def make(number: int) -> int:
+        made.append(number)
+        return number
+
+    def join(group: Sequence[tuple[int, int]], mapper: Mapper) -> list[int]:
+        joined.extend(part for _, part in group)
+        return [part for _, part in group]
+
+    def settle(number: int, outcome: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Transfer(2).run_in_groups(range(1000), make, join, settle, drop=dropped.extend)
+    assert sorted(joined + dropped) == sorted(made)
+
+
+# -- content --------------------------------------------------------------------------------------------
+
+
+def test_small_content_takes_one_request(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One short block is uploaded without a check. Several blocks are written to a checked path."""
+    opened: list[str] = []
+    real = Namespace.open_writer
+
+    def open_writer(self: Namespace, path: str, **options: Any) -> FileWriter:
+        opened.append(path)
+        return real(self, path, **options)
+
+    monkeypatch.setattr(Namespace, "open_writer", open_writer)
+    writer = ContentWriter(block_size=4)
+    steps: list[int] = []
+    for blocks in ([], [b"abc"], [b"abc", b"d"], [b"abcd"], [b"abcd", b"ef"]):
+        path = f"{len(blocks)}/{len(steps)}"
+        data = writer.write(at(namespace, path), blocks, steps.append)
+        namespace.link(path, data)
+        assert namespace.read(path) == b"".join(blocks)
+    assert len(opened) == 3
+    assert sum(steps) == 17
+
+
+def test_content_can_be_checked_before_it_is_read(namespace: Namespace) -> None:
+    """With `check`, no block is read if the file cannot be made."""
+    namespace.write("f", b"1")
+
+    def blocks() -> Iterator[bytes]:
+        pytest.fail("a block was read")
+        yield b""
+
+    with pytest.raises(AlreadyExists):
+        ContentWriter().write(at(namespace, "f"), blocks(), overwrite=False, check=True)
+    with pytest.raises(IsADirectory):
+        ContentWriter().write(at(namespace, ""), blocks(), check=True)
+
+
+@pytest.mark.parametrize("first", [b"1", b"123"])
+def test_a_cancelled_upload_leaves_no_content(namespace: Namespace, first: bytes) -> None:
+    """An exception of `advance` ends the upload of a small and of a large file."""
+    before = objects_in(namespace.store)
+
+    def advance(step: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        ContentWriter(block_size=2).write(at(namespace, "f"), [first], advance)
+    assert objects_in(namespace.store) == before
+
+
+def test_few_large_files_are_written_at_a_time(namespace: Namespace) -> None:
+    """Small files do not wait for them."""
+    writer = ContentWriter(block_size=2)
+    lock = threading.Lock()
+    small_done = threading.Event()
+    large = most = 0
+
+    def blocks() -> Iterator[bytes]:
+        nonlocal large, most
+        yield b"12"
+        with lock:
+            large += 1
+            most = max(most, large)
+        assert small_done.wait(30)
+        with lock:
+            large -= 1
+
+    threads = [
+        threading.Thread(target=writer.write, args=(at(namespace, f"{number}"), blocks()))
+        for number in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    writer.write(at(namespace, "small"), [b"1"])
+    small_done.set()
+    for thread in threads:
+        thread.join(30)
+    assert 1 <= most <= 4
+
+
+def test_the_store_copies_within_a_namespace(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger files, and files of other namespaces, are read in blocks and written."""
+    namespace.write("f", b"0123456789")
+    source = namespace.open("f")
+    steps: list[int] = []
+    writer = ContentWriter(block_size=4)
+    copied = writer.copy(at(namespace, "a"), source, namespace, steps.append)
+    assert steps == [10]
+    monkeypatch.setattr(transfer, "COPY_LIMIT", 9)
+    written = writer.copy(at(namespace, "b"), source, namespace, steps.append)
+    assert steps == [10, 4, 4, 2]
+    namespace.link("a", copied)
+    namespace.link("b", written)
+    assert namespace.read("a") == namespace.read("b") == b"0123456789"
+
+
+def test_blocks_of_a_file(namespace: Namespace) -> None:
+    """All of it, or a part."""
+    namespace.write("f", b"0123456789")
+    opened = namespace.open("f")
+    assert list(read_blocks(opened, 4)) == [b"0123", b"4567", b"89"]
+    assert list(read_blocks(opened, 4, start=3, end=8)) == [b"3456", b"7"]
+    assert list(read_blocks(opened, start=10)) == []
+
+
+# -- new files ------------------------------------------------------------------------------------------
+
+
+def store(namespace: Namespace, path: str) -> StoredFile:
+    """Store content for a file."""
+    return StoredFile(at(namespace, path), ContentWriter().write(at(namespace, path), [b"1"]))
+
+
+def test_stored_files_are_made(namespace: Namespace) -> None:
+    """Each has its own outcome, and None stays None."""
+    files = [store(namespace, "a"), None, store(namespace, "a/b"), store(namespace, "c")]
+    a, nothing, below, c = link_files(files, map)
+    assert isinstance(a, Status) and isinstance(c, Status) and nothing is None
+    assert isinstance(below, NotADirectory)
+    assert [status.path for status in namespace.walk("")] == ["a", "c"]
+    [refused] = link_files([store(namespace, "c")], map, overwrite=False)
+    assert isinstance(refused, AlreadyExists)
+
+
+def test_files_of_several_namespaces_are_made(namespace: Namespace) -> None:
+    """In one call, with one transaction for each namespace."""
+    url = "memory://files-of-several-namespaces"
+    with create_namespace("other", store=url, metadata=url, log=False) as other:
+        made = link_files([store(namespace, "a"), store(other, "a")], map)
+        assert [type(each) for each in made] == [Status, Status]
+        assert other.read("a") == namespace.read("a") == b"1"
+
+
+def test_unused_content_is_removed(namespace: Namespace) -> None:
+    """Content that no file will use is removed from the store."""
+    before = objects_in(namespace.store)
+    drop_files([store(namespace, "a"), None, store(namespace, "b")])
+    assert objects_in(namespace.store) == before
+
+
+def test_the_status_of_a_path(namespace: Namespace) -> None:
+    """None for a missing file. A URL that ends in a slash is not one of a file."""
+    namespace.write("d/f", b"1")
+    file = at(namespace, "d").below("f")
+    assert (file.url, file.name) == ("commitlog://lake/d/f", "f")
+    status = file.status()
+    assert status is not None and isinstance(status.data, Data)
+    assert at(namespace, "none").status() is None
+    with pytest.raises(NotADirectory, match="commitlog://lake/d/f is a file"):
+        NamespacePath(namespace=namespace, path="d/f", directory_only=True).status()
