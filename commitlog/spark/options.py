@@ -205,7 +205,7 @@ JOB = (
 )
 
 
-@frozen(kw_only=True, slots=False)  # of two base classes, only one may have slots
+@frozen(kw_only=True)
 class JobOptions:
     """Options of a job and of the files that its tasks write.
 
@@ -235,25 +235,23 @@ class JobOptions:
     target_file_bytes: int | None
     target_file_rows: int | None
 
-    @staticmethod
-    def parse_job_options(options: OptionReader) -> dict[str, Any]:
-        """Return the attributes from the options `JOB`; raise `ConfigurationError` for a wrong one."""
+    @classmethod
+    def parse(cls, options: OptionReader) -> JobOptions:
+        """Return the options `JOB`; raise `ConfigurationError` for a wrong one."""
         file_format = options.choice("fileFormat", tuple(OUTPUT_FORMATS))
-        return {
-            "job_id": options.get("jobId"),
-            "if_exists": options.choice("ifExists", ("append", "error", "ignore")),
-            "on_duplicate": options.choice("onDuplicate", ("error", "skip")),
-            "merge_schema": options.flag("mergeSchema"),
-            "dynamic": options.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
-            "file_format": file_format,
-            "compression": options.choice(
-                "compression", tuple(OUTPUT_FORMATS[file_format].compressions)
-            ),
-            "partition_by": options.names("partitionBy"),
-            "sort_by": options.names("sortBy"),
-            "target_file_bytes": options.count("targetFileBytes"),
-            "target_file_rows": options.count("targetFileRows"),
-        }
+        return cls(
+            job_id=options.get("jobId"),
+            if_exists=options.choice("ifExists", ("append", "error", "ignore")),
+            on_duplicate=options.choice("onDuplicate", ("error", "skip")),
+            merge_schema=options.flag("mergeSchema"),
+            dynamic=options.choice("partitionOverwriteMode", ("static", "dynamic")) == "dynamic",
+            file_format=file_format,
+            compression=options.choice("compression", tuple(OUTPUT_FORMATS[file_format].compressions)),
+            partition_by=options.names("partitionBy"),
+            sort_by=options.names("sortBy"),
+            target_file_bytes=options.count("targetFileBytes"),
+            target_file_rows=options.count("targetFileRows"),
+        )
 
     def mode(self, overwrite: bool) -> Literal["append", "error", "overwrite", "overwrite-partitions"]:
         """Return the mode of a job; `overwrite` tells Spark's save mode from ``append``.

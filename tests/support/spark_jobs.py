@@ -260,7 +260,7 @@ class Job:
         executor: Executor | None = None,
     ) -> Output:
         # It happens to the first such job only, also if another one of the same id comes later.
-        mine = (options.url, options.job_id) == (self.url, self.job_id)
+        mine = (options.url, options.job.job_id) == (self.url, self.job_id)
         return trap.set(usual(options), seen) if mine else usual(options, executor)
 
     def read(self, spark: SparkSession) -> DataFrame:

@@ -12,6 +12,8 @@ import pytest
     ("package", "missing", "extra"),
     [
         ("commitlog.filesystem", "fsspec", "fsspec"),
+        ("commitlog.spark", "pyarrow", "spark"),
+        ("commitlog.spark", "pyspark", "spark"),
         ("commitlog.testing.sim", "greenlet", "simulator"),
     ],
 )

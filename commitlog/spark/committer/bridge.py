@@ -114,9 +114,9 @@ class Committer:
                 attempt=attempt,
             )
             try:
-                job = begin(options.job_id)
+                job = begin(options.job.job_id)
             except JobAlreadyCommitted:
-                if options.on_duplicate == "error":
+                if options.job.on_duplicate == "error":
                     raise
                 # The tasks run in any case: their files are dropped.
                 job, duplicate = begin(None), True
@@ -150,7 +150,7 @@ class Committer:
             try:
                 output.commit(_with_partitions(job, files), files, foreign=_foreign(output, running))
             except JobAlreadyCommitted:
-                if running.options.on_duplicate == "error":
+                if running.options.job.on_duplicate == "error":
                     raise
                 output.abort(running.job)
         running.opened.close()

@@ -111,12 +111,12 @@ class Target(ABC):
 
     Driver and tasks have pickled copies of it. A method opens the connections that it needs, and closes
     them before it returns.
-
-    Attributes:
-        options: options of the job and its files.
     """
 
-    options: JobOptions
+    @property
+    @abstractmethod
+    def options(self) -> JobOptions:
+        """The options of the job and its files."""
 
     @abstractmethod
     def begin(self, columns: StructType, *, overwrite: bool) -> Job:

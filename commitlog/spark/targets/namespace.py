@@ -165,20 +165,26 @@ class NamespaceLocation:
 
 
 @frozen(kw_only=True)
-class NamespaceWriteOptions(NamespaceLocation, JobOptions):
-    """Location of a directory in a namespace, and the options of the job that writes to it."""
+class NamespaceWriteOptions(NamespaceLocation):
+    """Location of a directory in a namespace, and the options for writing to it.
+
+    Attributes:
+        job: options of the job.
+    """
+
+    job: JobOptions
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> NamespaceWriteOptions:
         """Return the options from Spark; raise `ConfigurationError` for a wrong one."""
         found = _read(options, (*_LOCATION, *JOB))
-        parsed = cls(**cls.parse_location(found), **cls.parse_job_options(found))
-        if parsed.dynamic:
+        job = JobOptions.parse(found)
+        if job.dynamic:
             raise NotSupported(
                 "option partitionOverwriteMode=dynamic does not go with a namespace: overwrite the"
                 " directory of each partition, or the whole"
             )
-        return parsed
+        return cls(**cls.parse_location(found), job=job)
 
 
 #: Opens the namespace at a location, on the driver.
@@ -289,17 +295,20 @@ def _data_of(files: Iterable[StagedFile]) -> dict[str, Data]:
 class NamespaceTarget(Target):
     """A directory of a namespace that jobs write to; see `Target`."""
 
-    options: NamespaceWriteOptions
+    location: NamespaceWriteOptions
     open_namespace: OpenNamespace = NamespaceLocation.open
 
+    @property
+    def options(self) -> JobOptions:
+        return self.location.job
+
     def begin(self, columns: StructType, *, overwrite: bool) -> NamespaceJob:
-        options = self.options
-        mode = options.mode(overwrite)
+        mode = self.options.mode(overwrite)
         assert mode != "overwrite-partitions"
         with self._open_committer() as (namespace, committer):
-            store = options.store_of(namespace)
+            store = self.location.store_of(namespace)
             fit = self._fit(namespace, columns)
-            attempt = committer.begin(options.job_id, mode=mode, fit=fit)
+            attempt = committer.begin(self.options.job_id, mode=mode, fit=fit)
             try:
                 return NamespaceJob(
                     job_id=attempt.job_id,
@@ -313,8 +322,8 @@ class NamespaceTarget(Target):
                 raise
 
     def begin_stream(self, columns: StructType) -> JobOfBatch:
-        with self.open_namespace(self.options) as namespace:
-            store = self.options.store_of(namespace)
+        with self.open_namespace(self.location) as namespace:
+            store = self.location.store_of(namespace)
         return partial(_job_of, schema=dump_schema(columns), store=store)
 
     @contextmanager
@@ -352,12 +361,12 @@ class NamespaceTarget(Target):
 
     @contextmanager
     def _open_committer(self) -> Iterator[tuple[Namespace, DirectoryCommitter]]:
-        options = self.options
+        location = self.location
         with (
-            self.open_namespace(options) as namespace,
+            self.open_namespace(location) as namespace,
             ThreadPoolExecutor(PUBLISHERS) as executor,
         ):
-            yield namespace, DirectoryCommitter(namespace, options.path, executor=executor)
+            yield namespace, DirectoryCommitter(namespace, location.path, executor=executor)
 
     def _fit(
         self, namespace: Namespace, columns: StructType

@@ -192,14 +192,16 @@ class TailOptions(OutputLocation):
 
 
 @frozen(kw_only=True)
-class WriteOptions(OutputLocation, JobOptions):
+class WriteOptions(OutputLocation):
     """Location of an output, and the options for writing to it.
 
     Attributes:
+        job: options of the job.
         visibility: the readers that see the files; None: as before.
         attempt: a unique text, from which the name of the attempt is made, if the caller must know it.
     """
 
+    job: JobOptions
     visibility: Visibility | None
     attempt: str | None
 
@@ -209,11 +211,11 @@ class WriteOptions(OutputLocation, JobOptions):
         found = _read(options, _WRITE)
         return cls(
             **cls.parse_location(found),
+            job=JobOptions.parse(found),
             visibility=found.choice("visibility", get_args(Visibility))
             if found.get("visibility")
             else None,
             attempt=found.get("attempt"),
-            **cls.parse_job_options(found),
         )
 
 
@@ -273,32 +275,36 @@ class OutputUploads:
 class OutputTarget(Target):
     """An output that jobs write to; see `Target`."""
 
-    options: WriteOptions
+    location: WriteOptions
     open_output: OpenOutput = open_output
 
+    @property
+    def options(self) -> JobOptions:
+        return self.location.job
+
     def begin(self, columns: StructType, *, overwrite: bool) -> Job:
-        options = self.options
+        location, options = self.location, self.options
         mode = options.mode(overwrite)
-        output = self.open_output(options)
+        output = self.open_output(location)
         with output.store:
-            attempt = None if options.attempt is None else output.new_attempt(options.attempt)
+            attempt = None if location.attempt is None else output.new_attempt(location.attempt)
             job = output.begin(
                 options.job_id,
                 mode=mode,
                 # An overwrite may change the columns; appended rows must fit the others.
                 schema=lambda state: self._schema(State() if mode == "overwrite" else state, columns),
-                visibility=options.visibility,
+                visibility=location.visibility,
                 attempt=attempt,
             )
             # `supervise` has already warned, where the user sees it.
-            if mode == "append" and options.attempt is None and not job.last_commit:
+            if mode == "append" and location.attempt is None and not job.last_commit:
                 warn_of_foreign(output)
             if mode == "overwrite-partitions":
                 _check_spellings(output, columns, options.partition_by)
         return job
 
     def begin_stream(self, columns: StructType) -> JobOfBatch:
-        output = self.open_output(self.options)
+        output = self.open_output(self.location)
         with output.store:
             state = output.state()
             if not state.commit:
@@ -307,14 +313,14 @@ class OutputTarget(Target):
             self._job_of,
             schema=self._schema(state, columns),
             base=state.version,
-            visibility=self.options.visibility or state.visibility or "listed",
+            visibility=self.location.visibility or state.visibility or "listed",
         )
 
     def _job_of(self, run: MicroBatch, *, schema: str, base: int, visibility: Visibility) -> Job:
         batch = Batch(run.query, run.number)
         return Job(
             job_id=batch.job_id,
-            attempt=self.open_output(self.options).new_attempt(str(run)),
+            attempt=self.open_output(self.location).new_attempt(str(run)),
             mode="append",
             base=base,
             schema=schema,
@@ -330,14 +336,14 @@ class OutputTarget(Target):
 
     @contextmanager
     def open(self, job: Job) -> Iterator[OutputUploads]:
-        output = self.open_output(self.options)
+        output = self.open_output(self.location)
         with output.store:
             yield OutputUploads(output, job)
 
     @contextmanager
     def _open_driver(self) -> Iterator[Output]:
         with ThreadPoolExecutor(PUBLISHERS) as executor:
-            output = self.open_output(self.options, executor)
+            output = self.open_output(self.location, executor)
             with output.store:
                 yield output
 
@@ -355,7 +361,7 @@ class OutputTarget(Target):
     @contextmanager
     def supervise(self, mode: str, heartbeat: float) -> Iterator[SupervisedJob]:
         unique = random_id()
-        output = self.open_output(self.options)
+        output = self.open_output(self.location)
         attempt = output.new_attempt(unique)
         job = SupervisedJob({"attempt": unique})
         with output.store:

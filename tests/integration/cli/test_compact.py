@@ -41,7 +41,7 @@ def filled(path: Path, visibility: Visibility = "listed", jobs: int = 3) -> str:
         schema = dump_schema(from_arrow_schema(ROWS.schema))
         for _ in range(jobs):
             job = output.begin(schema=schema, visibility=visibility)
-            options = WriteOptions.parse({"path": url, "partitionBy": "k"})
+            options = WriteOptions.parse({"path": url, "partitionBy": "k"}).job
             with TaskFiles(OutputUploads(output, job), 0, ROWS.schema, options) as files:
                 files.write(ROWS)
                 output.commit(job, files.finish())

@@ -56,7 +56,7 @@ def add(
     """Commit a job of these rows."""
     schema = batches[0].schema
     job = output.begin(schema=columns(schema), visibility=visibility)
-    given = WriteOptions.parse({"path": "s3://bucket/out", **options})
+    given = WriteOptions.parse({"path": "s3://bucket/out", **options}).job
     with TaskFiles(OutputUploads(output, job), 0, schema, given) as files:
         for batch in batches:
             files.write(batch)
@@ -225,7 +225,7 @@ def overwrite(output: Output, *keys: str) -> None:
     files: list[StagedFile] = []
     for task, key in enumerate(keys):
         with TaskFiles(
-            OutputUploads(output, job), task, SCHEMA, WriteOptions.parse({"path": "s3://bucket/out"})
+            OutputUploads(output, job), task, SCHEMA, WriteOptions.parse({"path": "s3://bucket/out"}).job
         ) as made:
             made.write(rows(key))
             files += made.finish()

@@ -66,8 +66,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         None,
         "auto",
     )
-    assert (options.mode(False), options.mode(True)) == ("append", "overwrite")
-    assert (options.file_format, options.partition_by) == ("parquet", ())
+    assert (options.job.mode(False), options.job.mode(True)) == ("append", "overwrite")
+    assert (options.job.file_format, options.job.partition_by) == ("parquet", ())
     monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
     with pytest.raises(ConfigurationError, match="COMMITLOG_METADATA before the session starts"):
         options.open()

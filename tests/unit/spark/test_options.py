@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from commitlog.errors import ConfigurationError
+from commitlog.spark.options import JobOptions
 from commitlog.spark.targets.output import ReadOptions, WriteOptions
 
 SECRETS = {
@@ -27,19 +28,21 @@ def test_defaults() -> None:
         connection={},
         table=None,
         table_options={},
-        job_id=None,
-        if_exists="append",
-        on_duplicate="error",
-        dynamic=False,
-        merge_schema=False,
         visibility=None,
         attempt=None,
-        file_format="parquet",
-        compression="snappy",
-        partition_by=(),
-        sort_by=(),
-        target_file_bytes=None,
-        target_file_rows=None,
+        job=JobOptions(
+            job_id=None,
+            if_exists="append",
+            on_duplicate="error",
+            dynamic=False,
+            merge_schema=False,
+            file_format="parquet",
+            compression="snappy",
+            partition_by=(),
+            sort_by=(),
+            target_file_bytes=None,
+            target_file_rows=None,
+        ),
     )
 
 
@@ -60,13 +63,13 @@ def test_names_lowered_and_with_underscores() -> None:
             "accesskeyid": "a",
         }
     )
-    assert options.job_id == "daily"
-    assert options.if_exists == "error"
-    assert options.compression == "zstd"
-    assert options.partition_by == ("year", "month")
-    assert options.sort_by == ("day", "hour")
-    assert (options.target_file_bytes, options.target_file_rows) == (1000, 10)
-    assert options.file_format == "json"
+    assert options.job.job_id == "daily"
+    assert options.job.if_exists == "error"
+    assert options.job.compression == "zstd"
+    assert options.job.partition_by == ("year", "month")
+    assert options.job.sort_by == ("day", "hour")
+    assert (options.job.target_file_bytes, options.job.target_file_rows) == (1000, 10)
+    assert options.job.file_format == "json"
     assert options.connection == {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a"}
 
 
@@ -171,6 +174,6 @@ def test_credentials_travel_and_are_never_shown() -> None:
 )
 def test_a_dynamic_overwrite_needs_partition_columns(given: dict[str, str], mode: str) -> None:
     """Without any, everything is replaced, as by Spark's own writers."""
-    options = WriteOptions.parse({"path": "/data/out", **given})
+    options = WriteOptions.parse({"path": "/data/out", **given}).job
     assert options.mode(overwrite=True) == mode
     assert options.mode(overwrite=False) == "append"

@@ -36,7 +36,7 @@ def output() -> Output:
 
 def attempt(output: Output, job: Job, task: int = 0, **options: str) -> TaskFiles:
     """Begin an attempt at a task."""
-    given = WriteOptions.parse({"path": "s3://bucket/out", **options})
+    given = WriteOptions.parse({"path": "s3://bucket/out", **options}).job
     return TaskFiles(OutputUploads(output, job), task, SCHEMA, given)
 
 
@@ -266,7 +266,7 @@ def test_sorted_files(output: Output) -> None:
 def test_the_order_is_sparks(output: Output) -> None:
     """Nulls come first and NaN last, as Spark sorts."""
     schema = pa.schema([pa.field("v", pa.float64())])
-    options = WriteOptions.parse({"path": "s3://bucket/out", "sortby": "v"})
+    options = WriteOptions.parse({"path": "s3://bucket/out", "sortby": "v"}).job
     job = output.begin()
     with TaskFiles(OutputUploads(output, job), 0, schema, options) as files:
         files.write(pa.record_batch([[1.0, math.nan, None, -math.inf]], schema=schema))
@@ -316,4 +316,4 @@ def test_what_tasks_could_not_write_is_refused_before(
     """Columns that do not go with the options are refused by name, before any task runs."""
     schema = SCHEMA.append(pa.field("l", pa.list_(pa.int8())))
     with pytest.raises(error, match=message):
-        check_files(schema, WriteOptions.parse({"path": "s3://bucket/out", **options}))
+        check_files(schema, WriteOptions.parse({"path": "s3://bucket/out", **options}).job)
