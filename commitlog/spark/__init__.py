@@ -16,10 +16,10 @@ See ``docs/spark.md``. The modules, in the order in which an operation passes th
 * `batch`, `streaming`: readers and writers of batch queries and of streaming queries
 * `schema`, `schema_check`, `partitions`, `pruning`: columns, directories of partitions, skipped files
 * `tasks`: the part of a write that runs in a task, file by file
-* `formats`: file formats, written and read
 * `compaction`: merging the small files of an output
 * `committer`: jobs of Spark's own file writers (``df.write.parquet``)
-* `ingest`, `inputs`: the format ``commitlog_ingest``, and the formats of its files
+* `ingest`: the format ``commitlog_ingest``
+* `files`: the formats of files that jobs write, and that queries and ingest read
 
 A job writes in this order: `CommitlogDataSource.writer`, `batch.begin_job`, `targets.base.Target.begin`;
 in each task `tasks.write_task`, `Target.open`, and ``open_file`` for each file; then `Target.commit`.

@@ -1,4 +1,7 @@
-"""Spark session with the data sources registered, whose workers run the same Python."""
+"""A Spark session with the data sources, whose workers run the same Python.
+
+The module is not called ``session``: it would hide the function `commitlog.spark.session`.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +84,9 @@ def _configured(wanted: Mapping[str, str]) -> set[str]:
     Spark's JVM reads the configuration files and options of spark-submit. Start it here, with the
     settings `wanted`, if it does not run yet.
     """
-    given = SparkConf(loadDefaults=False)
+    conf = SparkConf(loadDefaults=False)
     for name, value in wanted.items():
-        given.set(name, value)
-    SparkContext._ensure_initialized(conf=given)
+        conf.set(name, value)
+    SparkContext._ensure_initialized(conf=conf)
     running = SparkContext._active_spark_context
     return {name for name, _ in (SparkConf() if running is None else running.getConf()).getAll()}

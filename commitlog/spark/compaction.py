@@ -1,4 +1,7 @@
-"""Compaction: Spark merges the small files of an output, with one task for each new file."""
+"""Compaction of outputs: merging small files, with Spark or without it.
+
+Only outputs can be compacted: the job names the files that it replaces, in the log of the output.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from commitlog.spark.schema import arrow_schema, load_schema
 from commitlog.spark.targets.base import PUBLISHERS
 from commitlog.spark.targets.output import OutputUploads, ReadOptions, locate_in, open_output
 
-__all__ = ["Stage", "compact", "groups_of", "merged", "rewrite"]
+__all__ = ["Stage", "compact", "compact_output", "groups_of", "rewrite"]
 
 
 def compact(
@@ -78,7 +81,7 @@ def compact(
     with ThreadPoolExecutor(PUBLISHERS) as executor:
         output = open_output(location, executor)
         with output.store:
-            return merged(output, stage, target_bytes=target_bytes, min_files=min_files)
+            return compact_output(output, stage, target_bytes=target_bytes, min_files=min_files)
 
 
 #: Seconds between two heartbeats while files are written.
@@ -94,14 +97,14 @@ Stage: TypeAlias = Callable[[Job, Sequence[Group], pa.Schema], list[StagedFile]]
 def groups_of(
     files: Iterable[DataFile], *, target_bytes: int = TARGET_BYTES, min_files: int = 2
 ) -> tuple[Group, ...]:
-    """Return the groups of `files` to merge, as `plan` does: files of the same format and compression.
+    """Return the groups of `files` to merge, each of the same format and compression; see `plan`.
 
-    Files with an unknown suffix are left alone.
+    Files with an unknown suffix are not merged.
     """
     return plan(files, kind=_kind, target_bytes=target_bytes, min_files=min_files)
 
 
-def merged(
+def compact_output(
     output: Output, stage: Stage, *, target_bytes: int = TARGET_BYTES, min_files: int = 2
 ) -> CommitRecord | None:
     """Merge small files of `output` into larger ones, in one commit; return its record.

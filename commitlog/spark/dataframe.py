@@ -1,4 +1,7 @@
-"""`read` and `write`: outputs as DataFrames. `read` uses Spark's own readers wherever it can."""
+"""`write` and `read`: DataFrames to and from outputs and directories of namespaces.
+
+Both call Spark with ``format("commitlog")``, except that `read` uses Spark's own readers where it can.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,20 @@ from commitlog.urls import parse_store_url
 
 __all__ = ["read", "write"]
 
-#: Formats that Spark's own readers read alike, with the options that this requires: settings of the
-#: session must not change the result.
+#: Formats that Spark's own readers read in the same way, with the options that make them independent of
+#: settings of the session.
 _READERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"parquet": {"datetimeRebaseMode": "CORRECTED"}, "orc": {}}
 )
 
-#: Options against settings of the session: no committed file is skipped, and paths are not globs (Spark
-#: itself sets this for paths of tables).
-_WHOLE: Mapping[str, str] = MappingProxyType(
+#: Options that override settings of the session: no committed file is skipped, and paths are not globs
+#: (Spark itself sets this for paths of tables).
+_COMPLETE: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "__globPaths__": "false"}
 )
 
-#: Most files to read with Spark's own readers on Spark Connect: there, each action checks all files
-#: again, and above this number with one task for each.
+#: Largest number of files for Spark's own readers on Spark Connect. There, each action checks all files
+#: again, and more files than this with one task for each.
 CONNECT_FILES = 32
 
 #: The number of paths above which Spark starts a job to check them, with one task for each.
@@ -84,15 +87,15 @@ def read(
     After a later version replaces files, they are removed, and an action that needs them fails. If the
     output is ``listed``, they are removed at once; if it is ``logged``, when `gc` expires the version.
     """
-    given = {
+    all_options = {
         **(options or {}),
         **({} if version is None else {"version": str(version)}),
         **({"filters": dump_filters(filters)} if filters else {}),
     }
-    given = with_environment(url, given)
-    found = source_of({**given, "path": url}).pin()
+    all_options = with_environment(url, all_options)
+    found = source_of({**all_options, "path": url}).pin()
     if found is None:
-        return _read_with_data_source(spark, url, given, None, columns, filters)
+        return _read_with_data_source(spark, url, all_options, None, columns, filters)
     stored = found.columns
     assert stored is not None
     chosen = _chosen(stored, columns)
@@ -108,13 +111,13 @@ def read(
     if not isinstance(spark, SparkSession) and len(found.files) > CONNECT_FILES:
         format_name = None
     if root is None or format_name is None:
-        pinned = {**given, "version": str(found.version)}
+        pinned = {**all_options, "version": str(found.version)}
         return _read_with_data_source(spark, url, pinned, stored, columns, filters)
     _check_partitions(found.files, stored)
     # Column metadata can make Spark read other values for columns that a file lacks: drop it here.
     plain = StructType([StructField(field.name, field.dataType) for field in stored])
     paths = [join(root, file.path) for file in found.files]
-    reader = spark.read.format(format_name).schema(plain).options(**_WHOLE, **_READERS[format_name])
+    reader = spark.read.format(format_name).schema(plain).options(**_COMPLETE, **_READERS[format_name])
     # Checking a local file is faster than starting a task.
     with contextlib.nullcontext() if hadoop_url else unbounded(spark, _THRESHOLD):
         rows = reader.option("basePath", join(root, base)).load(paths)
@@ -245,7 +248,7 @@ def write(
         raise ConfigurationError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}")
     if heartbeat <= 0:
         raise ConfigurationError(f"heartbeat is {heartbeat} s; it must be more than 0")
-    given = {
+    all_options = {
         **(options or {}),
         **({"jobId": job_id} if job_id is not None else {}),
         **({"partitionBy": ",".join(partition_by)} if partition_by else {}),
@@ -253,9 +256,9 @@ def write(
         **({"partitionOverwriteMode": "dynamic"} if mode == "overwrite-partitions" else {}),
         "onDuplicate": on_duplicate,
     }
-    given = with_environment(url, given)
-    with target_of({**given, "path": url}).supervise(mode, heartbeat) as job:
-        _save(df, url, mode, {**given, **job.options})
+    all_options = with_environment(url, all_options)
+    with target_of({**all_options, "path": url}).supervise(mode, heartbeat) as job:
+        _save(df, url, mode, {**all_options, **job.options})
     return job.record
 
 

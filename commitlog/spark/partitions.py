@@ -1,9 +1,12 @@
-"""Columns as directories (``month=1/day=2/``), the way Hive, Spark, Athena and DuckDB know them.
+"""Columns as directories (``month=1/day=2/``), in the layout of Hive, Spark, Athena and DuckDB.
 
-A partition column is not in the files: its value is in their paths. A value has one spelling only, for
-the spelling tells which rows a job replaces: numbers in plain digits, a decimal with all digits of its
-scale; ``true`` and ``false``; ISO 8601 for dates (``2013-03-10``), for instants in UTC
-(``2013-03-10T02:30:00.5Z``), and, with a space as Spark has it, for timestamps without a zone.
+A partition column is not in the files: its value is in their paths. The spelling of a value determines
+which rows a job replaces, so each value has one spelling:
+
+* numbers in plain digits, a decimal with all digits of its scale
+* ``true`` and ``false``
+* ISO 8601 for dates (``2013-03-10``) and for instants in UTC (``2013-03-10T02:30:00.5Z``)
+* the same with a space, as in Spark, for timestamps without a zone
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ __all__ = [
     "value_of",
 ]
 
-# What Hive and Spark escape in a directory's name.
+# The characters that Hive and Spark escape in the name of a directory.
 _SPECIAL = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 
 
@@ -50,7 +53,7 @@ def check_partitioning(schema: pa.Schema, names: Sequence[str]) -> None:
             )
         if name.startswith("."):
             raise NotSupported(
-                f"option partitionBy: readers pass over directories with a name like {name!r}: rename"
+                f"option partitionBy: readers ignore directories with a name like {name!r}: rename"
                 " the column"
             )
     if len(set(names)) != len(names):
@@ -60,7 +63,8 @@ def check_partitioning(schema: pa.Schema, names: Sequence[str]) -> None:
 
 
 def _is_nameable(kind: pa.DataType) -> bool:
-    # A floating-point number has many spellings, and NaN and -0.0 are equal to what differs from them.
+    # A floating-point number has many spellings. Values with different spellings are equal, such as 0.0
+    # and -0.0.
     return (
         pa.types.is_integer(kind)
         or pa.types.is_decimal(kind)
@@ -74,8 +78,8 @@ def split_batch(
 ) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
     """Yield, for each combination of values of the columns `names`, the values and their rows.
 
-    The rows come without those columns and in their order. Raises `NotSupported` for a value that a
-    directory cannot be named after.
+    The rows have the other columns, in their order. Raises `NotSupported` for a value that cannot be in
+    the name of a directory.
 
     >>> batch = pa.record_batch({"m": [2, 1, 2], "v": ["a", "b", "c"]})
     >>> [(values, rows.column("v").to_pylist()) for values, rows in split_batch(batch, ["m"])]
@@ -123,7 +127,7 @@ def partition_of(names: Sequence[str], values: Sequence[object]) -> dict[str, st
 
 
 def directory_of(partition: Mapping[str, str | None]) -> str:
-    """Return the directory of the rows of `partition`, with a slash at its end.
+    """Return the directory of the rows of `partition`, with a slash at the end.
 
     >>> directory_of({"year": "2013", "city": "a/b"}), directory_of({"city": None}), directory_of({})
     ('year=2013/city=a%2Fb/', 'city=__HIVE_DEFAULT_PARTITION__/', '')
@@ -133,7 +137,7 @@ def directory_of(partition: Mapping[str, str | None]) -> str:
 
 
 def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return the value of type `kind` that a directory spells; raise `CorruptRecord` if it is none."""
+    """Return the value of type `kind` from its text; raise `CorruptRecord` if it is not one."""
     try:
         return pa.scalar(text, pa.string()).cast(kind)
     except (pa.ArrowException, ValueError) as error:
@@ -141,7 +145,7 @@ def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def check_spelling(partition: Mapping[str, str | None], schema: pa.Schema) -> None:
-    """Raise `NotSupported` if `partition` spells a value otherwise than `partition_of` would."""
+    """Raise `NotSupported` if the spelling of a value is not that of `partition_of`."""
     for name, text in partition.items():
         if name not in schema.names:
             continue
@@ -158,7 +162,7 @@ def check_spelling(partition: Mapping[str, str | None], schema: pa.Schema) -> No
 
 
 def column_of(partition: Mapping[str, str | None], field: pa.Field, rows: int) -> pa.Array:
-    """Return the column `field` for `rows` rows of a file that belongs to `partition`."""
+    """Return the column `field` for `rows` rows of a file in `partition`."""
     if field.name not in partition:
         raise CorruptRecord(f"column {field.name!r} is neither in the file nor in its path")
     return pa.repeat(value_of(partition[field.name], field.type), rows)
@@ -174,14 +178,14 @@ def _text(name: str, value: object) -> str | None:
     text = spelled(value)
     if text in ("", NULL):
         raise NotSupported(
-            f"option partitionBy: column {name!r} has the value {text!r}, which no directory can tell"
-            " from null: replace it in the DataFrame"
+            f"option partitionBy: column {name!r} has the value {text!r}, which the name of a directory"
+            " cannot distinguish from null: replace it in the DataFrame"
         )
     return text
 
 
 def spelled(value: object) -> str:
-    """Return how a value is spelled in the name of a directory, before characters are escaped."""
+    """Return the text of a value in the name of a directory, before characters are escaped."""
     match value:
         case bool():
             return str(value).lower()

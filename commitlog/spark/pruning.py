@@ -1,8 +1,8 @@
 """Filters of a DataFrame, and the files and row groups that can hold a row that matches them.
 
-A file is skipped only if the commit record or a footer proves that no row matches: by the values of
-partition columns, the bounds of other columns, and the number of nulls. Unknown bounds, and values that
-Python compares otherwise than Spark, prove nothing.
+A file is skipped only if the commit record or a footer proves that no row matches. The proof uses the
+values of partition columns, the bounds of other columns, and the number of nulls. Unknown bounds prove
+nothing, nor do values that Python compares differently from Spark.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from commitlog.spark.schema import arrow_type
 
 __all__ = ["Pruning", "ReadFilter", "condition_of", "dump_filters", "parse_filters"]
 
-#: A condition on one column: its name, an operator, and a value, as pandas and pyarrow take them. The
-#: operators are ``=`` (or ``==``), ``<``, ``<=``, ``>``, ``>=`` and ``in``, whose value is a list.
+#: A condition on one column: name, operator and value, as in pandas and pyarrow. The operators are ``=``
+#: (or ``==``), ``<``, ``<=``, ``>``, ``>=`` and ``in``, whose value is a list.
 ReadFilter: TypeAlias = tuple[str, str, Any]
 
 _OPERATORS: Mapping[str, Callable[[tuple[str, ...], Any], ds.Filter]] = MappingProxyType(
@@ -47,7 +47,7 @@ _OPERATORS: Mapping[str, Callable[[tuple[str, ...], Any], ds.Filter]] = MappingP
 
 
 def dump_filters(filters: Sequence[ReadFilter]) -> str:
-    """Return filters as the option ``filters``: JSON, with values as an output spells them.
+    """Return filters as the option ``filters``: JSON, with values in the spelling of partitions.
 
     Raises `ConfigurationError` if one is not (column, operator, value).
 
@@ -63,21 +63,21 @@ def dump_filters(filters: Sequence[ReadFilter]) -> str:
 
 
 def parse_filters(text: str | None, schema: StructType) -> Pruning:
-    """Return what the option ``filters`` says of the columns `schema`.
+    """Return the filters in option ``filters``, for rows with the columns `schema`.
 
-    Raises `ConfigurationError` if it is not what `dump_filters` makes, names no column of an output, or
-    a value does not fit its column.
+    Raises `ConfigurationError` if `text` is not from `dump_filters`, a column does not exist, or a value
+    is not of the type of its column.
     """
     if text is None:
         return Pruning()
     try:
-        given = json.loads(text)
+        items = json.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"option filters is not JSON: {error}") from error
-    if not isinstance(given, list):
+    if not isinstance(items, list):
         raise ConfigurationError('option filters is a list, such as [["id", "=", "25"]]')
     filters = []
-    for name, operator, value in map(_checked, given):
+    for name, operator, value in map(_checked, items):
         kind = _kind_of(name, schema)
         values = [_value(name, kind, one) for one in (value if operator == "in" else [value])]
         filters.append(_OPERATORS[operator]((name,), tuple(values) if operator == "in" else values[0]))
@@ -92,28 +92,28 @@ def condition_of(filters: Sequence[ReadFilter], schema: StructType) -> Column:
     condition = f.lit(True)
     for name, operator, value in map(_checked, filters):
         column, kind = f.col("`" + name.replace("`", "``") + "`"), schema[name].dataType
-        given = [f.lit(one).cast(kind) for one in (value if operator == "in" else [value])]
+        values = [f.lit(one).cast(kind) for one in (value if operator == "in" else [value])]
         match operator:
             case "in":
-                condition &= column.isin(*given)
+                condition &= column.isin(*values)
             case "=" | "==":
-                condition &= column == given[0]
+                condition &= column == values[0]
             case "<":
-                condition &= column < given[0]
+                condition &= column < values[0]
             case "<=":
-                condition &= column <= given[0]
+                condition &= column <= values[0]
             case ">":
-                condition &= column > given[0]
+                condition &= column > values[0]
             case _:
-                condition &= column >= given[0]
+                condition &= column >= values[0]
     return condition
 
 
-def _checked(given: object) -> ReadFilter:
-    """Return a filter whose shape is right; raise `ConfigurationError`."""
-    if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[0], str):
-        raise ConfigurationError(f"a filter is (column, operator, value), not {given!r}")
-    name, operator, value = given
+def _checked(item: object) -> ReadFilter:
+    """Return `item` if it is a filter; else raise `ConfigurationError`."""
+    if not isinstance(item, (tuple, list)) or len(item) != 3 or not isinstance(item[0], str):
+        raise ConfigurationError(f"a filter is (column, operator, value), not {item!r}")
+    name, operator, value = item
     if operator not in _OPERATORS:
         raise ConfigurationError(
             f"operator {operator!r} of a filter is none of {', '.join(_OPERATORS)}: use where() of the"
@@ -132,8 +132,8 @@ def _kind_of(name: str, schema: StructType) -> pa.DataType:
     for column in schema:
         if column.name == name:
             return arrow_type(column.dataType, name)
-    there = ", ".join(schema.names)
-    raise ConfigurationError(f"a filter names the column {name!r}, and the output has {there}")
+    known = ", ".join(schema.names)
+    raise ConfigurationError(f"a filter names the column {name!r}, and the output has {known}")
 
 
 def _value(name: str, kind: pa.DataType, text: object) -> Any:
@@ -151,7 +151,7 @@ class Pruning:
 
     Attributes:
         filters: the filters in Spark's form. By Spark's rules, a filter that is null is not satisfied.
-        columns: those that the filters name, with their types, as far as bounds tell something of them.
+        columns: the columns in the filters whose bounds can be compared, with their types.
     """
 
     filters: tuple[ds.Filter, ...] = ()
@@ -159,13 +159,13 @@ class Pruning:
 
     @classmethod
     def of(cls, filters: Iterable[ds.Filter], schema: StructType) -> Pruning:
-        """Return what `filters` ask of rows with the columns `schema`."""
+        """Return the pruning by `filters` of rows with the columns `schema`."""
         filters = tuple(filters)
         named = {_attribute(each) for each in filters}
         columns = {
             column.name: arrow_type(column.dataType, column.name)
             for column in schema
-            # By another collation, strings are in another order, or equal though they differ.
+            # Another collation orders strings differently, and different strings can be equal.
             if (column.name,) in named
             and (not isinstance(column.dataType, StringType) or column.dataType == StringType())
         }
@@ -180,7 +180,7 @@ class Pruning:
         return self._may_match(known)
 
     def wants_part(self, stats: Mapping[str, ColumnStatistics]) -> bool:
-        """Return False if no row satisfies the filters of a part of a file, given its statistics."""
+        """Return False if, by its statistics, no row of a part of a file satisfies the filters."""
         known = {
             name: _Values.bounded(*stats[name], kind=kind)
             for name, kind in self.columns.items()
@@ -197,11 +197,11 @@ class _Values:
     """Known facts about the values of a column.
 
     Attributes:
-        low: all values are as great at least; None: unknown.
-        high: all values are at most as great; None: unknown.
-        null: whether one may be null.
-        some: whether one may be not null.
-        kind: their type; None: not one of those that are understood.
+        low: lower bound of all values; None: unknown.
+        high: upper bound of all values; None: unknown.
+        null: whether a value may be null.
+        some: whether a value may be other than null.
+        kind: type of the values; None: unknown.
     """
 
     low: Any = None
@@ -214,7 +214,7 @@ class _Values:
     def bounded(
         cls, low: object, high: object, nulls: int | None, *, kind: pa.DataType, rows: int | None = None
     ) -> _Values:
-        """Return what statistics tell."""
+        """Return the facts in statistics."""
         return cls(
             low=decode(low, kind).as_py(),
             high=decode(high, kind).as_py(),
@@ -225,8 +225,8 @@ class _Values:
 
     @property
     def only(self) -> Any:
-        """The one value that is there besides nulls, or None."""
-        # Spark has places where -0.0 equals 0.0, and others where it does not.
+        """The only value apart from nulls, or None."""
+        # In some places of Spark, -0.0 equals 0.0; in others it does not.
         floating = self.kind is not None and pa.types.is_floating(self.kind)
         return None if floating or self.low != self.high else self.low
 
@@ -240,7 +240,7 @@ def _in_file(file: DataFile, name: str, kind: pa.DataType) -> _Values:
     return _Values()
 
 
-#: Whether a filter may be true of a row, and whether it may be false; null is neither.
+#: Whether a filter may be true for a row, and whether it may be false. Null is neither.
 _Outcomes = tuple[bool, bool]
 
 _UNKNOWN: _Outcomes = (True, True)
@@ -325,7 +325,7 @@ def _starts(values: _Values, head: str) -> _Outcomes:
     return true, false
 
 
-#: The types of columns whose values Python compares to those of a type of its own as Spark does.
+#: The column types that Python compares to values of a Python type in the same way as Spark.
 _COMPARED: Mapping[type, Callable[[pa.DataType], bool]] = MappingProxyType(
     {
         bool: pa.types.is_boolean,

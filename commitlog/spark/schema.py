@@ -21,8 +21,8 @@ __all__ = [
     "with_nulls",
 ]
 
-# Timestamps are stored as instants in UTC whatever the session's time zone is; that is also what
-# Spark wants back from a reader.
+# Timestamps are stored as instants in UTC, independent of the session's time zone. Spark expects them in
+# that form from a reader.
 _ARROW: dict[type[t.DataType], pa.DataType] = {
     t.BooleanType: pa.bool_(),
     t.ByteType: pa.int8(),
@@ -65,20 +65,20 @@ def _nullable(kind: t.DataType) -> t.DataType:
 
 
 def check_columns(schema: t.StructType) -> None:
-    """Raise `NotSupported` if a column cannot be kept in Parquet that every reader understands."""
+    """Raise `NotSupported` if Parquet cannot store a column so that every reader understands it."""
     seen: set[str] = set()
     for field in schema:
         # By default, Spark matches names without regard to case.
         if field.name.lower() in seen:
-            raise NotSupported(f"column {field.name!r} is there twice (letter case does not count)")
+            raise NotSupported(f"column {field.name!r} occurs twice (letter case does not count)")
         seen.add(field.name.lower())
         arrow_type(field.dataType, field.name)
     if not seen:
-        raise NotSupported("there is no column to write: Parquet cannot hold rows without columns")
+        raise NotSupported("there is no column to write: Parquet cannot store rows without columns")
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Return the Arrow schema of `schema`; raise `NotSupported` where there is none."""
+    """Return the Arrow schema of `schema`; raise `NotSupported` for a type without an Arrow type."""
     return pa.schema([_field(field, field.name) for field in schema])
 
 
@@ -133,10 +133,10 @@ def merge_schemas(first: t.StructType, second: t.StructType) -> t.StructType | N
     >>> merge_schemas(t.StructType([a]), t.StructType([b, a])).simpleString()
     'struct<a:bigint,b:string>'
     """
-    there = {field.name.lower(): field for field in first}
+    by_name = {field.name.lower(): field for field in first}
     added = []
     for field in second:
-        known = there.get(field.name.lower())
+        known = by_name.get(field.name.lower())
         if known is None:
             added.append(field)
         elif (known.name, known.dataType) != (field.name, field.dataType):

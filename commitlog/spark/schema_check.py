@@ -42,24 +42,24 @@ def check_schema(
         )
     if before is None:
         return dump_schema(columns)
-    there = load_schema(before)
-    merged = merge_schemas(there, columns)
-    same = {field.name for field in columns} == {field.name for field in there}
+    existing = load_schema(before)
+    merged = merge_schemas(existing, columns)
+    same = {field.name for field in columns} == {field.name for field in existing}
     if merged is None or not (same or merge):
         raise ConfigurationError(
-            f"the output has the columns {there.simpleString()}, the rows to append"
+            f"the output has the columns {existing.simpleString()}, the rows to append"
             f" {columns.simpleString()}: they must be the same, in any order"
             + ("" if merged is None else "; option mergeSchema=true lets some be added or lack")
         )
-    if options.file_format == "csv" and there.names != columns.names:
+    if options.file_format == "csv" and existing.names != columns.names:
         raise ConfigurationError(
             "CSV files know their columns by their order: select those of the rows to append in the"
-            f" output's, {', '.join(there.names)}"
+            f" output's, {', '.join(existing.names)}"
         )
     csv = tuple(OUTPUT_FORMATS["csv"].compressions.values())
-    if merged != there and any(file.path.endswith(csv) for file in files()):
+    if merged != existing and any(file.path.endswith(csv) for file in files()):
         raise ConfigurationError(
             "the output has CSV files, which know their columns by their order: none can be added"
         )
-    # The same text for the same columns, so that jobs which run side by side do not stop each other.
-    return before if merged == there else dump_schema(merged)
+    # Return the same text for the same columns, so that concurrent jobs do not conflict.
+    return before if merged == existing else dump_schema(merged)

@@ -61,7 +61,7 @@ def compact(
       commitlog output compact s3://bucket/out --min-files 8
     """
     try:
-        from commitlog.spark.compaction import groups_of, merged, rewrite
+        from commitlog.spark.compaction import compact_output, groups_of, rewrite
     except ImportError as error:
         raise ConfigurationError(
             f"the command needs pyarrow and pyspark: pip install 'commitlog-store[spark]' ({error})"
@@ -87,7 +87,7 @@ def compact(
                     bar.update(group.bytes)
                 return files
 
-        record = merged(output, stage, target_bytes=target_size, min_files=min_files)
+        record = compact_output(output, stage, target_bytes=target_size, min_files=min_files)
         replaced = 0 if record is None else sum(1 for _ in output.replaced(record))
     if json:
         version, files = (None, 0) if record is None else (record.version, record.file_count)

@@ -52,8 +52,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         ConfigurationError: the jar could not be built. ``getOrCreate`` raises it if the JVM already runs
             without the jar, and raises `NotSupported` with Spark Connect.
     """
-    given: dict[str, Any] = builder._options
-    jars = [jar for jar in given.get("spark.jars", "").split(",") if jar]
+    options: dict[str, Any] = builder._options
+    jars = [jar for jar in options.get("spark.jars", "").split(",") if jar]
     builder.config("spark.jars", ",".join([*jars, str(committer_jar())]))
     builder.config("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
     get_or_create = builder.getOrCreate

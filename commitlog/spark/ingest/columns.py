@@ -23,7 +23,7 @@ from commitlog.spark.files.types import TypeMismatch, match_names
 from commitlog.spark.partitions import NULL
 from commitlog.spark.schema import arrow_schema, select, with_nulls
 
-__all__ = ["METADATA", "METADATA_COLUMN", "Shape", "path_values"]
+__all__ = ["METADATA", "METADATA_COLUMN", "RowBuilder", "path_values"]
 
 #: Name of the column with the metadata of each record's file, and its possible fields.
 METADATA_COLUMN = "_metadata"
@@ -37,7 +37,7 @@ METADATA = t.StructType(
         t.StructField("offset", t.LongType()),
     ]
 )
-#: Member of a rescued object with the values of directories that the schema has no column for.
+#: Member of a rescued object with the values of directories without a column.
 _DIRECTORIES = "_directories"
 
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
@@ -54,17 +54,18 @@ def _is_metadata(known: t.StructField) -> bool:
     )
 
 
-class Shape:
-    """What the rows of a query look like, and where each column comes from. Thread-safe.
+class RowBuilder:
+    """Builds the rows of a query from records of files, their paths and their metadata. Thread-safe.
 
     Args:
-        schema: all columns.
-        new: what to do about those that files have beyond these.
-        rescued: name of the column that takes what no other can, if that is what to do.
+        schema: all columns of the query.
+        new: policy for further columns of files.
+        rescued: name of the column for rescued values, if that is the policy.
 
-    A directory ``name=value`` is a column of the files below it, matched by name, letter case aside. Its
-    value counts. A record may have the column as well, with the same value or null; another value there
-    is dropped, refused or rescued, as new columns are, and so is a directory that no column is for.
+    A directory ``name=value`` is a column of the files below it. Names are matched without regard to
+    letter case. The value of the directory is the value of the column. A record may have the column as
+    well, with the same value or null. Another value is ignored, refused or rescued, like new columns;
+    and so is a directory without a column.
 
     Attributes:
         content: the columns that files and their directories may have.
@@ -83,8 +84,8 @@ class Shape:
         if new == "rescue":
             if rescued not in schema.names or schema[rescued].dataType != t.StringType():
                 raise ConfigurationError(
-                    f"newColumns is rescue, but the schema has no column {rescued} STRING to keep what"
-                    " is rescued: add it"
+                    f"newColumns is rescue, but the schema has no column {rescued} STRING for rescued"
+                    " values: add it"
                 )
             own.add(rescued)
         self.content = pa.schema([each for each in self._schema if each.name not in own])
@@ -98,28 +99,28 @@ class Shape:
         Raises `UnknownColumns` if the path has columns that the query does not know and the policy is
         to fail, and `InputUnreadable` like `path_values`.
         """
-        told, unknown = self._told(file.path)
+        values, unknown = self._path_values(file.path)
         columns = Columns(
-            schema=self.content, new=self._new, in_path=frozenset(told), offsets=self._offsets
+            schema=self.content, new=self._new, in_path=frozenset(values), offsets=self._offsets
         )
         columns.check(file.path, list(unknown))
         if self._new != "ignore":
             return columns
         return evolve(
-            columns, schema=pa.schema([each for each in self.content if each.name not in told])
+            columns, schema=pa.schema([each for each in self.content if each.name not in values])
         )
 
     def rows(self, records: Records, slice: Slice, url: str) -> pa.RecordBatch:
-        """Return records of a slice as rows of the query; `url` is of the store.
+        """Return records of a slice as rows of the query; `url` is the URL of the store.
 
         Raises:
-            InputUnreadable: a directory does not spell a value of its column's type.
+            InputUnreadable: the name of a directory is not a value of its column's type.
             UnknownColumns: a record has another value than its directory, and new columns are refused.
         """
         path, batch = slice.file.path, records.batch
-        told, unknown = self._told(path)
+        values, unknown = self._path_values(path)
         others: dict[str, pa.Array] = {}
-        for name, text in told.items():
+        for name, text in values.items():
             field = self.content.field(name)
             value = _value(path, field, text)
             if name in batch.schema.names:
@@ -136,28 +137,28 @@ class Shape:
             if rescued is not None:
                 batch = batch.append_column(self._schema.field(self._rescued), rescued)
         if self._metadata is not None:
-            told_of = _metadata(records, slice.file, url, self._metadata)
-            batch = batch.append_column(self._schema.field(METADATA_COLUMN), told_of)
+            metadata = _metadata(records, slice.file, url, self._metadata)
+            batch = batch.append_column(self._schema.field(METADATA_COLUMN), metadata)
         return select(with_nulls(batch, self._schema), self._schema)
 
-    def _told(self, path: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the values that a path tells: those of columns by their names, and all others."""
-        told = path_values(path)
-        names = list(told)
+    def _path_values(self, path: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the values in a path: those of columns by the names of the columns, and the others."""
+        values = path_values(path)
+        names = list(values)
         try:
-            places = match_names(names, self.content.names)
+            indexes = match_names(names, self.content.names)
         except TypeMismatch as error:
             raise InputUnreadable(f"the directories of {path!r} cannot be read: {error}") from error
         known = {
-            name: told[names[place]]
-            for name, place in zip(self.content.names, places, strict=True)
-            if place is not None
+            name: values[names[index]]
+            for name, index in zip(self.content.names, indexes, strict=True)
+            if index is not None
         }
-        return known, {name: told[name] for at, name in enumerate(names) if at not in places}
+        return known, {name: values[name] for at, name in enumerate(names) if at not in indexes}
 
 
 def _value(path: str, field: pa.Field, text: str | None) -> pa.Scalar:
-    """Return the value of a column that a directory spells, as a field of CSV does."""
+    """Return the value of a column from the text in the name of a directory."""
     kind = field.type
     if text is None or kind in (pa.string(), pa.binary()):
         return pa.scalar(text, pa.string()).cast(kind)
@@ -181,7 +182,7 @@ def _refuse_others(path: str, others: Mapping[str, pa.Array]) -> None:
     for name, column in others.items():
         if column.null_count < len(column):
             raise UnknownColumns(
-                f"{path!r} has a record whose {name!r} is not the one that its directory tells. Set"
+                f"{path!r} has a record whose {name!r} differs from that of its directory. Set"
                 " option newColumns to rescue to keep both, or to ignore to take the directory's alone;"
                 " nothing was lost"
             )
@@ -215,18 +216,18 @@ def path_values(path: str) -> dict[str, str | None]:
     >>> path_values("raw/day=2026-11-21/at=00%3A30/a=b.json"), path_values("a=caf%E9/b=caf%C3%A9/c")
     ({'day': '2026-11-21', 'at': '00:30'}, {'a': 'café', 'b': 'café'})
     """
-    told: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for directory in path.split("/")[:-1]:
         if "=" not in directory.strip("="):
             continue
         name, text = map(_unescaped, directory.split("=", 1))
         value = None if text == NULL else text
-        if told.setdefault(name, value) != value:
+        if values.setdefault(name, value) != value:
             raise InputUnreadable(
                 f"two directories of {path!r} are called {name!r}: leave them out with a glob, or rename"
                 " one"
             )
-    return told
+    return values
 
 
 def _unescaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The options of the source ``commitlog_ingest``, checked before anything is touched."""
+"""Options of the source ``commitlog_ingest``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _POLICIES = ("changed", "missing", "unreadable", "newColumns")
 _COLUMNS = ("fileFormat", "metadata", "rescuedColumn", "sampleFiles", "partitionBytes")
 _OWN = (*connection_names("state"), *_LIMITS, *_WHICH, *_KNOWN, *_POLICIES, *_COLUMNS)
 
-# What makes a segment of a path a glob. A question mark begins the options of a URL.
+# Characters of a glob. A question mark is not one of them: it begins the options of a URL.
 _GLOB = re.compile(r"[*{\[]")
 
 #: Suffixes of the files of an SQLite database.
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 
-#: What else is given for one is something else.
+#: Valid epoch seconds. A value outside of them is a time in other units, or a date.
 _EPOCH_SECONDS = (1e8, 1e11)
 
 
@@ -48,18 +48,18 @@ class IngestOptions:
     """Location of the input and the state, and the options for reading the input.
 
     Attributes:
-        url: of the directory or prefix that all input is below, or its absolute path.
-        connection: further options of the store. There may be credentials among them, so they are
-            never shown.
-        state: URL of the table that the state is kept in.
-        state_options: what completes that URL; never shown either.
-        settings: the rules'.
+        url: URL of the directory or prefix above all input, or its absolute path.
+        connection: further options of the store. They may contain credentials, so they are never shown.
+        state: URL of the table of the state.
+        state_options: further options of that table; never shown either.
+        settings: settings of the source; see `commitlog.ingest`.
         input: the format of the files.
-        new_columns: what to do about columns that the query does not know; None: it depends.
+        new_columns: policy for columns that the query does not know; None: ``fail`` if the columns are
+            inferred, else ``ignore``.
         metadata: whether to add a column with the metadata of each record's file.
-        rescued_column: name of the column that takes what no other can.
-        sample_files: how many files are looked at to infer columns.
-        partition_bytes: how much a task should read.
+        rescued_column: name of the column for rescued values.
+        sample_files: number of files that are read to infer columns.
+        partition_bytes: size in bytes of the input of a task.
     """
 
     url: str
@@ -76,20 +76,20 @@ class IngestOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> IngestOptions:
-        """Return what Spark's `options` say; raise `ConfigurationError` if they make no sense."""
+        """Return the options from Spark; raise `ConfigurationError` for a wrong one."""
         kind = _format(options)
-        given = OptionReader(options, (*_OWN, *kind.options))
-        url, glob, connection = _place(given)
-        state, state_options = locate_table(given, "state")
+        found = OptionReader(options, (*_OWN, *kind.options))
+        url, glob, connection = _locate(found)
+        state, state_options = locate_table(found, "state")
         state = default_state(url) if state is None else state
         if state is None:
             raise ConfigurationError(
-                "option state is missing: name the table that what was read is to be kept in, such as"
+                "option state is missing: name the table for the state of the source, such as"
                 " dynamodb://ingest"
             )
-        settings = _settings(given, parse_store_url(url), glob)
+        settings = _settings(found, parse_store_url(url), glob)
         _check_state_place(parse_store_url(url), parse_table_url(state), settings.names)
-        of_format = {known: given.get(known) for known in kind.options}
+        of_format = {known: found.get(known) for known in kind.options}
         return cls(
             url=url,
             connection=connection,
@@ -97,16 +97,16 @@ class IngestOptions:
             state_options=state_options,
             settings=settings,
             input=kind({known: value for known, value in of_format.items() if value is not None}),
-            new_columns=_new_columns(given),
-            metadata=given.flag("metadata"),
-            rescued_column=given.get("rescuedColumn") or "_rescued",
-            sample_files=given.count("sampleFiles") or 10,
-            partition_bytes=given.size("partitionBytes") or PARTITION_BYTES,
+            new_columns=_new_columns(found),
+            metadata=found.flag("metadata"),
+            rescued_column=found.get("rescuedColumn") or "_rescued",
+            sample_files=found.count("sampleFiles") or 10,
+            partition_bytes=found.size("partitionBytes") or PARTITION_BYTES,
         )
 
     @property
     def store_url(self) -> Url:
-        """The URL of the store, with all that it takes to reach it. Shown, it has no credentials."""
+        """The URL of the store with all options. Its text does not show credentials."""
         return parse_store_url(self.url).with_options(self.connection)
 
     @property
@@ -119,13 +119,13 @@ class IngestOptions:
         return closing(open_store(self.store_url))
 
     def opened_table(self) -> AbstractContextManager[Table]:
-        """Open the table of the state, likewise."""
+        """Open the table of the state for a context. Nothing is sent before it is used."""
         place = parse_table_url(self.state).with_options(self.state_options)
         return closing(open_table(place, INGEST_SCHEMA))
 
 
 def _format(options: Mapping[str, str]) -> type[InputFormat]:
-    """Return the format of the files, which decides on the options that there are."""
+    """Return the format of the files, which has options of its own."""
     spelled = {name.lower().replace("_", ""): value for name, value in options.items()}
     name = spelled.get("fileformat")
     known = {each.lower(): each for each in INPUT_FORMATS}
@@ -135,14 +135,14 @@ def _format(options: Mapping[str, str]) -> type[InputFormat]:
     return INPUT_FORMATS[known[name.lower()]]
 
 
-def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:
-    """Return the URL below which all input is, the glob of it, and how to reach the store."""
-    glob = given.get("glob")
-    path, mark, query = (given.get("path") or "").partition("?")
+def _locate(options: OptionReader) -> tuple[str, str | None, dict[str, str]]:
+    """Return the URL above all input, the glob of the input, and further options of the store."""
+    glob = options.get("glob")
+    path, mark, query = (options.get("path") or "").partition("?")
     segments = path.split("/")
     first = next((number for number, each in enumerate(segments) if _GLOB.search(each)), None)
     if first is None:
-        url, connection = locate_store(given)
+        url, connection = locate_store(options)
         return url, glob, connection
     if "://" in path and first == 2:
         raise ConfigurationError("the glob in the path is in the name of the bucket: name one bucket")
@@ -150,15 +150,15 @@ def _place(given: OptionReader) -> tuple[str, str | None, dict[str, str]]:
         raise ConfigurationError("there is a glob in the path, and option glob as well: give one")
     # Quoted characters in a URL are not globs.
     glob = "/".join(segments[first:])
-    url, connection = locate_store(given, "/".join(segments[:first]) + mark + query)
+    url, connection = locate_store(options, "/".join(segments[:first]) + mark + query)
     return url, glob, connection
 
 
-def _new_columns(given: OptionReader) -> NewColumns | None:
+def _new_columns(options: OptionReader) -> NewColumns | None:
     new: NewColumns | None = None
-    if given.get("newColumns"):
-        new = given.choice("newColumns", get_args(NewColumns))
-    if new != "rescue" and given.get("rescuedColumn"):
+    if options.get("newColumns"):
+        new = options.choice("newColumns", get_args(NewColumns))
+    if new != "rescue" and options.get("rescuedColumn"):
         raise ConfigurationError("option rescuedColumn goes with newColumns=rescue")
     return new
 
@@ -172,7 +172,7 @@ def default_state(url: str) -> str | None:
 
 
 def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
-    """Raise `ConfigurationError` if the query would read its own state, and write it again, for ever."""
+    """Raise `ConfigurationError` if the query would read its own state: each batch would change it."""
     if url.scheme != "file" or state.scheme != "sqlite":
         return
     # A link leads to the same file.
@@ -188,33 +188,35 @@ def _check_state_place(url: Url, state: Url, names: PathFilter) -> None:
         )
 
 
-def _settings(given: OptionReader, url: Url, glob: str | None) -> IngestSettings:
+def _settings(options: OptionReader, url: Url, glob: str | None) -> IngestSettings:
     local = url.scheme == "file"
     place = str(Url(scheme=url.scheme, name=url.name, prefix=url.prefix))
     values = {
-        "max_files": given.count("maxFilesPerTrigger"),
-        "max_bytes": given.size("maxBytesPerTrigger"),
-        "max_file_age": given.seconds("maxFileAge"),
-        "grace": given.seconds("grace"),
-        "slice_bytes": given.size("sliceBytes"),
-        "list_limit": given.count("listLimit"),
-        "changed": given.get("changed"),
-        "missing": given.get("missing"),
-        "unreadable": given.get("unreadable"),
-        # A file that is moved into a directory keeps its time, however old.
-        "remember": given.get("remember") or ("everything" if local else None),
+        "max_files": options.count("maxFilesPerTrigger"),
+        "max_bytes": options.size("maxBytesPerTrigger"),
+        "max_file_age": options.seconds("maxFileAge"),
+        "grace": options.seconds("grace"),
+        "slice_bytes": options.size("sliceBytes"),
+        "list_limit": options.count("listLimit"),
+        "changed": options.get("changed"),
+        "missing": options.get("missing"),
+        "unreadable": options.get("unreadable"),
+        # A file that is moved into a directory keeps its old time.
+        "remember": options.get("remember") or ("everything" if local else None),
     }
     return IngestSettings(
-        source=given.get("source") or place,
-        names=PathFilter(glob=glob, name=given.get("pathGlobFilter"), hidden=given.flag("hiddenFiles")),
-        starting_from=_starting(given.get("startingFrom") or "all"),
-        ordered=given.flag("ordered"),
+        source=options.get("source") or place,
+        names=PathFilter(
+            glob=glob, name=options.get("pathGlobFilter"), hidden=options.flag("hiddenFiles")
+        ),
+        starting_from=_starting(options.get("startingFrom") or "all"),
+        ordered=options.flag("ordered"),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )
 
 
 def _starting(text: str) -> Starting:
-    """Return ``all``, ``latest``, or the epoch second that `text` tells.
+    """Return ``all``, ``latest``, or the epoch second in `text`.
 
     >>> _starting("latest"), _starting("1700000000"), _starting("2023-11-14T22:13:20Z")
     ('latest', 1700000000.0, 1700000000.0)
@@ -227,7 +229,7 @@ def _starting(text: str) -> Starting:
     except ValueError:
         pass
     else:
-        # Milliseconds would be thousands of years ahead, and 20261121 a day of 1970.
+        # Milliseconds would be thousands of years ahead, and 20261121 would be a day of 1970.
         if second and not _EPOCH_SECONDS[0] <= second < _EPOCH_SECONDS[1]:
             raise ConfigurationError(
                 f"option startingFrom is {text!r}, no epoch second between 1973 and 5138: {advice}"
@@ -237,5 +239,5 @@ def _starting(text: str) -> Starting:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(f"option startingFrom is {text!r}: {advice}") from None
-    # A time without a zone must not mean another moment on each machine.
+    # A time without a zone must be the same moment on each machine.
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -40,15 +40,15 @@ class IngestProgress:
     """Progress of one source in one batch of a query.
 
     Attributes:
-        query: the query's id, which outlives restarts.
-        name: its name, or None.
+        query: id of the query, which outlives restarts.
+        name: name of the query, or None.
         batch: number of the batch.
         source: id of the source.
-        epoch: the last epoch of the source that is part of the batch.
-        rows: rows that were read of it.
-        began: when the batch began, in epoch seconds by the driver's clock.
-        seconds: how long it took.
-        counters: the source's; None for a batch that an earlier run of the query had begun.
+        epoch: the last epoch of the source in the batch.
+        rows: number of rows that were read from the source.
+        began: start of the batch, in epoch seconds by the driver's clock.
+        seconds: duration of the batch.
+        counters: counters of the source; None for a batch that an earlier run of the query had begun.
     """
 
     query: str
@@ -66,15 +66,15 @@ class IngestListener(StreamingQueryListener):
     """Reports the progress of each ``commitlog_ingest`` source in each batch of a session's queries.
 
     Args:
-        tell: called for each source of each batch that ended, on a thread of Spark's, one call after
-            the other. An error that it raises is logged by Spark, and stops no query.
+        callback: called for each source after each batch, in a thread of Spark, one call at a time.
+            Spark logs an error that it raises, and the query goes on.
 
     A source without data in a batch is not reported. Spark drops events if listeners are too slow: do
     not block.
     """
 
-    def __init__(self, tell: Callable[[IngestProgress], object]) -> None:
-        self._tell = tell
+    def __init__(self, callback: Callable[[IngestProgress], object]) -> None:
+        self._callback = callback
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing."""
@@ -82,14 +82,14 @@ class IngestListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report each source."""
         # The JSON form is the same in Spark Connect, and does not change offsets.
-        for each in _told(json.loads(event.progress.json)):
-            self._tell(each)
+        for each in _progress_of(json.loads(event.progress.json)):
+            self._callback(each)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Do nothing."""
 
 
-def _told(progress: Mapping[str, Any]) -> Iterator[IngestProgress]:
+def _progress_of(progress: Mapping[str, Any]) -> Iterator[IngestProgress]:
     for source in progress["sources"]:
         end = _offset(source["endOffset"])
         if end is None or end == _offset(source["startOffset"]):
@@ -119,7 +119,7 @@ def _offset(value: object) -> Offset | None:
 
 @frozen(kw_only=True)
 class _Sum:
-    """The last batch of a source, and how much there was since this process began."""
+    """The last batch of a source, and the totals since this process began."""
 
     last: IngestProgress
     counters: Counters | None
@@ -159,14 +159,15 @@ _METRICS: Sequence[Metric[_Sum]] = (
 
 
 class MetricsFile:
-    """Keeps a file of metrics, as OpenMetrics text, for an `IngestListener`. Thread-safe.
+    """A file of metrics in the OpenMetrics format, for an `IngestListener`. Thread-safe.
 
-    The file is replaced as a whole after each batch; its names begin with ``commitlog_ingest_query_``,
-    and each source is labelled ``query`` (the query's name, or else its id) and ``source``. A query that
-    has stopped stays in it: look at ``commitlog_ingest_query_batch_began_seconds``.
+    The file is replaced as a whole after each batch. The names of the metrics begin with
+    ``commitlog_ingest_query_``. Each source has the labels ``query`` (the query's name, or else its id)
+    and ``source``. A query that has stopped stays in the file: see
+    ``commitlog_ingest_query_batch_began_seconds``.
 
     Args:
-        path: of the file. Its directory has to exist. No other process may write to it.
+        path: path of the file. Its directory must exist. No other process may write to the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -194,9 +195,9 @@ class MetricsFile:
 
 
 def _replace(path: str, text: str) -> None:
-    """Put `text` into a file that a reader finds whole, before or after."""
+    """Replace a file with `text` in one step."""
     directory, name = os.path.split(path)
-    # A name that no collector takes for one of its files.
+    # Collectors ignore this name.
     handle, scratch = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=directory)
     try:
         with open(handle, "w", encoding="utf-8", newline="\n") as file:

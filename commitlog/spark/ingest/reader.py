@@ -24,35 +24,35 @@ from commitlog.clock import SystemClock
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMetadata
 from commitlog.ingest.source import SLICE_COST
-from commitlog.spark.ingest.columns import Shape
+from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.tasks import freeze_gc
 
 __all__ = ["IngestReader"]
 
-#: Rows, and bytes, up to which the rows of small files are combined into one batch.
+#: Limits of a batch that combines the rows of small files, in rows and in bytes.
 GATHERED_ROWS = 16 * 1024
 GATHERED_BYTES = 16 * 1024 * 1024
 
-#: What opening a file counts as on a disk, where nothing waits for a network: a task takes the time of a
-#: hundred of them before it reads anything.
+#: The cost in bytes of opening a file on a disk. There is no network to wait for: the start of a task
+#: takes as long as opening a hundred files.
 LOCAL_SLICE_COST = 128 * 1024
 
-#: Requests of a task that are on their way at a time.
+#: Number of requests that a task sends at the same time.
 FETCHERS = 16
 
 
 class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a source hands out.
+    """A reader of the epochs of a source.
 
     Args:
-        options: of the source.
-        shape: of the rows.
+        options: options of the source.
+        builder: builds the rows.
     """
 
-    def __init__(self, options: IngestOptions, shape: Shape) -> None:
+    def __init__(self, options: IngestOptions, builder: RowBuilder) -> None:
         self._options = options
-        self._shape = shape
+        self._builder = builder
         self._opened: Ingest | None = None
         self._connections = ExitStack()
         self._latest: dict[str, Any] | None = None
@@ -60,11 +60,11 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # on the driver
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query come to an end; see `Ingest.finish`."""
+        """Make the query end with the files that exist now; see `Ingest.finish`."""
         self._ingest.finish()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit by files; that by bytes holds as well, for Spark takes one only."""
+        """Return the limit by files. Spark takes only one limit; `Ingest` applies that by bytes too."""
         return ReadMaxFiles(self._options.settings.max_files)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `Ingest.commit`."""
 
     def stop(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._connections.close()
 
     @property
@@ -115,37 +115,37 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def _describe(self) -> None:
-        """Tell operators what the query runs with, now that the source is known to be the query's."""
+        """Store the settings of the query for operators, once the query has claimed the source."""
         options = self._options
-        about = SourceMetadata(
+        metadata = SourceMetadata(
             url=str(options.store_url), format=options.input.name, settings=options.settings
         )
-        self._ingest.state.describe(about)
+        self._ingest.state.describe(metadata)
 
     # in a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Raises as `Fetch.read`."""
         freeze_gc()
-        options, shape = self._options, self._shape
+        options, builder = self._options, self._builder
         with ExitStack() as opened:
             store = opened.enter_context(options.opened_store())
             table = opened.enter_context(options.opened_table())
-            # A disk answers before another thread could take over.
+            # A disk answers faster than threads can switch.
             fetchers = None if options.local else opened.enter_context(ThreadPoolExecutor(FETCHERS))
-            problems = Quarantine(table, options.settings.source, clock=SystemClock())
+            quarantine = Quarantine(table, options.settings.source, clock=SystemClock())
 
             def decode(pinned: Pinned, slice: Slice) -> Iterator[pa.RecordBatch]:
                 if not (slice.whole or options.input.splits(slice.file.path)):
                     raise ConfigurationError(
-                        f"{slice.file.path!r} was cut into slices, and cannot be read in such with the"
-                        " options that the query has now: start it with those of the format that it had"
-                        " before, until the file is read"
+                        f"{slice.file.path!r} was cut into slices, and cannot be read in slices with the"
+                        " options that the query has now: start it with its earlier options until the"
+                        " file is read"
                     )
-                for records in options.input.decode(pinned, slice, shape.columns(slice.file)):
-                    yield shape.rows(records, slice, store.url)
+                for records in options.input.decode(pinned, slice, builder.columns(slice.file)):
+                    yield builder.rows(records, slice, store.url)
 
-            rows = Fetch(store, problems, options.settings, executor=fetchers).read(
+            rows = Fetch(store, quarantine, options.settings, executor=fetchers).read(
                 partition.value,
                 decode,
                 count=lambda batch: int(batch.num_rows),
@@ -155,18 +155,18 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `batches` in batches that are worth their overhead."""
-    kept: list[pa.RecordBatch] = []
+    """Yield the rows of `batches` in larger batches, which have less overhead."""
+    buffer: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        kept.append(batch)
+        buffer.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield _joined(kept)
-            kept, rows, size = [], 0, 0
+            yield _joined(buffer)
+            buffer, rows, size = [], 0, 0
     if rows:
-        yield _joined(kept)
+        yield _joined(buffer)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

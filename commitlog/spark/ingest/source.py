@@ -15,7 +15,7 @@ from commitlog.errors import ConfigurationError, NotFound, TableNotFound
 from commitlog.ingest import File, Pinned, StateTable
 from commitlog.spark.files import Columns
 from commitlog.spark.files.types import replace_null_types, unify_schemas
-from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, Shape, path_values
+from commitlog.spark.ingest.columns import METADATA, METADATA_COLUMN, RowBuilder, path_values
 from commitlog.spark.ingest.options import IngestOptions, default_state
 from commitlog.spark.ingest.reader import IngestReader
 from commitlog.spark.schema import arrow_schema, check_columns, dump_schema, load_schema, nullable
@@ -42,56 +42,56 @@ class IngestDataSource(DataSource):
         return "commitlog_ingest"
 
     def schema(self) -> t.StructType:
-        """Return the columns that were found in a sample of files when this was asked for first.
+        """Return the columns of a sample of files, as they were at the first call for the source.
 
-        Raises `NotFound` if there is no file to look at, `ConfigurationError` if files contradict.
+        Raises `NotFound` if there is no file, and `ConfigurationError` if files contradict each other.
         """
         options = IngestOptions.parse(self.options)
         self._inferred = True
         return _with_extras(_content(options), options)
 
     def streamReader(self, schema: t.StructType) -> IngestReader:
-        """Return the reader of a query; everything that can be refused is refused here.
+        """Return the reader of a query; check everything that can be checked before it runs.
 
         Raises:
             ConfigurationError: an option is wrong, or does not go with the schema.
-            NotSupported: columns that cannot be read.
+            NotSupported: columns cannot be read.
             TableNotFound: there is no table for the state.
         """
         options = IngestOptions.parse(self.options)
         check_columns(schema)
         new = options.new_columns or ("fail" if self._inferred else "ignore")
-        shape = Shape(nullable(schema), new, options.rescued_column)
-        options.input.check(Columns(schema=shape.content, new=new))
+        builder = RowBuilder(nullable(schema), new, options.rescued_column)
+        options.input.check(Columns(schema=builder.content, new=new))
         if options.metadata and METADATA_COLUMN not in schema.names:
             raise ConfigurationError(
-                f"metadata is true, but the schema that was given has no column {METADATA_COLUMN}:"
+                f"metadata is true, but the schema has no column {METADATA_COLUMN}:"
                 f" add it as {METADATA.simpleString()}, or with some of these fields"
             )
         _check_table(options)
-        return IngestReader(options, shape)
+        return IngestReader(options, builder)
 
 
 def _check_table(options: IngestOptions) -> None:
-    """See to it that there is a table for the state: a file is made, no table of a service."""
-    place = parse_table_url(options.state)
+    """Create the table of the state if it is a file; raise `TableNotFound` for a missing other table."""
+    url = parse_table_url(options.state)
     with options.opened_table() as table:
-        if place.scheme == "sqlite":
-            _make_beside_input(options, place)
+        if url.scheme == "sqlite":
+            _make_state_directory(options, url)
             table.create()
             return
         try:
             table.check()
         except TableNotFound:
             raise TableNotFound(
-                f"there is no table {place} for the state: create it with"
-                f" `commitlog table create --for ingest {place}`"
+                f"there is no table {url} for the state: create it with"
+                f" `commitlog table create --for ingest {url}`"
             ) from None
 
 
-def _make_beside_input(options: IngestOptions, place: Url) -> None:
-    """Make the directory that the state is in by default; no other one, for it may be misspelt."""
-    directory = os.path.dirname(place.name)
+def _make_state_directory(options: IngestOptions, url: Url) -> None:
+    """Create the default directory of the state. Another directory may be misspelt."""
+    directory = os.path.dirname(url.name)
     if options.state == default_state(options.url):
         try:
             os.mkdir(directory)
@@ -99,8 +99,8 @@ def _make_beside_input(options: IngestOptions, place: Url) -> None:
             pass
         except OSError as error:
             raise ConfigurationError(
-                f"the state cannot be kept in {directory}: {error.strerror}. Create the directory that"
-                " is to be read, or name a table in option state"
+                f"the state cannot be kept in {directory}: {error.strerror}. Create the directory to"
+                " read, or name a table in option state"
             ) from error
 
 
@@ -123,11 +123,11 @@ def _inferred(options: IngestOptions) -> t.StructType:
         sample = [File.of(info) for info in islice(wanted, options.sample_files)]
         if fixed is None and not sample:
             raise NotFound(
-                f"there is no file below {store.url} to tell the columns: give them with .schema(…)"
+                f"there is no file below {store.url} to infer the columns: give them with .schema(…)"
             )
         found = [fixed] if fixed else [options.input.infer(Pinned(store, file)) for file in sample]
         merged = replace_null_types(unify_schemas(found, strings=options.input.strings))
-    # What a directory is called, one day, must not fail a query that took its name for a number.
+    # Strings: the name of a later directory may not be a number, and must not fail the query.
     known = {name.lower() for name in merged.names}
     more = []
     for name in (name for file in sample for name in path_values(file.path)):

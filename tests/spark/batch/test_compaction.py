@@ -23,7 +23,7 @@ from commitlog.errors import (
 from commitlog.outputs import CommitRecord, Job, Output, StagedFile, Visibility
 from commitlog.outputs.compaction import Group
 from commitlog.spark.committer.configure import COMMIT_PROTOCOL
-from commitlog.spark.compaction import Stage, merged, rewrite
+from commitlog.spark.compaction import Stage, compact_output, rewrite
 from commitlog.spark.files import StoredObject, output_format_of
 from commitlog.spark.schema import dump_schema, nullable
 from commitlog.spark.targets.output import OutputUploads, WriteOptions
@@ -79,7 +79,7 @@ def one_by_one(output: Output) -> Stage:
 
 def merge(output: Output, **options: int) -> CommitRecord | None:
     """Merge here and now."""
-    return merged(output, one_by_one(output), **options)
+    return compact_output(output, one_by_one(output), **options)
 
 
 def content(output: Output, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
     add(output, rows("a"))
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda n: n or overwrite(output, "c", "d"))
-    record = merged(output, stage)
+    record = compact_output(output, stage)
     assert record is not None and len(record.files) == 1
     assert [row["k"] for row in content(output)] == ["c", "d"]
     assert calls == [0, 1]
@@ -250,7 +250,7 @@ def test_it_gives_up_after_the_third_time(output: Output) -> None:
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda _: overwrite(output, "c", "d"))
     with pytest.raises(Conflict):
-        merged(output, stage)
+        compact_output(output, stage)
     assert calls == [0, 1, 2]
     assert [row["k"] for row in content(output)] == ["c", "d"]
     assert list(output.store.list_staged()) == []
@@ -268,7 +268,7 @@ def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) 
             overwrite(output, "c", "d")
         return one_by_one(output)(job, groups, schema)
 
-    record = merged(output, stage)
+    record = compact_output(output, stage)
     assert record is not None and len(calls) == 2
     assert [row["k"] for row in content(output)] == ["c", "d"]
 
@@ -284,7 +284,7 @@ def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseExcept
 
     stage, calls = meanwhile(output, fail)
     with pytest.raises(type(error)):
-        merged(output, stage)
+        compact_output(output, stage)
     assert calls == [0]
     assert len(output.snapshot().files) == 2
     assert list(output.store.list_staged()) == []

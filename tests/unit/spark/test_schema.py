@@ -42,7 +42,7 @@ def test_types_that_not_all_readers_understand_are_refused(kind: t.DataType) -> 
 
 def test_names_that_differ_in_case_alone_are_refused() -> None:
     """Spark could not read the two columns apart."""
-    with pytest.raises(NotSupported, match="column 'A' is there twice"):
+    with pytest.raises(NotSupported, match="column 'A' occurs twice"):
         check_columns(schema(a=t.LongType(), A=t.LongType()))
 
 

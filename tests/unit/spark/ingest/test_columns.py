@@ -21,7 +21,7 @@ from pyspark.sql import types as t
 from commitlog.errors import ConfigurationError, InputUnreadable, UnknownColumns
 from commitlog.ingest import File, Slice
 from commitlog.spark.files import INPUT_FORMATS, NewColumns, Records
-from commitlog.spark.ingest.columns import METADATA, Shape
+from commitlog.spark.ingest.columns import METADATA, RowBuilder
 from commitlog.spark.partitions import NULL
 from support.input_files import pinned
 
@@ -32,10 +32,10 @@ SLICE = Slice(FILE, 0, 100)
 LONG, STRING = t.LongType(), t.StringType()
 
 
-def shape(new: NewColumns = "ignore", **columns: t.DataType) -> Shape:
+def shape(new: NewColumns = "ignore", **columns: t.DataType) -> RowBuilder:
     """Return the shape of rows with these columns."""
     schema = t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
-    return Shape(schema, new, "_rescued")
+    return RowBuilder(schema, new, "_rescued")
 
 
 def records(**columns: list[object]) -> Records:
@@ -120,7 +120,7 @@ def test_a_directory_counts_and_what_a_record_says_else_is_kept(kind: str) -> No
     for path in ("in/region=eu/x", "in/Region=eu/x"):
         rows = rows_of(kind, REGIONS, path, "ignore", known)
         assert rows == [{"a": a, "region": "eu"} for a in "123"]
-        with pytest.raises(UnknownColumns, match="'region' is not the one that its directory tells"):
+        with pytest.raises(UnknownColumns, match="'region' differs from that of its directory"):
             rows_of(kind, REGIONS, path, "fail", known)
         assert rows_of(kind, REGIONS.slice(1), path, "fail", known) == rows[1:]
         rows = rows_of(kind, REGIONS, path, "rescue", known)

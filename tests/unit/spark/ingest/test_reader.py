@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from commitlog.errors import ConfigurationError
-from commitlog.spark.ingest.columns import Shape
+from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.ingest.reader import IngestReader
 
@@ -28,7 +28,7 @@ def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
     with options.opened_table() as table:
         table.create()
     schema = StructType([StructField("content", BinaryType())])
-    reader = IngestReader(options, Shape(schema, "ignore", "_rescued"))
+    reader = IngestReader(options, RowBuilder(schema, "ignore", "_rescued"))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxFiles(1000))
     try:
@@ -56,7 +56,7 @@ def test_slices_are_not_read_by_options_that_know_none(
         )
         with options.opened_table() as table:
             table.create()
-        return IngestReader(options, Shape(schema, "ignore", "_rescued"))
+        return IngestReader(options, RowBuilder(schema, "ignore", "_rescued"))
 
     before, after = reader(), reader(**{option: "true"})
     try:
