@@ -29,7 +29,7 @@ from commitlog.namespace import (
     Status,
 )
 from commitlog.paths import join
-from commitlog.stores.body import COPY_LIMIT
+from commitlog.stores.body import COPY_LIMIT, PART_SIZE
 
 __all__ = [
     "BLOCK_SIZE",
@@ -50,7 +50,7 @@ Part = TypeVar("Part")
 R = TypeVar("R")
 
 #: The default number of bytes that are read or copied at a time.
-BLOCK_SIZE = 8 * 1024 * 1024
+BLOCK_SIZE = PART_SIZE
 
 #: The number of large files that are sent concurrently.
 _LARGE_FILES = 4

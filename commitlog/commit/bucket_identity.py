@@ -3,12 +3,13 @@
 One bucket may have several URLs, such as one inside and one outside a container network. The results of
 probes belong to the bucket (`commitlog.commit.probe_cache`), so a URL alone does not say which results
 apply. Therefore the table has a list of buckets. A bucket in the list has the URLs that lead to it, and
-a mark: an object with a unique name at the root of the bucket. A client whose URL is not in the list
-looks for the marks. If it finds one, it adds its URL to that bucket. If it finds none, it stores a mark
-and adds a bucket.
+an identity object: an object with a unique name at the root of the bucket. A client whose URL is not in
+the list looks for the identity objects. If it finds one, it adds its URL to that bucket. If it finds
+none, it stores an identity object and adds a bucket.
 
-The list is one item, which is replaced only if it has not changed, and a mark is stored before it is in
-the list. So of two concurrent clients, the second one to change the list finds the mark of the first.
+The list is one item, which is replaced only if it has not changed, and an identity object is stored
+before it is in the list. So of two concurrent clients, the second one to change the list finds the
+identity object of the first.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Absent, ConditionFailed, Equals, Key, Table
 from commitlog.urls import bucket_of, parse_store_url
 
-__all__ = ["BUCKETS", "FORMAT", "MARK", "BucketIdentity", "Root", "put_mark"]
+__all__ = ["BUCKETS", "FORMAT", "IDENTITY_PREFIX", "BucketIdentity", "Root", "put_identity_object"]
 
-#: Opens the whole bucket of a store, while its marks are read or written.
+#: Opens the whole bucket of a store, while its identity objects are read or written.
 Root: TypeAlias = Callable[[], AbstractContextManager[ObjectStore]]
 
 #: Format of the list of buckets.
@@ -47,8 +48,8 @@ FORMAT = 1
 #: The key of the list. Its hash is the prefix of the keys of all probe results, and of no other key.
 BUCKETS = Key("../PROBE/", "buckets")
 
-#: The prefix of the names of marks, at the root of their bucket.
-MARK = ".commitlog-bucket-"
+#: The prefix of the names of identity objects, at the root of their bucket.
+IDENTITY_PREFIX = ".commitlog-bucket-"
 
 _TEXT = (
     b"By this object, clients that spell the endpoint differently know their bucket. Leave it here.\n"
@@ -63,8 +64,8 @@ def _text(value: object, what: str) -> str:
 
 
 @frozen(kw_only=True)
-class _Mark:
-    """The mark of a bucket.
+class _IdentityObject:
+    """The identity object of a bucket.
 
     A copy of the bucket in another store has the object too, but with another time.
 
@@ -78,7 +79,7 @@ class _Mark:
 
     @property
     def path(self) -> str:
-        return MARK + self.id
+        return IDENTITY_PREFIX + self.id
 
 
 @frozen(kw_only=True)
@@ -87,11 +88,11 @@ class _ListedBucket:
 
     Attributes:
         urls: the URLs that lead to it. The first one is its name, the key of its probe results.
-        mark: its mark, or None.
+        identity: its identity object, or None.
     """
 
     urls: tuple[str, ...] = field(validator=validators.min_len(1))
-    mark: _Mark | None
+    identity: _IdentityObject | None
 
     @property
     def name(self) -> str:
@@ -104,7 +105,7 @@ class _ListedBucket:
 
 
 #: Returns a changed list of buckets; called again with the present list after a conflict.
-_Change: TypeAlias = "Callable[[tuple[_ListedBucket, ...], _Marks], tuple[_ListedBucket, ...]]"
+_Change: TypeAlias = "Callable[[tuple[_ListedBucket, ...], _IdentityObjects], tuple[_ListedBucket, ...]]"
 
 
 class BucketIdentity:
@@ -113,14 +114,14 @@ class BucketIdentity:
     Args:
         table: the table with the list (`commitlog.commit.record.LEASE_SCHEMA`).
         store: the store.
-        root: opens the whole bucket of `store` when marks are needed; None: it cannot be opened, and no
-            mark is stored.
+        root: opens the whole bucket of `store` when identity objects are needed; None: it cannot be
+            opened, and no identity object is stored.
         clock, backoff: the clock and the retry policy of requests.
-        new_id: makes unique ids of marks.
+        new_id: makes unique ids of identity objects.
 
-    Guarantees: clients of a table whose stores are in one bucket get one name, as long as the mark
-    stays, and if the store shows an object to every read that begins after its write. A client that
-    cannot find out whether its bucket is in the list gets `NotSupported`.
+    Guarantees: clients of a table whose stores are in one bucket get one name, as long as the identity
+    object stays, and if the store shows an object to every read that begins after its write. A client
+    that cannot find out whether its bucket is in the list gets `NotSupported`.
 
     Non-guarantees: a URL in the list is trusted. A URL that means different stores on different machines
     (``localhost``) has one name.
@@ -153,8 +154,8 @@ class BucketIdentity:
         Only the first call reads the table.
 
         Raises:
-            NotSupported: a bucket of the list may be the same one, but that bucket has no mark, or the
-                mark cannot be read.
+            NotSupported: a bucket of the list may be the same one, but its identity object is missing or
+                cannot be read.
             Unavailable: the store or the table did not answer, or other clients changed the list before
                 each attempt to change it.
             CorruptRecord, FormatTooNew: the list cannot be read.
@@ -166,15 +167,15 @@ class BucketIdentity:
         return self._name
 
     def renew(self) -> str:
-        """Give the bucket a mark if it has none, and return the name of the bucket.
+        """Give the bucket an identity object if it has none, and return the name of the bucket.
 
-        Other buckets of the list that have no mark, and could be the same one, are removed from the
-        list; a client of such a bucket adds it again. Call this while no client is active. Raises the
-        errors of `name`.
+        Other buckets of the list that have no identity object, and could be the same one, are removed
+        from the list; a client of such a bucket adds it again. Call this while no client is active.
+        Raises the errors of `name`.
         """
         if not self._needed:
             return self.url
-        self._name = self._update(self._with_mark)
+        self._name = self._update(self._with_identity)
         return self._name
 
     def _update(self, change: _Change) -> str:
@@ -183,11 +184,13 @@ class BucketIdentity:
         If another client changes the list at the same time, `change` is applied again to the new list.
         So the list has the change exactly once, also after a lost answer.
         """
-        with _Marks(self._root, clock=self._clock, backoff=self._backoff, new_id=self._new_id) as marks:
+        with _IdentityObjects(
+            self._root, clock=self._clock, backoff=self._backoff, new_id=self._new_id
+        ) as identities:
             last: CommitError | None = None
             for _ in self._backoff.attempts(self._clock):
                 text, known = self._read()
-                changed = change(known, marks)
+                changed = change(known, identities)
                 try:
                     if changed != known:
                         self._write(changed, text)
@@ -200,13 +203,15 @@ class BucketIdentity:
             "try again"
         ) from last
 
-    def _with_url(self, known: tuple[_ListedBucket, ...], marks: _Marks) -> tuple[_ListedBucket, ...]:
+    def _with_url(
+        self, known: tuple[_ListedBucket, ...], identities: _IdentityObjects
+    ) -> tuple[_ListedBucket, ...]:
         """Return the list with the URL of this client; raise `NotSupported` if its bucket is unclear."""
         if any(self.url in bucket.urls for bucket in known):
             return known
         unclear: list[_ListedBucket] = []
         for bucket in known:
-            there = marks.has(bucket.mark)
+            there = identities.has(bucket.identity)
             if there:
                 more = evolve(bucket, urls=(*bucket.urls, self.url))
                 return tuple(more if each is bucket else each for each in known)
@@ -214,30 +219,38 @@ class BucketIdentity:
                 unclear.append(bucket)
         if unclear:
             raise NotSupported(self._unclear(unclear[0]))
-        return (*known, _ListedBucket(urls=(self.url,), mark=marks.store_mark()))
+        return (*known, _ListedBucket(urls=(self.url,), identity=identities.new()))
 
-    def _with_mark(self, known: tuple[_ListedBucket, ...], marks: _Marks) -> tuple[_ListedBucket, ...]:
-        """Return the list with the URL of this client and a mark for its bucket."""
+    def _with_identity(
+        self, known: tuple[_ListedBucket, ...], identities: _IdentityObjects
+    ) -> tuple[_ListedBucket, ...]:
+        """Return the list with the URL of this client and an identity object for its bucket."""
         kept = tuple(
             bucket
             for bucket in known
-            if self.url in bucket.urls or bucket.mark is not None or not bucket.may_be(self.url)
+            if self.url in bucket.urls or bucket.identity is not None or not bucket.may_be(self.url)
         )
         return tuple(
-            evolve(bucket, mark=marks.store_mark())
-            if self.url in bucket.urls and (bucket.mark is None or marks.has(bucket.mark) is False)
+            evolve(bucket, identity=identities.new())
+            if self.url in bucket.urls
+            and (bucket.identity is None or identities.has(bucket.identity) is False)
             else bucket
-            for bucket in self._with_url(kept, marks)
+            for bucket in self._with_url(kept, identities)
         )
 
     def _unclear(self, bucket: _ListedBucket) -> str:
-        why = "it has no mark" if bucket.mark is None else f"its mark {bucket.mark.path} cannot be read"
+        identity = bucket.identity
+        why = (
+            f"its identity object {identity.path} cannot be read"
+            if identity
+            else "it has no identity object"
+        )
         return (
             f"{self.url} may be the bucket that the table has as {bucket.name}, or another one of that "
             f"name: {why}. Nothing was sent. Spell the endpoint as there; or allow s3:GetObject on "
-            f"{MARK}* at the root of the bucket, and s3:ListBucket; or run 'commitlog probe --table' "
-            "while no writer is at work, as one who may also write there; or let all clients use "
-            "commit='lease'"
+            f"{IDENTITY_PREFIX}* at the root of the bucket, and s3:ListBucket; or run "
+            "'commitlog probe --table' while no writer is active, with permission to write there; or "
+            "let all clients use commit='lease'"
         )
 
     def _read(self) -> tuple[str | None, tuple[_ListedBucket, ...]]:
@@ -268,7 +281,8 @@ class BucketIdentity:
         rows = [
             {
                 "urls": list(bucket.urls),
-                "mark": bucket.mark and {"word": bucket.mark.id, "modified": bucket.mark.modified},
+                "mark": bucket.identity
+                and {"word": bucket.identity.id, "modified": bucket.identity.modified},
             }
             for bucket in known
         ]
@@ -279,23 +293,28 @@ class BucketIdentity:
 
 
 def _parse(row: dict[str, object]) -> _ListedBucket:
-    urls, mark = row["urls"], row["mark"]
+    urls, identity = row["urls"], row["mark"]
     if not isinstance(urls, list):
         raise ValueError(f"the URLs of a bucket are {urls!r}")
     known = tuple(_text(url, "a URL") for url in urls)
     for url in known:
         parse_store_url(url)
-    if mark is None:
-        return _ListedBucket(urls=known, mark=None)
-    if not isinstance(mark, dict):
-        raise ValueError(f"a mark is {mark!r}")
+    if identity is None:
+        return _ListedBucket(urls=known, identity=None)
+    if not isinstance(identity, dict):
+        raise ValueError(f"an identity object is {identity!r}")
     return _ListedBucket(
-        urls=known, mark=_Mark(id=_text(mark["word"], "a mark"), modified=mark["modified"])
+        urls=known,
+        identity=_IdentityObject(
+            id=_text(identity["word"], "the name of an identity object"), modified=identity["modified"]
+        ),
     )
 
 
-class _Marks:
-    """The marks at the root of a bucket. A context manager, which closes the bucket. Not thread-safe.
+class _IdentityObjects:
+    """The identity objects at the root of a bucket. Not thread-safe.
+
+    A context manager, which closes the bucket at the end.
 
     Args:
         root: opens the bucket when it is first needed; None: it cannot be opened.
@@ -316,49 +335,49 @@ class _Marks:
         self._backoff = backoff
         self._new_id = new_id
         self._root: ObjectStore | None = None
-        self._new: _Mark | None = None
+        self._new: _IdentityObject | None = None
         self._tried = False
 
-    def __enter__(self) -> _Marks:
+    def __enter__(self) -> _IdentityObjects:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._until_exit.close()
 
-    def has(self, mark: _Mark | None) -> bool | None:
-        """Return whether the bucket has this mark; None if `mark` is None or cannot be read."""
-        if mark is None or self._open is None:
+    def has(self, identity: _IdentityObject | None) -> bool | None:
+        """Return whether the bucket has this identity object; None if it is None or cannot be read."""
+        if identity is None or self._open is None:
             return None
         try:
-            seen = self._head(mark.path)
+            seen = self._head(identity.path)
         except AccessDenied:
             return None
-        return seen == mark.modified
+        return seen == identity.modified
 
-    def store_mark(self) -> _Mark | None:
-        """Return a new mark, stored by the first call; None if that is denied or there is no root."""
+    def new(self) -> _IdentityObject | None:
+        """Return a new identity object, which the first call stores; None if that is not possible."""
         if not self._tried and self._open is not None:
             self._tried = True
             self._new = self._store(self._opened())
         return self._new
 
-    def _store(self, root: ObjectStore) -> _Mark | None:
+    def _store(self, root: ObjectStore) -> _IdentityObject | None:
         id = ""
 
         def path() -> str:
-            # Each attempt has its own name: a delayed request must not change the time of a mark that is
-            # in the list.
+            # Each attempt has its own name: a delayed request must not change the time of an object that
+            # is in the list.
             nonlocal id
             id = self._new_id()
-            return MARK + id
+            return IDENTITY_PREFIX + id
 
-        if not put_mark(root, path, _TEXT, clock=self._clock, backoff=self._backoff):
+        if not put_identity_object(root, path, _TEXT, clock=self._clock, backoff=self._backoff):
             return None
         try:
-            modified = self._head(MARK + id)
+            modified = self._head(IDENTITY_PREFIX + id)
         except AccessDenied:
             return None
-        return None if modified is None else _Mark(id=id, modified=modified)
+        return None if modified is None else _IdentityObject(id=id, modified=modified)
 
     def _head(self, path: str) -> int | None:
         info = self._opened().begin_head(path)().info
@@ -371,7 +390,7 @@ class _Marks:
         return self._root
 
 
-def put_mark(
+def put_identity_object(
     store: ObjectStore, path: Callable[[], str], text: bytes, *, clock: Clock, backoff: Backoff
 ) -> bool:
     """Store an object that identifies a store; return False if permission is denied.

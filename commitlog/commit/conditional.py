@@ -88,7 +88,7 @@ class ConditionalStore:
             count as proven; `commitlog.connect` passes one.
         finish: takes the releases of leases, see `LeaseCommitter`.
         lock: keeps threads from measuring the same thing at the same time, see `ProbeCache`.
-        root: opens the whole bucket of `store`, where a mark identifies the bucket, see
+        root: opens the whole bucket of `store`, where an object identifies the bucket, see
             `BucketIdentity`. By default `store` itself, if its URL has no prefix.
 
     Every conditional method returns (it happened), raises a typed error (nothing happened), or raises

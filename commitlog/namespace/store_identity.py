@@ -11,7 +11,7 @@ from attrs import frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.commit.bucket_identity import put_mark
+from commitlog.commit.bucket_identity import put_identity_object
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.stores.api import ObjectStore
 
@@ -47,4 +47,6 @@ class StoreIdentity:
         Raises `BucketNotFound`, `Unavailable`.
         """
         text = b"By this object a namespace knows its store. Leave it here.\n"
-        return put_mark(self.store, lambda: path, text, clock=self.clock, backoff=self.backoff)
+        return put_identity_object(
+            self.store, lambda: path, text, clock=self.clock, backoff=self.backoff
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlog.commit import ConditionalStore, LeaseSettings
-from commitlog.commit.bucket_identity import MARK
+from commitlog.commit.bucket_identity import IDENTITY_PREFIX
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.connect import connect
@@ -224,8 +224,8 @@ def test_auto_leaves_to_the_store_what_it_enforces() -> None:
     etag = world.client.put_if_absent("a", b"one").etag
     world.client.copy_if_absent("a", "b")
     world.client.put_if_match("a", b"two", etag=etag)
-    marking = ["put", "head"]
-    assert world.script.log == ["check", *marking, "put", "copy", "put"]
+    identifying = ["put", "head"]
+    assert world.script.log == ["check", *identifying, "put", "copy", "put"]
 
 
 @pytest.mark.parametrize("unproven", CREATES)
@@ -246,7 +246,7 @@ def test_auto_does_not_let_changes_compete_in_two_ways(unproven: Kind) -> None:
     kinds = [kind for kind in Kind if kind is not unproven]
     world = World(mode="auto", ignores=False, probe_report=proven(*kinds))
     etag = world.client.put_if_absent("a", b"one").etag
-    assert world.script.log == ["check", "put", "head", "put"]  # first the mark of the bucket
+    assert world.script.log == ["check", "put", "head", "put"]  # first the identity object of the bucket
     etag = world.client.put_if_match("a", b"two", etag=etag).etag
     world.client.delete_if_match("a", etag=etag)
     assert world.script.log.count("take") == 4
@@ -287,7 +287,10 @@ def test_what_is_not_known_is_measured_once() -> None:
     measured = len(world.script.log)
     world.client.put_if_absent("b", b"one")
     assert world.script.log[measured:] == ["head", "take", "put", "take"]
-    assert [info.path for info in world.objects.list() if not info.path.startswith(MARK)] == ["a", "b"]
+    assert [info.path for info in world.objects.list() if not info.path.startswith(IDENTITY_PREFIX)] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_rename_that_cannot_remove_its_source_is_not_begun() -> None:
@@ -310,7 +313,10 @@ def test_a_rename_whose_deletion_fails_says_that_both_exist() -> None:
     with pytest.raises(OutcomeUnknown, match="Both may exist") as caught:
         world.client.rename_if_absent("a", "b")
     assert isinstance(caught.value.__cause__, AccessDenied)
-    assert [info.path for info in world.objects.list() if not info.path.startswith(MARK)] == ["a", "b"]
+    assert [info.path for info in world.objects.list() if not info.path.startswith(IDENTITY_PREFIX)] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_rename_does_not_remove_a_source_that_changed() -> None:
@@ -332,3 +338,9 @@ def test_a_rename_survives_lost_answers_under_a_lease() -> None:
     world.script.next("delete", lost_after)
     world.client.rename_if_absent("a", "b")
     assert [info.path for info in world.objects.list()] == ["b"]
+
+
+def _own(world: World) -> list[str]:
+    """Return the paths of all objects but that which identifies the bucket."""
+    paths = [info.path for info in world.objects.list()]
+    return [path for path in paths if not path.startswith(IDENTITY_PREFIX)]

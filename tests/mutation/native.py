@@ -272,16 +272,18 @@ NATIVE: tuple[Mutant, ...] = (
     Mutant(
         name="a new URL is a new bucket",
         where="protocol.md#one-bucket-several-urls",
-        rule="a client with a URL that is not in the list looks for the marks of the list",
-        edit=Edit(("BucketIdentity._with_url", "there = marks.has(bucket.mark)", "there = False")),
+        rule="a client with a URL that is not in the list looks for the identity objects of the list",
+        edit=Edit(
+            ("BucketIdentity._with_url", "there = identities.has(bucket.identity)", "there = False")
+        ),
         setting=_TWO_NAMES,
         caught=UNEXPLAINED,
-        story="A does not look for the mark that B has stored, and lists the bucket a second time.",
+        story="A does not look for the object that B has stored, and lists the bucket a second time.",
     ),
     Mutant(
         name="the list of buckets is replaced whatever it is",
         where="protocol.md#one-bucket-several-urls",
-        rule="the list is replaced only if it has not changed; if it has, the new marks are looked for",
+        rule="the list is replaced only if it has not changed; if it has, new objects are looked for",
         edit=Edit(
             (
                 "BucketIdentity._write",

@@ -263,7 +263,7 @@ class _World(CommitWorld):
     def _note(self, client: str, path: str) -> None:
         calls = [call for call in super().history() if (call.client, call.key) == (client, path)]
         if not calls:
-            return  # no call of the client, but the mark that identifies the bucket
+            return  # no call of the client, but the object that identifies the bucket
         call = calls[-1]
         if call.action is Action.CREATE:
             self._attempts.append(call)  # as it is now, which is without an outcome

@@ -65,5 +65,5 @@ def test_two_names_for_one_store_have_one_winner() -> None:
     "fault", [Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.REPEATED, Fault.CRASHED, Fault.THROTTLED]
 )
 def test_so_they_have_if_a_request_gets_lost(fault: Fault) -> None:
-    """Of the mark, the list, the finding or the write itself; or if one of them dies."""
+    """Of the identity object, the list, the finding or the write itself; or if one of them dies."""
     assert sum(judged(seed, fault) for seed in range(100)) > 30

@@ -11,7 +11,7 @@ from commitlog import connect
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.commit import ConditionalStore
-from commitlog.commit.bucket_identity import BUCKETS, MARK
+from commitlog.commit.bucket_identity import BUCKETS, IDENTITY_PREFIX
 from commitlog.commit.probe_report import Kind
 from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.errors import (
@@ -66,9 +66,9 @@ class Site:
             backoff=Backoff(tries=3),
         )
 
-    def marks(self) -> list[str]:
-        """Return the paths of all marks in the bucket."""
-        return [found.path for found in self.server.list(MARK)]
+    def identities(self) -> list[str]:
+        """Return the paths of all identity objects in the bucket."""
+        return [found.path for found in self.server.list(IDENTITY_PREFIX)]
 
     def buckets(self) -> list[Any]:
         """Return the list in the table."""
@@ -98,7 +98,7 @@ def test_a_second_name_of_a_bucket_goes_by_the_finding_of_the_first(site: Site, 
     assert goes_natively(site.client(first, *Kind), "a")
     assert goes_natively(site.client(second), "b")
     assert [bucket["urls"] for bucket in site.buckets()] == [[first, second]]
-    assert len(site.marks()) == 1
+    assert len(site.identities()) == 1
     third = "s3://alias-of-lake?endpoint_url=http://gateway"
     assert goes_natively(site.client(third), "c")
     with pytest.raises(AlreadyExists):
@@ -114,11 +114,11 @@ def test_another_bucket_of_the_same_name_has_its_own_finding(site: Site) -> None
 
 
 def test_a_copy_of_a_bucket_is_another_bucket(site: Site) -> None:
-    """It has the mark as well, but the store has written it at another time."""
+    """It has the identity object as well, but the store has written it at another time."""
     assert goes_natively(site.client(INSIDE, *Kind), "a")
     site.clock.advance(10)
     copied = site.new_server()
-    for path in site.marks():
+    for path in site.identities():
         copied.put(path, site.server.get(path).data)
     assert not goes_natively(site.client(OUTSIDE, server=copied), "a")
 
@@ -131,25 +131,25 @@ def test_a_finding_that_was_kept_under_a_url_stays_valid(site: Site) -> None:
     assert goes_natively(site.client(OUTSIDE), "c")
 
 
-def test_a_client_that_may_not_write_the_mark_is_served_under_one_name(site: Site) -> None:
+def test_a_client_that_may_not_write_the_identity_object_is_served_under_one_name(site: Site) -> None:
     """It works as before. Under another name, what cannot be known is refused; other buckets are not."""
     script = Script()
     script.next("put", raising(AccessDenied("no")))
     assert goes_natively(site.client(INSIDE, *Kind, script=script), "a")
     assert goes_natively(site.client(INSIDE), "b")
-    with pytest.raises(NotSupported, match=r"minio:9000.*no mark.*commitlog probe --table"):
+    with pytest.raises(NotSupported, match=r"minio:9000.*no identity object.*commitlog probe --table"):
         site.client(OUTSIDE).put_if_absent("c", b"")
     assert site.server.begin_head("c")().info is None
     elsewhere = "s3://other?endpoint_url=http://localhost:9000"
     assert not goes_natively(site.client(elsewhere, server=site.new_server()), "c")
 
 
-def test_a_client_that_may_not_read_the_mark_is_refused(site: Site) -> None:
+def test_a_client_that_may_not_read_the_identity_object_is_refused(site: Site) -> None:
     """S3 answers 403 also for what is not there, if the client may not list."""
     site.client(INSIDE, *Kind).put_if_absent("a", b"")
     script = Script()
     script.next("head", *[raising(AccessDenied("no"))] * 2)
-    with pytest.raises(NotSupported, match=f"{MARK}.*cannot be read"):
+    with pytest.raises(NotSupported, match=f"{IDENTITY_PREFIX}.*cannot be read"):
         site.client(OUTSIDE, script=script).put_if_absent("b", b"")
     elsewhere = "s3://other?endpoint_url=http://localhost:9000"
     assert not goes_natively(site.client(elsewhere, server=site.new_server(), script=script), "b")
@@ -157,7 +157,7 @@ def test_a_client_that_may_not_read_the_mark_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize("renewed", [INSIDE, OUTSIDE])
 def test_a_new_probe_ends_the_doubt(site: Site, renewed: str) -> None:
-    """It stores the mark that was denied to others, or drops the bucket that has none."""
+    """It stores the identity object that was denied to others, or drops the bucket that has none."""
     poor = Script()
     poor.next("put", raising(AccessDenied("no")))
     site.client(INSIDE, *Kind, script=poor).put_if_absent("a", b"")
@@ -169,29 +169,29 @@ def test_a_new_probe_ends_the_doubt(site: Site, renewed: str) -> None:
     assert len(site.buckets()) == 1
 
 
-def test_a_new_probe_stores_the_mark_again(site: Site) -> None:
-    """Somebody emptied the bucket. A mark that is there is kept, and so is one that cannot be read."""
+def test_a_new_probe_stores_the_identity_object_again(site: Site) -> None:
+    """The bucket was emptied. An existing identity object is kept, and so is one that cannot be read."""
     site.client(INSIDE, *Kind).put_if_absent("a", b"")
-    site.server.delete_many(site.marks())
+    site.server.delete_many(site.identities())
     site.client(INSIDE).save_probe_report(proven(*Kind, url=INSIDE))
-    marks = site.marks()
-    assert len(marks) == 1
+    identities = site.identities()
+    assert len(identities) == 1
     site.client(INSIDE).save_probe_report(proven(*Kind, url=INSIDE))
     script = Script()
     script.next("head", raising(AccessDenied("no")))
     site.client(INSIDE, script=script).save_probe_report(proven(*Kind, url=INSIDE))
-    assert site.marks() == marks
+    assert site.identities() == identities
     assert goes_natively(site.client(OUTSIDE), "b")
 
 
 @pytest.mark.parametrize("fate", [lost_after, lost_before])
-def test_a_mark_whose_answer_was_lost_is_not_listed(site: Site, fate: Any) -> None:
-    """The request may arrive once more, and change the date by which the mark is known."""
+def test_an_identity_object_whose_answer_was_lost_is_not_listed(site: Site, fate: Any) -> None:
+    """The request may arrive once more, and change the date by which the identity object is known."""
     script = Script()
     script.next("put", fate)
     assert goes_natively(site.client(INSIDE, *Kind, script=script), "a")
     assert script.log == ["put", "put", "head", "put"]
-    assert len(site.marks()) == (2 if fate is lost_after else 1)  # each attempt has a name of its own
+    assert len(site.identities()) == (2 if fate is lost_after else 1)  # each attempt has its own name
     assert goes_natively(site.client(OUTSIDE), "b")
     script = Script()
     script.next("put", *[fate] * 3)
@@ -200,7 +200,7 @@ def test_a_mark_whose_answer_was_lost_is_not_listed(site: Site, fate: Any) -> No
 
 
 def test_two_that_come_at_once_find_one_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one whose change of the list is refused looks for the mark of the other."""
+    """The one whose change of the list is refused looks for the identity object of the other."""
     put = site.table.put
     rival = site.client(OUTSIDE)
 

@@ -253,8 +253,8 @@ def test_nothing_is_kept_in_a_table_that_does_not_fit() -> None:
     assert not list(world.items.scan())
     world.client.put_if_absent("a", b"1")
     world.client.put_if_absent("b", b"2")
-    marking = ["put", "head"]
-    assert world.script.log == ["check"] * 3 + marking + ["put"] * 2
+    identifying = ["put", "head"]
+    assert world.script.log == ["check"] * 3 + identifying + ["put"] * 2
 
 
 def test_no_object_can_have_the_key_of_a_finding() -> None:
@@ -286,7 +286,7 @@ def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> No
     store = client(table).store
     first = ConditionalStore(store, table=table, probe_report=proven(*Kind, url=store.url))
     first.put_if_absent("a", b"1")
-    assert _requests(first) == 3  # with the mark of the bucket, and a look at its date
+    assert _requests(first) == 3  # with the identity object, and a look at its date
     later = client(table)
     later.put_if_absent("b", b"2")
     assert _requests(later) == 1 and later.probe_report.proves(Kind.PUT_IF_ABSENT)
