@@ -1,4 +1,4 @@
-"""The command that merges small files."""
+"""The command ``output compact``, which merges small files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines(result: Result) -> list[dict[str, object]]:
 
 
 def filled(path: Path, visibility: Visibility = "listed", jobs: int = 3) -> str:
-    """Return the URL of an output of some jobs with a file in each of three partitions."""
+    """Create an output of some jobs with a file in each of three partitions; return its URL."""
     url = f"{path}/out"
     with commitlog.connect(url) as store:
         output = Output(store)
@@ -50,7 +50,7 @@ def filled(path: Path, visibility: Visibility = "listed", jobs: int = 3) -> str:
 
 @pytest.mark.parametrize("visibility", ["listed", "logged"])
 def test_small_files_are_merged(tmp_path: Path, visibility: Visibility) -> None:
-    """One commit leaves a file a partition; the next run finds nothing, and says so."""
+    """One commit leaves one file per partition. The next run finds nothing to merge."""
     url = filled(tmp_path, visibility)
     assert run("output", "compact", url).stdout == "version 4: 9 files merged into 3\n"
     assert run("output", "compact", url).stdout == f"nothing to merge at file://{url}/\n"
@@ -61,8 +61,8 @@ def test_small_files_are_merged(tmp_path: Path, visibility: Visibility) -> None:
     assert len(list(tmp_path.glob("out/k=a/*.parquet"))) == (1 if visibility == "listed" else 0)
 
 
-def test_scripts_read_json(tmp_path: Path) -> None:
-    """With --json it tells the version, and how many files became how many."""
+def test_json_has_the_version_and_the_numbers_of_files(tmp_path: Path) -> None:
+    """--json prints the version, and the numbers of new and of replaced files."""
     url = filled(tmp_path)
     assert lines(run("output", "compact", url, "--json")) == [{"version": 4, "files": 3, "replaced": 9}]
     assert lines(run("output", "compact", url, "--json")) == [
@@ -70,8 +70,8 @@ def test_scripts_read_json(tmp_path: Path) -> None:
     ]
 
 
-def test_a_dry_run_shows_the_plan_and_does_nothing(tmp_path: Path) -> None:
-    """Each file that would be written is shown with its partition and what it would be made of."""
+def test_a_dry_run_prints_the_plan_and_changes_nothing(tmp_path: Path) -> None:
+    """The plan has each new file with its partition and its sources."""
     url = filled(tmp_path)
     plan = lines(run("output", "compact", url, "--dry-run", "--json"))
     assert [(group["partition"], group["rows"]) for group in plan] == [
@@ -94,8 +94,8 @@ def test_a_dry_run_shows_the_plan_and_does_nothing(tmp_path: Path) -> None:
     assert run("output", "compact", url, "--dry-run").stdout == f"nothing to merge at file://{url}/\n"
 
 
-def test_size_and_number_can_be_chosen(tmp_path: Path) -> None:
-    """Files that are large enough, and groups that are too small, are left alone."""
+def test_target_size_and_minimum_number_are_options(tmp_path: Path) -> None:
+    """Large files and small groups are not merged."""
     url = filled(tmp_path)
     for options in (["--target-size", "0.5KiB"], ["--min-files", "4"]):
         assert lines(run("output", "compact", url, "--json", *options))[0]["version"] is None
@@ -103,8 +103,8 @@ def test_size_and_number_can_be_chosen(tmp_path: Path) -> None:
         assert run("output", "compact", url, *options).exit_code == 2
 
 
-def test_without_pyarrow_it_says_what_to_install(tmp_path: Path) -> None:
-    """The extra that it takes is named, and the exit status is that of a wrong usage."""
+def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
+    """The exit status is that of wrong usage."""
     code = "import sys; sys.modules['pyarrow'] = None; from commitlog.cli import main; main()"
     words = [sys.executable, "-c", code, "output", "compact", filled(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

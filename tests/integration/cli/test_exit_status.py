@@ -1,4 +1,4 @@
-"""What a script learns from the exit status, and what a person reads beside it."""
+"""Exit statuses of commands, and their messages."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ STATUS = {
 
 
 @pytest.mark.parametrize(("error", "status"), STATUS.items(), ids=lambda value: type(value).__name__)
-def test_status_tells_the_outcome(
+def test_each_error_has_its_exit_status(
     error: BaseException, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each class of error ends a command with its status, and with one line on stderr."""
+    """Each class of error ends a command with its status and one line on standard error."""
 
     def fail(self: ConditionalStore, path: str) -> None:
         raise error
@@ -58,13 +58,13 @@ def test_status_tells_the_outcome(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_it_as_ctrl_c_does(number: signal.Signals, tmp_path: Path) -> None:
-    """What was under way is ended in order, from the imports on; status 130, and no traceback."""
+def test_signals_end_a_command_like_ctrl_c(number: signal.Signals, tmp_path: Path) -> None:
+    """Work in progress ends in order, even during imports. The status is 130, without a traceback."""
     program = """
         import os, signal, sys, time
         from commitlog import __main__
         module, number = sys.argv.pop(), int(sys.argv.pop())
-        # Whoever runs the tests may have had it ignored, as nohup(1) does.
+        # The caller of the tests may ignore the signal, as nohup(1) does.
         default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, default)
         class Slow:
@@ -97,23 +97,23 @@ def test_a_signal_ends_it_as_ctrl_c_does(number: signal.Signals, tmp_path: Path)
         assert done.stderr.startswith("commitlog: interrupted") and "Traceback" not in done.stderr
 
 
-def test_closed_standard_output_is_told() -> None:
-    """Not taken for success: nobody would see what the command has found."""
+def test_closed_standard_output_is_an_error() -> None:
+    """The command does not succeed, because its result would be lost."""
     command = [sys.executable, "-m", "commitlog", "ls", "memory://"]
     done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "commitlog: standard output is closed\n")
 
 
-def test_every_error_has_a_status() -> None:
-    """No error of the library ends a command as if it had succeeded."""
+def test_no_error_has_the_status_of_success() -> None:
+    """This holds for every error of the library."""
     for name in errors.__all__:
         kind = getattr(errors, name)
         error = kind.__new__(kind)
         assert status_of(error) in (1, 2, 3, 4)
 
 
-def test_highest_status_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several objects, the worst outcome is the one that the status tells."""
+def test_the_highest_status_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status of several objects is that of the worst outcome."""
     outcomes = iter([errors.NotFound("x"), errors.OutcomeUnknown("x"), errors.PreconditionFailed("x")])
 
     def fail(self: ConditionalStore, path: str) -> None:
@@ -126,8 +126,8 @@ def test_highest_status_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
-    """Long work shows its progress where somebody looks at it, and nowhere else."""
+def test_progress_is_shown_only_on_terminals(terminal: bool, tmp_path: Path) -> None:
+    """Long work shows its progress on a terminal, and nowhere else."""
     (tmp_path / "a").write_bytes(b"x" * (BLOCK_SIZE + 5))
     (tmp_path / "b").mkdir()
     shown = shown_by(["cp", f"{tmp_path}/a", f"{tmp_path}/b/a"], terminal=terminal)
@@ -136,13 +136,13 @@ def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
 
 
 def test_version_is_that_of_the_package() -> None:
-    """--version names the program and the version that is installed."""
+    """--version prints the program and the installed version."""
     done = CliRunner().invoke(main, ["--version"])
     assert done.stdout.strip().endswith(commitlog.__version__)
 
 
-def test_a_stack_in_a_message_is_left_out() -> None:
-    """Of an error of the JVM, what it says is shown, and not where."""
+def test_java_stacks_are_not_printed() -> None:
+    """The message of an error of the JVM is printed without its stack."""
     error = RuntimeError(
         "An error occurred.\n: java.io.IOException: no disk\n\tat a.B.c(B.scala:1)\n\tat d"
     )
@@ -151,7 +151,7 @@ def test_a_stack_in_a_message_is_left_out() -> None:
 
 @pytest.mark.parametrize("group", ["fs", "namespace", "output", "table", "ingest"])
 def test_a_group_without_a_command_shows_its_help(group: str) -> None:
-    """As it is laid out, on its lines, and not as the message of an error."""
+    """The help is printed with its layout, not as an error message."""
     done = CliRunner().invoke(main, [group])
     assert "commitlog: " not in done.output
     headings = {"fs": "Read", "namespace": "Maintenance"}

@@ -1,4 +1,4 @@
-"""The commands ``commitlog fs``, as a script sees them: statuses, streams, JSON, what is there after."""
+"""The commands ``commitlog fs``: exit statuses, output, JSON, and their effects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.cli_namespace import URL, Desk
 from support.namespace import atomic_links, objects_in, watched_executors
 from support.terminal import shown_by
 
-# But for what terminals act on, which nothing prints.
+# Except for control characters of terminals, which are never printed.
 BINARY = bytes(range(256)).replace(b"\x1b", b"") + b"\r\n\xff\xfe\x00"
 
 
@@ -59,11 +59,11 @@ def local(top: Path) -> dict[str, bytes | None]:
     }
 
 
-# -- looking -----------------------------------------------------------------------------------------
+# -- reading names -----------------------------------------------------------------------------------
 
 
-def test_ls_lists_what_directories_have(desk: Desk) -> None:
-    """One level, by name; a file itself; with -R all below; with -d the directory; with -C the URLs."""
+def test_ls_lists_directories(desk: Desk) -> None:
+    """One level by name, or a file. -R lists all levels, -d the directory itself, -C only URLs."""
     desk.fill(b=b"1", a__x=b"22", a__c__y=b"")
     assert urls(desk.ok("fs", "ls", URL)) == [f"{URL}/a", f"{URL}/b"]
     assert urls(desk.ok("fs", "ls", f"{URL}/a/", f"{URL}/b")) == [f"{URL}/a/c", f"{URL}/a/x", f"{URL}/b"]
@@ -71,12 +71,12 @@ def test_ls_lists_what_directories_have(desk: Desk) -> None:
     assert desk.ok("fs", "ls", "-R", "-C", URL).splitlines() == [f"{URL}/{path}" for path in below]
     assert urls(desk.ok("fs", "ls", "-d", f"{URL}/a")) == [f"{URL}/a"]
     line = desk.ok("fs", "ls", f"{URL}/a/x")
-    assert desk.ok("fs", "ls", "-l", f"{URL}/a/x") == line  # a habit from elsewhere
+    assert desk.ok("fs", "ls", "-l", f"{URL}/a/x") == line  # a habit from other shells
     assert re.fullmatch(rf"- +2  \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ  {URL}/a/x\n", line)
 
 
 def test_ls_sorts_by_time_and_size(desk: Desk) -> None:
-    """-t begins with the youngest, -S with the largest, and -r turns any order round."""
+    """-t lists the newest first, -S the largest first, and --reverse reverses the order."""
     desk.fill(a=b"22", b=b"1", c=b"333")
     for name, time in (("a", "2026-01-02"), ("b", "20260103:000000"), ("c", "2026-01-01T00:00Z")):
         desk.ok("fs", "touch", "-t", time, f"{URL}/{name}")
@@ -88,8 +88,8 @@ def test_ls_sorts_by_time_and_size(desk: Desk) -> None:
     assert (order("-t", "--reverse"), order("-S", "--reverse")) == ("cab", "bac")
 
 
-def test_sizes_for_people(desk: Desk) -> None:
-    """-H shows sizes with units, for -h is help."""
+def test_human_readable_sizes(desk: Desk) -> None:
+    """-h shows sizes with units."""
     desk.fill(a=b"x" * 1536)
     assert "1.5 KiB" in desk.ok("fs", "ls", "-h", URL)
     assert "1.5 KiB" in desk.ok("fs", "du", "-h", URL)
@@ -97,7 +97,7 @@ def test_sizes_for_people(desk: Desk) -> None:
 
 
 def test_json_keys_are_stable(desk: Desk) -> None:
-    """Scripts find the keys that were promised, in one object a line."""
+    """The documented keys are in one object per line."""
     desk.fill(a__x=b"22")
     directory, file = desk.lines("fs", "ls", "-R", URL)
     keys = {"url", "path", "type", "size", "etag", "object", "object_version", "own", "id", "version"}
@@ -111,10 +111,8 @@ def test_json_keys_are_stable(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["tree", "--directories"]])
-def test_listings_are_printed_as_they_come(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    """A listing of any length is not held in memory: hardly more is taken of it than is printed."""
+def test_listings_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """A long listing is not held in memory: few entries are read before they are printed."""
     with desk.open() as lake:
         for number in range(20):
             lake.make_directory(f"d/{number:02}/e")
@@ -128,20 +126,20 @@ def test_listings_are_printed_as_they_come(
             assert taken - printed <= 4  # one on each level, to know which is the last
             yield entry
 
-    def told(*what: Any, **how: Any) -> None:
+    def reported(*what: Any, **how: Any) -> None:
         nonlocal printed
         printed += 1
         echo(*what, **how)
 
     monkeypatch.setattr(Namespace, "_entries", counted)
-    monkeypatch.setattr(click, "echo", told)
+    monkeypatch.setattr(click, "echo", reported)
     desk.ok("fs", *command, URL)
     assert taken == 41
 
 
 @pytest.mark.parametrize("command", [["ls", "-R"], ["tree"], ["du"]])
-def test_a_reader_that_goes_away_ends_a_listing(desk: Desk, command: list[str]) -> None:
-    """As ``| head`` does: with status 141, without a word, and without the rest of it."""
+def test_a_closed_pipe_ends_a_listing(desk: Desk, command: list[str]) -> None:
+    """As with ``| head``: the status is 141, without a message, and the rest is not listed."""
     with desk.open() as lake:
         for number in range(3000):  # more than a pipe holds
             lake.make_directory(f"{number:04}-{'x' * 200}")
@@ -159,7 +157,7 @@ def test_a_reader_that_goes_away_ends_a_listing(desk: Desk, command: list[str]) 
 
 
 def on_terminal(desk: Desk, *words: str) -> tuple[str, str]:
-    """Run a command whose messages go to a terminal; return what it prints there, and as data."""
+    """Run a command with standard error on a terminal; return its messages and its output."""
     terminal, end = pty.openpty()
     with (
         open(terminal, "rb", buffering=0) as shown,
@@ -171,32 +169,32 @@ def on_terminal(desk: Desk, *words: str) -> tuple[str, str]:
         ) as process,
     ):
         os.close(end)
-        told = b""
-        with suppress(OSError):  # Linux tells so that nobody has the other end any more
+        reported = b""
+        with suppress(OSError):  # Linux reports a closed other end with this error
             while some := shown.read(4096):
-                told += some
+                reported += some
         assert process.stdout is not None
         printed = process.stdout.read()
         assert process.wait(120) == 0
-    return told.decode(), printed.decode()
+    return reported.decode(), printed.decode()
 
 
-def test_du_tells_on_a_terminal_how_far_it_is(desk: Desk) -> None:
-    """How many it has counted, of what takes more than a page; what it prints is the same."""
+def test_du_shows_its_progress_on_a_terminal(desk: Desk) -> None:
+    """It shows the count after each page. The output stays the same."""
     with desk.open() as lake:
         lake.make_directory("few/a")
         lake.make_directory("many")
         data = lake.upload(b"1")
         lake.bulk_link("many", {f"{n}": evolve(data, own=False) for n in range(2500)})
-    told, printed = on_terminal(desk, "fs", "du", URL)
-    assert re.findall(r"counted: (\d+)", told)[-2:] == ["1000", "2000"]
+    reported, printed = on_terminal(desk, "fs", "du", URL)
+    assert re.findall(r"counted: (\d+)", reported)[-2:] == ["1000", "2000"]
     assert printed == desk.ok("fs", "du", URL)
     assert [line.split()[:2] for line in printed.splitlines()] == [["0", "0"], ["2500", "2500"]]
     assert on_terminal(desk, "fs", "du", f"{URL}/few")[0] == ""
 
 
 def test_stat_formats(desk: Desk) -> None:
-    """--format takes Hadoop's letters and some more; one that is not known is wrong usage."""
+    """--format accepts Hadoop's letters and some more. An unknown letter is wrong usage."""
     desk.fill(a__x=b"22")
     desk.ok("fs", "touch", "-t", "2026-01-02T03:04:05Z", f"{URL}/a/x")
     template = "%n|%p|%b|%F|%Y|%y|%v|%%n"
@@ -210,8 +208,8 @@ def test_stat_formats(desk: Desk) -> None:
     assert file["etag"] in desk.ok("fs", "stat", f"{URL}/a/x")
 
 
-def test_du_counts_below_each(desk: Desk) -> None:
-    """A line for each thing that a directory has; with -s one for the directory."""
+def test_du_prints_totals(desk: Desk) -> None:
+    """One line for each entry of a directory; with -s, one for the directory."""
     desk.fill(a__x=b"22", a__c__y=b"333", b=b"1")
     rows = [line.split() for line in desk.ok("fs", "du", URL).splitlines()]
     assert rows == [["5", "2", f"{URL}/a"], ["1", "1", f"{URL}/b"]]
@@ -225,8 +223,8 @@ def test_du_counts_below_each(desk: Desk) -> None:
     ]
 
 
-def test_tree_is_drawn(desk: Desk) -> None:
-    """Branches end where directories do; -L goes so deep, -d leaves files out."""
+def test_tree_draws_directories(desk: Desk) -> None:
+    """-L limits the depth, and --directories leaves files out."""
     desk.fill(a__c__y=b"", a__x=b"", b=b"")
     assert desk.ok("fs", "tree", URL).splitlines() == [
         f"{URL}/",
@@ -260,8 +258,8 @@ def test_tree_is_drawn(desk: Desk) -> None:
         ("*/{sub,other}/*", ["b/sub/deep"]),
     ],
 )
-def test_patterns(desk: Desk, pattern: str, wanted: list[str]) -> None:
-    """Patterns are expanded name by name, as Hadoop's shell does; a backslash takes them for text."""
+def test_patterns_are_expanded(desk: Desk, pattern: str, wanted: list[str]) -> None:
+    """Patterns apply to one name, as in Hadoop's shell. A backslash escapes them."""
     with desk.open() as lake:
         for path in ("a/1.csv", "a/2.csv", "b/1.csv", "b/sub/deep", "d*/x", "{e}"):
             lake.write(path, b"")
@@ -269,8 +267,8 @@ def test_patterns(desk: Desk, pattern: str, wanted: list[str]) -> None:
     assert listed.splitlines() == [f"{URL}/{path}" for path in wanted]
 
 
-def test_urls_may_be_taken_without_patterns(desk: Desk) -> None:
-    """With --literal, what ls -C prints can be given back."""
+def test_literal_urls_are_not_patterns(desk: Desk) -> None:
+    """With --literal, the output of ls -C is valid input."""
     odd = ["*", "[ab]", "a\\*", "{x,y}"]
     with desk.open() as lake:
         for name in (*odd, "a"):
@@ -284,8 +282,8 @@ def test_urls_may_be_taken_without_patterns(desk: Desk) -> None:
     assert desk.tree() == {"a": b"a"}
 
 
-def test_test_tells_by_its_status(desk: Desk) -> None:
-    """0 if it is so, 1 if not, 2 if nobody knows."""
+def test_test_returns_its_result_as_status(desk: Desk) -> None:
+    """0 for true, 1 for false, 2 for an error."""
     desk.fill(d__f=b"", d__g=b"1")
     for wanted, url, status in (
         ("-e", "d", 0),
@@ -312,8 +310,8 @@ def test_test_tells_by_its_status(desk: Desk) -> None:
     assert "land" in desk.refused(2, "fs", "test", "commitlog://land/x")
 
 
-def test_what_is_not_there_is_told_and_the_rest_is_done(desk: Desk) -> None:
-    """Each URL is tried, the messages name it, and the status is the highest."""
+def test_missing_files_are_reported_and_others_processed(desk: Desk) -> None:
+    """Each URL is tried, messages name it, and the status is the highest."""
     desk.fill(a=b"1")
     done = desk.run("fs", "ls", "-C", f"{URL}/none", f"{URL}/x*", f"{URL}/a")
     assert (done.exit_code, done.stdout) == (1, f"{URL}/a\n")
@@ -326,8 +324,8 @@ def test_what_is_not_there_is_told_and_the_rest_is_done(desk: Desk) -> None:
     assert "is a file" in desk.refused(1, "fs", "ls", f"{URL}/a/")
 
 
-def test_names_are_shown_as_text(desk: Desk) -> None:
-    """What a terminal would act on is shown by its number; JSON has it as it is."""
+def test_control_characters_in_names_are_escaped(desk: Desk) -> None:
+    """JSON has the name itself."""
     with desk.open() as lake:
         lake.write("a\u202eb", b"")
         lake.write("c\x9bd", b"")
@@ -340,8 +338,8 @@ def test_names_are_shown_as_text(desk: Desk) -> None:
 # -- content -----------------------------------------------------------------------------------------
 
 
-def test_bytes_come_back_as_they_were(desk: Desk, here: Path) -> None:
-    """What put reads from a file or from stdin, cat and get give back byte for byte."""
+def test_content_is_unchanged(desk: Desk, here: Path) -> None:
+    """get and cat return the bytes that put read from a file or from standard input."""
     (here / "a").write_bytes(BINARY)
     desk.ok("fs", "put", "a", f"{URL}/a")
     desk.ok("fs", "put", "-", f"{URL}/b", stdin=BINARY)
@@ -352,8 +350,10 @@ def test_bytes_come_back_as_they_were(desk: Desk, here: Path) -> None:
     assert local(here) == {"a": BINARY, "b": BINARY, "c": BINARY}
 
 
-def test_large_files_go_in_pieces(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is for a piece of a file, whichever way it goes."""
+def test_large_files_are_transferred_in_blocks(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory holds one block of a file, in both directions."""
     body = os.urandom(512).hex().encode() * (2 * BLOCK_SIZE // 1024) + b"tail"
     (here / "a").write_bytes(body)
     largest = 0
@@ -374,12 +374,12 @@ def test_large_files_go_in_pieces(desk: Desk, here: Path, monkeypatch: pytest.Mo
 
 
 def test_put_and_get_replace_only_with_force(desk: Desk, here: Path) -> None:
-    """A file that is there stays, with status 3, unless --force says otherwise."""
+    """An existing file stays, with status 3, without --force."""
     (here / "a").write_bytes(b"1")
     desk.ok("fs", "put", "a", f"{URL}/a")
     (here / "a").write_bytes(b"2")
-    said = desk.refused(3, "fs", "put", f"{here}/a", f"{URL}/a")
-    assert f"{here}/a" in said and "--force replaces it" in said
+    messages = desk.refused(3, "fs", "put", f"{here}/a", f"{URL}/a")
+    assert f"{here}/a" in messages and "--force replaces it" in messages
     assert "--force" in desk.refused(3, "fs", "get", f"{URL}/a", "a")
     assert (desk.tree(), local(here)) == ({"a": b"1"}, {"a": b"2"})
     desk.ok("fs", "put", "-f", "a", f"{URL}/a")
@@ -388,8 +388,8 @@ def test_put_and_get_replace_only_with_force(desk: Desk, here: Path) -> None:
     assert (desk.tree(), local(here)) == ({"a": b"2"}, {"a": b"2"})
 
 
-def test_put_goes_into_a_directory(desk: Desk, here: Path) -> None:
-    """Under its own name; several sources need a directory, which is not made for them."""
+def test_put_into_a_directory(desk: Desk, here: Path) -> None:
+    """The file keeps its name. Several sources need an existing directory."""
     for name in ("a", "b"):
         (here / name).write_bytes(name.encode())
     desk.ok("fs", "mkdir", f"{URL}/in")
@@ -409,8 +409,8 @@ def test_put_goes_into_a_directory(desk: Desk, here: Path) -> None:
     assert desk.tree().keys() >= {"a", "b"}
 
 
-def test_put_tells_what_it_wrote(desk: Desk, here: Path) -> None:
-    """With --json, as ls does; else nothing."""
+def test_put_prints_new_files_as_json(desk: Desk, here: Path) -> None:
+    """With --json, as ls does. Without it, nothing is printed."""
     (here / "a").write_bytes(b"22")
     [written] = desk.lines("fs", "put", "a", f"{URL}/a")
     assert [written] == desk.lines("fs", "ls", URL)
@@ -418,7 +418,7 @@ def test_put_tells_what_it_wrote(desk: Desk, here: Path) -> None:
 
 
 def make_tree(top: Path) -> dict[str, bytes | None]:
-    """Make a directory with files, empty directories, and more files than go at a time."""
+    """Make a directory with empty directories, and more files than are transferred at a time."""
     (top / "sub" / "empty").mkdir(parents=True)
     for number in range(20):
         (top / f"part-{number}").write_bytes(b"%d" % number)
@@ -426,8 +426,8 @@ def make_tree(top: Path) -> dict[str, bytes | None]:
     return local(top)
 
 
-def test_directories_go_there_and_back(desk: Desk, here: Path) -> None:
-    """With all that is in them, empty directories included: as a new one, or into one that is there."""
+def test_directories_are_uploaded_and_downloaded(desk: Desk, here: Path) -> None:
+    """With all contents, empty directories included, as a new directory or into an existing one."""
     made = make_tree(here / "a")
     desk.ok("fs", "put", "a", f"{URL}/new")
     assert {path.removeprefix("new/"): body for path, body in desk.tree("new").items()} == made
@@ -442,22 +442,22 @@ def test_directories_go_there_and_back(desk: Desk, here: Path) -> None:
     assert local(here / "lake" / "new") == made
 
 
-def test_what_fails_of_a_directory_keeps_nothing_from_the_rest(desk: Desk, here: Path) -> None:
-    """Each file that cannot be is told; --force finishes it."""
+def test_a_failed_file_does_not_stop_the_others(desk: Desk, here: Path) -> None:
+    """Each failed file is reported. --force completes the upload."""
     made = make_tree(here / "a")
     desk.fill(new__a__part__7=b"")
     with desk.open() as lake:
         lake.rename("new/a/part/7", "new/a/part-7")
         lake.delete("new/a/part")
-    said = desk.refused(3, "fs", "put", "a", f"{URL}/new")
-    assert len(said.splitlines()) == 1 and "a/part-7" in said
+    messages = desk.refused(3, "fs", "put", "a", f"{URL}/new")
+    assert len(messages.splitlines()) == 1 and "a/part-7" in messages
     assert len(desk.tree("new/a")) == len(made)
     desk.ok("fs", "put", "-f", "a", f"{URL}/new")
     assert desk.tree("new") == {"new/a": None, **{f"new/a/{path}": made[path] for path in made}}
 
 
-def test_a_directory_that_cannot_be_made_is_told_once(desk: Desk, here: Path) -> None:
-    """Nothing that is in it is tried."""
+def test_a_failed_top_directory_is_reported_once(desk: Desk, here: Path) -> None:
+    """Its contents are not tried."""
     desk.fill(a__x=b"1", a__y__z=b"2", f=b"3")
     (here / "d" / "e").mkdir(parents=True)
     (here / "d" / "x").write_bytes(b"1")
@@ -468,24 +468,24 @@ def test_a_directory_that_cannot_be_made_is_told_once(desk: Desk, here: Path) ->
     assert "none/a" in line
 
 
-def test_links_to_directories_are_told_not_followed(desk: Desk, here: Path) -> None:
-    """A link to a file is read as the file; one that leads elsewhere is told, and so is a pipe."""
+def test_links_to_directories_are_reported_and_skipped(desk: Desk, here: Path) -> None:
+    """A link to a file is read as the file. Broken links and pipes are reported, too."""
     (here / "a").mkdir()
     (here / "a" / "x").write_bytes(b"1")
     (here / "a" / "y").symlink_to("x")
     (here / "a" / "loop").symlink_to(here)
     (here / "a" / "broken").symlink_to("nothing")
     os.mkfifo(here / "a" / "pipe")
-    said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
-    assert [line.split(": ")[1] for line in said.splitlines()] == ["a/broken", "a/loop", "a/pipe"]
+    messages = desk.refused(1, "fs", "put", "a", f"{URL}/a")
+    assert [line.split(": ")[1] for line in messages.splitlines()] == ["a/broken", "a/loop", "a/pipe"]
     assert desk.tree("a") == {"a/x": b"1", "a/y": b"1"}
     (here / "link").symlink_to("a")
     desk.refused(1, "fs", "put", "link", f"{URL}/")
     assert desk.tree("link") == {"link/x": b"1", "link/y": b"1"}
 
 
-def test_pipes_that_are_named_are_read(desk: Desk, here: Path) -> None:
-    """As standard input is, whatever their size is said to be."""
+def test_a_named_pipe_is_read(desk: Desk, here: Path) -> None:
+    """It is read to its end, as standard input is."""
     os.mkfifo(here / "pipe")
     writer = threading.Thread(target=lambda: (here / "pipe").write_bytes(b"through"))
     writer.start()
@@ -494,8 +494,8 @@ def test_pipes_that_are_named_are_read(desk: Desk, here: Path) -> None:
     assert desk.tree() == {"a": b"through"}
 
 
-def test_atomic_shows_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory appears in one step; if a file fails, nothing of it is there, and that is said."""
+def test_atomic_uploads_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory appears in one step. If a file fails, nothing appears, and a message says so."""
     make_tree(here / "a")
     seen: list[bool] = []
     read = sources._local_blocks
@@ -508,8 +508,8 @@ def test_atomic_shows_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest
         return read(place)
 
     monkeypatch.setattr(sources, "_local_blocks", reading)
-    said = desk.refused(1, "fs", "put", "--atomic", "a", f"{URL}/new")
-    assert "somebody else" in said and f"nothing of a is at {URL}/new" in said
+    messages = desk.refused(1, "fs", "put", "--atomic", "a", f"{URL}/new")
+    assert "somebody else" in messages and f"nothing of a is at {URL}/new" in messages
     assert desk.tree() == {}
     seen[:] = [False] * 20
     [made] = desk.lines("fs", "put", "--atomic", "a", f"{URL}/new")
@@ -521,8 +521,8 @@ def test_atomic_shows_all_or_nothing(desk: Desk, here: Path, monkeypatch: pytest
     assert "--replace" in desk.refused(3, "fs", "put", "--atomic", "a", f"{URL}/new")
 
 
-def test_replace_puts_one_directory_in_the_place_of_another(desk: Desk, here: Path) -> None:
-    """What was there goes, whole; where nothing was, it is as --atomic."""
+def test_replace_replaces_a_directory(desk: Desk, here: Path) -> None:
+    """The old directory is removed as a whole. Without one, --replace is like --atomic."""
     (here / "a").mkdir()
     (here / "a" / "x").write_bytes(b"1")
     desk.ok("fs", "put", "--replace", "a", f"{URL}/now")
@@ -536,10 +536,10 @@ def test_replace_puts_one_directory_in_the_place_of_another(desk: Desk, here: Pa
     assert desk.tree() == {"now": None, "now/y": b"1"}
 
 
-def test_an_unknown_outcome_is_not_cleaned_up(
+def test_after_an_unknown_outcome_nothing_is_removed(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If nobody can tell whether the last step happened, what was uploaded stays, with status 4."""
+    """The uploaded content stays, with status 4."""
     make_tree(here / "a")
 
     def lost(self: Namespace, source: str, target: str) -> None:
@@ -551,7 +551,7 @@ def test_an_unknown_outcome_is_not_cleaned_up(
 
 
 def interrupt_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Ctrl-C be pressed when a file of that name is read."""
+    """Interrupt the command when it reads a file of this name."""
     read = sources._local_blocks
 
     def reading(place: str) -> Iterator[bytes]:
@@ -562,29 +562,31 @@ def interrupt_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_local_blocks", reading)
 
 
-def test_an_interrupted_upload_leaves_nothing(
+def test_an_interrupted_atomic_upload_leaves_nothing(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C ends an atomic put with status 130; what was uploaded is taken back."""
+    """The status is 130, and the uploaded content is removed."""
     make_tree(here / "a")
     interrupt_at("part-7", monkeypatch)
-    said = desk.refused(130, "fs", "put", "--atomic", "a", f"{URL}/new")
-    assert said.splitlines() == [
+    messages = desk.refused(130, "fs", "put", "--atomic", "a", f"{URL}/new")
+    assert messages.splitlines() == [
         "commitlog: removing the uploaded files of a …",
         f"commitlog: interrupted: nothing of a is at {URL}/new",
     ]
     assert desk.tree() == {}
 
 
-def unnamed(desk: Desk) -> set[str]:
-    """Return the objects that no file has."""
+def unreferenced(desk: Desk) -> set[str]:
+    """Return the objects to which no file refers."""
     with desk.open() as lake:
         named = {status.data.path for status in lake.walk() if status.data is not None}
         return {info.path for info in objects_in(lake.store)} - named
 
 
-def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as --threads says: the first waits for the last of them; none is no number."""
+def test_threads_is_the_number_of_concurrent_files(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file waits for the last one. 0 is wrong usage."""
     (here / "a").mkdir()
     for number in range(12):
         (here / "a" / f"{number}").write_bytes(b"%d" % number)
@@ -610,8 +612,8 @@ def test_so_many_files_go_at_a_time(desk: Desk, here: Path, monkeypatch: pytest.
     desk.refused(2, "fs", "get", "--threads", "0", f"{URL}/a")
 
 
-def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored while others are made comes in one transaction; what cannot come keeps no other."""
+def test_files_are_made_in_groups(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are stored at the same time appear in one transaction. A failure stops no other."""
     (here / "a").mkdir()
     for number in range(12):
         (here / "a" / f"{number}").write_bytes(b"%d" % number)
@@ -634,17 +636,17 @@ def test_files_are_made_together(desk: Desk, here: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Namespace, "upload", storing)
     monkeypatch.setattr(Namespace, "link_many", atomic_links(linked))
-    [said] = desk.refused(3, "fs", "put", "--threads", "12", "a", f"{URL}/a").splitlines()
-    assert "a/7" in said and "nothing was written" in said
+    [messages] = desk.refused(3, "fs", "put", "--threads", "12", "a", f"{URL}/a").splitlines()
+    assert "a/7" in messages and "nothing was written" in messages
     assert max(sizes) > 1
     assert desk.tree("a") == {f"a/{n}": b"mine" if n == 7 else b"%d" % n for n in range(12)}
-    assert unnamed(desk) == set()
+    assert unreferenced(desk) == set()
 
 
-def test_names_of_files_are_read_in_parallel(
+def test_names_of_a_transaction_are_read_in_parallel(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All those of one transaction at once."""
+    """All names of one transaction are read at once."""
     (here / "a").mkdir()
     for number in range(12):
         (here / "a" / f"{number}").touch()
@@ -653,23 +655,23 @@ def test_names_of_files_are_read_in_parallel(
     assert sum(seen) == 12
 
 
-def test_sources_with_one_name_meet_as_files_do(desk: Desk, here: Path) -> None:
-    """The first comes, and the others do not replace it, though --force would replace what was there."""
+def test_sources_with_the_same_name_are_refused(desk: Desk, here: Path) -> None:
+    """Only the first is copied, also with --force."""
     for number in range(9):
         (here / f"{number}").mkdir()
         (here / f"{number}" / "x").write_bytes(b"%d" % number)
     sources = [f"{number}/x" for number in range(9)]
-    said = desk.refused(3, "fs", "put", *sources, f"{URL}/")
-    assert len(said.splitlines()) == 8
-    assert unnamed(desk) == set()
+    messages = desk.refused(3, "fs", "put", *sources, f"{URL}/")
+    assert len(messages.splitlines()) == 8
+    assert unreferenced(desk) == set()
     for words in (
         ["put", *sources],
         ["cp", f"{URL}/a/x", f"{URL}/b/x"],
         ["mv", f"{URL}/a/x", f"{URL}/b/x"],
     ):
         desk.fill(a__x=b"0", b__x=b"1")
-        said = desk.refused(3, "fs", words[0], "-f", *words[1:], f"{URL}/")
-        assert "has the same target" in said and "x" in said
+        messages = desk.refused(3, "fs", words[0], "-f", *words[1:], f"{URL}/")
+        assert "has the same target" in messages and "x" in messages
         assert desk.tree()["x"] == b"0"
         assert desk.tree()["b/x"] == b"1"
     (here / "to").mkdir()
@@ -678,8 +680,10 @@ def test_sources_with_one_name_meet_as_files_do(desk: Desk, here: Path) -> None:
     assert local(here / "to") == {"x": b"0"}
 
 
-def test_standard_input_may_be_closed(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is told, and no file is made."""
+def test_closed_standard_input_is_an_error(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is made."""
     items = sources.standard_input().items
     monkeypatch.setattr(sys, "stdin", None)
     [item] = items()
@@ -688,18 +692,18 @@ def test_standard_input_may_be_closed(desk: Desk, here: Path, monkeypatch: pytes
         list(item.blocks())
 
 
-def test_names_that_cannot_be_are_told(desk: Desk, here: Path) -> None:
-    """They keep nothing else from being uploaded; that is a failure, and no wrong usage."""
+def test_invalid_names_are_failures(desk: Desk, here: Path) -> None:
+    """They are no wrong usage, and other files are uploaded."""
     (here / "a" / "sub\t").mkdir(parents=True)
     for name in ("b\tc", "d"):
         (here / "a" / name).write_bytes(b"")
-    said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
-    assert said.count("rename it") == 2
+    messages = desk.refused(1, "fs", "put", "a", f"{URL}/a")
+    assert messages.count("rename it") == 2
     assert desk.tree() == {"a": None, "a/d": b""}
 
 
 def watch_directories(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], object]) -> None:
-    """Have `before` called with the path of each directory that is about to be made."""
+    """Call `before` with the path of each directory before it is made."""
     make = Namespace.make_directory
 
     def made(self: Namespace, path: str, **how: Any) -> Status:
@@ -711,10 +715,10 @@ def watch_directories(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], o
 
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_directories_are_made_several_at_a_time(
+def test_directories_are_made_concurrently(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, there: bool, force: list[str]
 ) -> None:
-    """Whether they are new or not; what is in one comes after it."""
+    """New or existing. Their contents come after them."""
     for number in range(8):
         (here / "a" / f"{number}").mkdir(parents=True)
         (here / "a" / f"{number}" / "file").write_bytes(b"1")
@@ -737,8 +741,10 @@ def test_directories_are_made_several_at_a_time(
 
 
 @pytest.mark.parametrize("threads", ["1", "2", "8"])
-def test_deep_trees_are_sent_by_any_number_of_threads(desk: Desk, here: Path, threads: str) -> None:
-    """Nobody waits for what waits for a thread; as deep as a path may be."""
+def test_deep_trees_are_uploaded_with_any_number_of_threads(
+    desk: Desk, here: Path, threads: str
+) -> None:
+    """No job waits for another that waits for a thread, at any depth."""
     deep = here.joinpath("a", *(["d"] * 50))
     deep.mkdir(parents=True)
     (deep / "file").write_bytes(b"1")
@@ -746,22 +752,22 @@ def test_deep_trees_are_sent_by_any_number_of_threads(desk: Desk, here: Path, th
     assert desk.tree("a") == {f"a/{path}": body for path, body in local(here / "a").items()}
 
 
-def test_what_keeps_a_directory_from_being_made_is_told(desk: Desk, here: Path) -> None:
-    """Of it, and of all that goes into it; the rest comes."""
+def test_a_failed_directory_is_reported_with_its_contents(desk: Desk, here: Path) -> None:
+    """The other files are uploaded."""
     for name in ("in/the/way", "free/file"):
         (here / "a" / name).parent.mkdir(parents=True)
         (here / "a" / name).write_bytes(b"1")
     desk.fill(a__in=b"a file")
-    said = desk.refused(3, "fs", "put", "a", f"{URL}/")
-    told = sorted(line.split(": ")[1] for line in said.splitlines())
-    assert told == ["a/in", "a/in/the", "a/in/the/way"]
+    messages = desk.refused(3, "fs", "put", "a", f"{URL}/")
+    reported = sorted(line.split(": ")[1] for line in messages.splitlines())
+    assert reported == ["a/in", "a/in/the", "a/in/the/way"]
     assert desk.tree() == {"a": None, "a/in": b"a file", "a/free": None, "a/free/file": b"1"}
 
 
-def test_a_directory_of_unknown_outcome_is_told(
+def test_a_directory_with_an_unknown_outcome_has_status_4(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With status 4; what goes into it is tried, and says whether it was made."""
+    """Its contents are tried, and have their own outcomes."""
     (here / "a" / "sub").mkdir(parents=True)
     (here / "a" / "sub" / "file").write_bytes(b"1")
     make = Namespace.make_directory
@@ -778,10 +784,10 @@ def test_a_directory_of_unknown_outcome_is_told(
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_an_interrupt_ends_those_who_wait_for_a_directory(
+def test_an_interrupt_ends_the_wait_for_a_directory(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, threads: str
 ) -> None:
-    """It is never made then, and they end all the same, with status 130."""
+    """The directory is never made, but the waiting jobs end, with status 130."""
     for number in range(20):
         (here / "a" / f"{number:02}" / "below").mkdir(parents=True)
         (here / "a" / f"{number:02}" / "below" / "file").write_bytes(b"1")
@@ -793,24 +799,24 @@ def test_an_interrupt_ends_those_who_wait_for_a_directory(
     watch_directories(monkeypatch, before)
     desk.refused(130, "fs", "put", "--threads", threads, "a", f"{URL}/a")
     assert "a/03" not in desk.tree()
-    assert unnamed(desk) == set()
+    assert unreferenced(desk) == set()
 
 
-def test_an_interrupted_upload_leaves_whole_files(
+def test_an_interrupted_upload_leaves_complete_files(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C ends a put with status 130; what no file was made of yet is taken back."""
+    """The status is 130. Content without a file is removed."""
     made = make_tree(here / "a")
     interrupt_at("part-7", monkeypatch)
     desk.refused(130, "fs", "put", "a", f"{URL}/a")
     assert desk.tree("a").items() <= {f"a/{path}": body for path, body in made.items()}.items()
-    assert unnamed(desk) == set()
+    assert unreferenced(desk) == set()
 
 
-def test_an_outcome_that_nobody_knows_is_told(
+def test_an_unknown_outcome_is_reported_for_each_file(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file of the transaction is, with status 4, and nothing is cleaned up."""
+    """The status is 4, and nothing is removed."""
     (here / "a").mkdir()
     for number in range(5):
         (here / "a" / f"{number}").write_bytes(b"%d" % number)
@@ -819,14 +825,16 @@ def test_an_outcome_that_nobody_knows_is_told(
         raise OutcomeUnknown("no answer")
 
     monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
-    *said, last = desk.refused(4, "fs", "put", "a", f"{URL}/a").splitlines()
-    assert sorted(line.split(": ")[1] for line in said) == [f"a/{n}" for n in range(5)]
+    *messages, last = desk.refused(4, "fs", "put", "a", f"{URL}/a").splitlines()
+    assert sorted(line.split(": ")[1] for line in messages) == [f"a/{n}" for n in range(5)]
     assert "0 of 5 files" in last and "the outcome of 5 more is unknown" in last
-    assert len(unnamed(desk)) == 5
+    assert len(unreferenced(desk)) == 5
 
 
-def test_get_never_leaves_half_a_file(desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A get that fails leaves the file as it was, and nothing beside it."""
+def test_a_failed_get_leaves_no_partial_file(
+    desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An existing file is unchanged."""
     desk.fill(a=b"x" * (BLOCK_SIZE + 1))
     (here / "a").write_bytes(b"old")
     read = OpenFile.read
@@ -844,10 +852,10 @@ def test_get_never_leaves_half_a_file(desk: Desk, here: Path, monkeypatch: pytes
     assert "is not a local path" in desk.refused(2, "fs", "get", f"{URL}/a", f"{URL}/b")
 
 
-def test_get_does_not_replace_what_came_meanwhile(
+def test_get_does_not_replace_a_file_made_meanwhile(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that somebody makes while another is downloaded stays, unless --force says otherwise."""
+    """It is replaced only with --force."""
     desk.fill(a=b"1")
     read = OpenFile.read
 
@@ -862,8 +870,8 @@ def test_get_does_not_replace_what_came_meanwhile(
     assert local(here) == {"a": b"1"}
 
 
-def test_content_that_others_replaced_is_not_read(desk: Desk, here: Path) -> None:
-    """An object that is not what the file was given is a failure, and leaves nothing."""
+def test_content_replaced_by_others_is_not_read(desk: Desk, here: Path) -> None:
+    """It is a failure, and leaves no file."""
     desk.fill(a=b"1")
     [file] = desk.lines("fs", "stat", f"{URL}/a")
     desk.run("put", "-", f"{desk.store}/{file['object']}", stdin=b"2")
@@ -872,8 +880,8 @@ def test_content_that_others_replaced_is_not_read(desk: Desk, here: Path) -> Non
     assert local(here) == {}
 
 
-def test_cat_ends_at_the_first_that_fails(desk: Desk) -> None:
-    """A directory has no content, and what comes after it is not printed."""
+def test_cat_stops_at_the_first_failure(desk: Desk) -> None:
+    """A directory has no content. Later files are not printed."""
     desk.fill(a=b"1", d__x=b"2", e=b"3")
     done = desk.run("fs", "cat", f"{URL}/a", f"{URL}/d", f"{URL}/e")
     assert (done.exit_code, done.stdout) == (1, "1")
@@ -886,8 +894,8 @@ def test_cat_ends_at_the_first_that_fails(desk: Desk) -> None:
     assert f"{URL}/e: object" in desk.refused(1, "fs", "cat", f"{URL}/[ae]", f"{URL}/d")
 
 
-def test_cp_copies_within_and_across(desk: Desk, tmp_path: Path) -> None:
-    """Files and directories, into a directory or as it; each has content of its own."""
+def test_cp_copies_within_and_between_namespaces(desk: Desk, tmp_path: Path) -> None:
+    """Files and directories, into a directory or as a new one. Each copy has its own content."""
     desk.fill(a__x=b"1", a__c__y=b"")
     desk.ok("fs", "cp", f"{URL}/a", f"{URL}/b")
     desk.ok("fs", "cp", f"{URL}/a/x", f"{URL}/z")
@@ -905,11 +913,11 @@ def test_cp_copies_within_and_across(desk: Desk, tmp_path: Path) -> None:
         assert "source of the copy" in desk.refused(2, "fs", "cp", f"{URL}/{source}", f"{URL}/{target}")
 
 
-# -- names -------------------------------------------------------------------------------------------
+# -- changes of names --------------------------------------------------------------------------------
 
 
-def test_mv_renames_or_moves_into(desk: Desk) -> None:
-    """To a path that is free, or into a directory; several at once need one."""
+def test_mv_renames_or_moves_into_a_directory(desk: Desk) -> None:
+    """Several sources need a directory."""
     desk.fill(a__x=b"1", b=b"2", c=b"3")
     desk.ok("fs", "mkdir", f"{URL}/d")
     desk.ok("fs", "mv", f"{URL}/a", f"{URL}/new")
@@ -923,7 +931,7 @@ def test_mv_renames_or_moves_into(desk: Desk) -> None:
 
 
 def test_mv_replaces_files_with_force(desk: Desk) -> None:
-    """Without it, what is there stays, with status 3."""
+    """Without --force, the existing file stays, with status 3."""
     desk.fill(a=b"1", b=b"2", d__a=b"3")
     assert "--force replaces a file" in desk.refused(3, "fs", "mv", f"{URL}/a", f"{URL}/b")
     desk.refused(3, "fs", "mv", f"{URL}/a", f"{URL}/d")
@@ -934,7 +942,7 @@ def test_mv_replaces_files_with_force(desk: Desk) -> None:
 
 
 def test_mv_replaces_a_directory_in_one_step(desk: Desk, tmp_path: Path) -> None:
-    """--replace does not move into the directory: it takes its place."""
+    """--replace replaces the directory instead of moving into it."""
     desk.fill(new__x=b"1", now__y=b"2", now__z=b"3")
     desk.ok("fs", "mv", "--replace", f"{URL}/new", f"{URL}/now")
     assert desk.tree() == {"now": None, "now/x": b"1"}
@@ -945,8 +953,8 @@ def test_mv_replaces_a_directory_in_one_step(desk: Desk, tmp_path: Path) -> None
     assert "a" in desk.tree()
 
 
-def test_rm_removes_files_and_with_r_directories(desk: Desk) -> None:
-    """A directory is removed in one step, and how its space is freed is said."""
+def test_rm_removes_files_and_directories(desk: Desk) -> None:
+    """A directory is removed in one step. The message names the command that frees its space."""
     desk.fill(a__x=b"1", b=b"2", c=b"3")
     assert "--recursive" in desk.refused(1, "fs", "rm", f"{URL}/a", f"{URL}/b")
     assert desk.tree() == {"a": None, "a/x": b"1", "c": b"3"}
@@ -957,10 +965,8 @@ def test_rm_removes_files_and_with_r_directories(desk: Desk) -> None:
     assert desk.tree() == {}
 
 
-def test_rm_removes_what_a_pattern_finds_at_the_same_time(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So many as --threads says; each is told by its own line, failures among them."""
+def test_rm_removes_matches_concurrently(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as --threads. Each has its own line, failures included."""
     desk.fill(**{f"a__{number}": b"" for number in range(6)}, a__d__x=b"")
     together = threading.Barrier(6, timeout=30)
     delete = Namespace.delete
@@ -977,8 +983,8 @@ def test_rm_removes_what_a_pattern_finds_at_the_same_time(
     assert desk.tree("a") == {"a/d": None, "a/d/x": b""}
 
 
-def test_patterns_do_not_find_jobs_that_are_under_way(desk: Desk) -> None:
-    """Who removes all that the root has aborts no job; its directory can be named all the same."""
+def test_patterns_do_not_match_running_jobs(desk: Desk) -> None:
+    """Removing all matches in the root aborts no job. The directory of jobs has to be named."""
     desk.fill(a=b"1")
     with desk.open() as lake:
         publication = DirectoryCommitter(lake, "out")
@@ -991,15 +997,15 @@ def test_patterns_do_not_find_jobs_that_are_under_way(desk: Desk) -> None:
     ]
 
 
-def test_rm_with_force_is_content_with_nothing(desk: Desk) -> None:
-    """What is not there is no error then; a namespace that is not there is."""
+def test_rm_with_force_ignores_missing_files(desk: Desk) -> None:
+    """A missing namespace is still an error."""
     desk.refused(1, "fs", "rm", f"{URL}/none")
     assert desk.ok("fs", "rm", "-f", f"{URL}/none", f"{URL}/x*") == ""
     assert "no namespace" in desk.refused(1, "fs", "rm", "-f", "commitlog://land/a")
 
 
-def test_rm_with_force_may_be_second(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody else removes meanwhile is no error then, either; without it, it is."""
+def test_rm_with_force_ignores_concurrent_removal(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --force it is an error."""
     desk.fill(a=b"1")
 
     def gone(self: Namespace, path: str, *, recursive: bool = False) -> None:
@@ -1010,8 +1016,8 @@ def test_rm_with_force_may_be_second(desk: Desk, monkeypatch: pytest.MonkeyPatch
     assert "nothing at 'a'" in desk.refused(1, "fs", "rm", f"{URL}/a")
 
 
-def test_mkdir_with_p_goes_to_any_depth(desk: Desk) -> None:
-    """In as many transactions as that takes; what is there already is no error."""
+def test_mkdir_with_parents_has_no_depth_limit(desk: Desk) -> None:
+    """It takes as many transactions as needed. Existing directories are no error."""
     deep = "/".join("d" * 200)
     for _ in range(2):
         desk.ok("fs", "mkdir", "-p", f"{URL}/{deep}")
@@ -1021,8 +1027,8 @@ def test_mkdir_with_p_goes_to_any_depth(desk: Desk) -> None:
     desk.refused(1, "fs", "mkdir", "-p", f"{URL}/f/{deep}")
 
 
-def test_mkdir_is_exclusive_without_p(desk: Desk) -> None:
-    """The directory above must be there, and it must not be; with -p it is all the same."""
+def test_mkdir_without_parents_is_exclusive(desk: Desk) -> None:
+    """The parent has to exist, and the directory must not."""
     desk.ok("fs", "mkdir", f"{URL}/a", f"{URL}/b")
     desk.refused(3, "fs", "mkdir", f"{URL}/a")
     desk.refused(1, "fs", "mkdir", f"{URL}/c/d")
@@ -1032,8 +1038,8 @@ def test_mkdir_is_exclusive_without_p(desk: Desk) -> None:
     desk.refused(3, "fs", "mkdir", "-p", f"{URL}/f")
 
 
-def test_touch_makes_files_and_dates_them(desk: Desk) -> None:
-    """An empty file where nothing is, unless -c; else only the time changes."""
+def test_touch_makes_files_or_sets_their_time(desk: Desk) -> None:
+    """A missing file is made empty, except with -c. For an existing one, only the time changes."""
     desk.ok("fs", "touch", f"{URL}/a")
     desk.ok("fs", "touch", "-c", f"{URL}/none")
     desk.fill(b=b"1")
@@ -1067,14 +1073,14 @@ def test_touch_makes_files_and_dates_them(desk: Desk) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_ends_with_2(desk: Desk, words: list[str]) -> None:
-    """What is wrong with the call itself is told apart from what went wrong; no secret is repeated."""
+def test_wrong_usage_has_status_2(desk: Desk, words: list[str]) -> None:
+    """Wrong usage differs from failures. No secret is printed."""
     desk.refused(2, *words)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_for_terminals(desk: Desk, here: Path, terminal: bool) -> None:
-    """Long work shows its progress where somebody looks at it, and nowhere else."""
+def test_progress_is_shown_only_on_terminals(desk: Desk, here: Path, terminal: bool) -> None:
+    """Long work shows its progress on a terminal, and nowhere else."""
     (here / "a").mkdir()
     (here / "a" / "x").write_bytes(b"x" * (BLOCK_SIZE + 5))
     for words in (["put", "a", f"{URL}/"], ["get", f"{URL}/a", "b"]):

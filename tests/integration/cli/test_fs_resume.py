@@ -1,4 +1,4 @@
-"""What a command says that did not get to the end, and that what it says is so: one goes on by it."""
+"""Commands that end early: their reports, and the advice with which the rest succeeds."""
 
 from __future__ import annotations
 
@@ -53,37 +53,37 @@ def local(top: Path) -> dict[str, bytes | None]:
     }
 
 
-def below(desk: Desk, path: str) -> dict[str, bytes | None]:
-    """Return the same of a directory of the namespace."""
+def tree_below(desk: Desk, path: str) -> dict[str, bytes | None]:
+    """Return the content of all files below a directory of the namespace, None for directories."""
     return {each.removeprefix(f"{path}/"): body for each, body in desk.tree(path).items()}
 
 
-def advised(said: str) -> list[str]:
-    """Return the options that a command says are to be added."""
-    [told] = re.findall(r"to resume[^:]*: run the same command([^;(\n]*)", said)
-    return shlex.split(told.removeprefix(" with"))
+def advised_options(messages: str) -> list[str]:
+    """Return the options that a message advises to add."""
+    [options] = re.findall(r"to resume[^:]*: run the same command([^;(\n]*)", messages)
+    return shlex.split(options.removeprefix(" with"))
 
 
-def told(said: str) -> tuple[int, ...]:
-    """Return of how many files, and of how many in all, a command says that they came."""
-    [numbers] = re.findall(r"(\d+)(?: of (\d+))? files (?:and|were)", said)
+def reported_counts(messages: str) -> tuple[int, ...]:
+    """Return the number of completed files, and of all files, in a message."""
+    [numbers] = re.findall(r"(\d+)(?: of (\d+))? files (?:and|were)", messages)
     return tuple(int(number) for number in numbers if number)
 
 
 # -- the target is the directory itself ---------------------------------------------------------------
 
 
-def test_a_target_is_the_directory_itself(desk: Desk, here: Path) -> None:
-    """With -T what a directory has goes there, whether there is one or not, and beside what it has."""
+def test_the_target_is_the_directory_itself(desk: Desk, here: Path) -> None:
+    """With -T the contents of the source are added to the target, new or existing."""
     made = local(here / "a")
     for url in (f"{URL}/new", f"{URL}/new/"):
         desk.ok("fs", "put", "-T", "--force", "a", url)
-        assert below(desk, "new") == made
+        assert tree_below(desk, "new") == made
     desk.fill(old__mine=b"mine", old__00=b"old")
     assert "--force" in desk.refused(3, "fs", "cp", "-T", f"{URL}/new", f"{URL}/old")
-    assert below(desk, "old") == {**made, "mine": b"mine", "00": b"old"}
+    assert tree_below(desk, "old") == {**made, "mine": b"mine", "00": b"old"}
     desk.ok("fs", "cp", "-T", "-r", "--force", f"{URL}/new", f"{URL}/old")
-    assert below(desk, "old") == {**made, "mine": b"mine"}
+    assert tree_below(desk, "old") == {**made, "mine": b"mine"}
     for _ in range(2):
         desk.ok("fs", "get", "--no-target-directory", "--force", f"{URL}/new", "back")
         assert local(here / "back") == made
@@ -91,20 +91,20 @@ def test_a_target_is_the_directory_itself(desk: Desk, here: Path) -> None:
     assert local(here / "back") == {**made, "mine": b"mine"}
 
 
-def test_what_a_directory_has_is_a_source(desk: Desk, here: Path) -> None:
-    """``a/.`` goes where ``a`` would, but without its name, as with cp and rsync; so does ``.``."""
+def test_a_dot_stands_for_the_contents(desk: Desk, here: Path) -> None:
+    """``a/.`` and ``.`` are copied without their names, as with cp and rsync."""
     made = local(here / "a")
     desk.ok("fs", "put", "a/.", f"{URL}/new")
-    assert below(desk, "new") == made
+    assert tree_below(desk, "new") == made
     desk.ok("fs", "put", "--force", "a/.", f"{URL}/new")
-    assert below(desk, "new") == made
+    assert tree_below(desk, "new") == made
     os.chdir("a")
     desk.ok("fs", "put", ".", f"{URL}/")
     assert desk.tree().keys() == {"new", *made, *(f"new/{path}" for path in made)}
 
 
-def test_one_thing_becomes_the_target(desk: Desk, here: Path) -> None:
-    """Several cannot, nor can a file become what is a directory."""
+def test_only_one_source_becomes_the_target(desk: Desk, here: Path) -> None:
+    """Several sources are refused, and a file does not become an existing directory."""
     desk.ok("fs", "mkdir", f"{URL}/d")
     desk.fill(f=b"1", g=b"2")
     assert "one source" in desk.refused(2, "fs", "put", "-T", "a/00", "a/02", f"{URL}/d")
@@ -116,7 +116,7 @@ def test_one_thing_becomes_the_target(desk: Desk, here: Path) -> None:
     assert desk.tree() == {"d": None, "f": b"1", "g": b"2"}
 
 
-def started(desk: Desk, program: str, *words: str) -> subprocess.Popen[str]:
+def start(desk: Desk, program: str, *words: str) -> subprocess.Popen[str]:
     """Start a Python program with arguments and pipes, and with the table in its environment."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), *words],
@@ -128,8 +128,8 @@ def started(desk: Desk, program: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_who_put_to_one_place_at_once_make_one(desk: Desk, here: Path) -> None:
-    """With -T, whoever makes the directory: the other one's files come to it, too."""
+def test_two_uploads_to_one_target_share_it(desk: Desk, here: Path) -> None:
+    """With -T the files of both are in it, whichever makes the directory."""
     program = """
         import sys
         from commitlog import __main__
@@ -145,7 +145,7 @@ def test_two_who_put_to_one_place_at_once_make_one(desk: Desk, here: Path) -> No
         """
     (here / "b").mkdir()
     (here / "b" / "other").write_bytes(b"other")
-    users = [started(desk, program, "fs", "put", "-T", source, f"{URL}/two") for source in "ab"]
+    users = [start(desk, program, "fs", "put", "-T", source, f"{URL}/two") for source in "ab"]
     for user in users:
         assert user.stdout is not None
         assert user.stdout.readline() == "ready\n"
@@ -156,29 +156,32 @@ def test_two_who_put_to_one_place_at_once_make_one(desk: Desk, here: Path) -> No
     for user in users:
         assert user.communicate(timeout=300)[1] == ""
         assert user.returncode == 0
-    assert below(desk, "two") == {**local(here / "a"), "other": b"other"}
+    assert tree_below(desk, "two") == {**local(here / "a"), "other": b"other"}
 
 
-# -- going on -----------------------------------------------------------------------------------------
+# -- resuming -----------------------------------------------------------------------------------------
 
 
-def test_what_failed_of_a_put_is_gone_on_with(desk: Desk, here: Path) -> None:
-    """By the options that it tells, once what was wrong is mended: all comes to one place."""
+def test_a_failed_put_can_be_resumed(desk: Desk, here: Path) -> None:
+    """After the cause is fixed, the advised options complete the same directory."""
     (here / "a" / "bad\nname").write_bytes(b"bad")
-    said = desk.refused(1, "fs", "put", "a", f"{URL}/new")
-    assert "rename it" in said
-    assert (told(said), advised(said)) == ((FILES, FILES + 1), ["--force", "-T"])
+    messages = desk.refused(1, "fs", "put", "a", f"{URL}/new")
+    assert "rename it" in messages
+    assert (reported_counts(messages), advised_options(messages)) == (
+        (FILES, FILES + 1),
+        ["--force", "-T"],
+    )
     (here / "a" / "bad\nname").rename(here / "a" / "good")
-    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
-    assert below(desk, "new") == local(here / "a")
+    desk.ok("fs", "put", *advised_options(messages), "a", f"{URL}/new")
+    assert tree_below(desk, "new") == local(here / "a")
 
 
 @pytest.mark.parametrize("command", ["put", "cp", "get"])
 @pytest.mark.parametrize("there", [False, True])
-def test_what_failed_is_gone_on_with(
+def test_a_failed_copy_can_be_resumed(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, there: bool
 ) -> None:
-    """Where the directory was made, and where it went into one that was there."""
+    """Both with a new directory, and with a copy into an existing one."""
     made = local(here / "a")
     desk.ok("fs", "put", "a", f"{URL}/a")
     if there:
@@ -202,16 +205,16 @@ def test_what_failed_is_gone_on_with(
         broken.setattr(transfer, "COPY_LIMIT", -1)  # else the store copies without reading
         broken.setattr(Namespace, "upload", storing)
         broken.setattr(OpenFile, "read", reading)
-        said = desk.refused(1, "fs", command, source, target)
-    assert told(said) == (FILES - 1, FILES)
-    assert advised(said) == ["--force"] + ["-T"] * (not there)
-    desk.ok("fs", command, *advised(said), source, target)
-    came = local(here / "to") if command == "get" else below(desk, "to")
+        messages = desk.refused(1, "fs", command, source, target)
+    assert reported_counts(messages) == (FILES - 1, FILES)
+    assert advised_options(messages) == ["--force"] + ["-T"] * (not there)
+    desk.ok("fs", command, *advised_options(messages), source, target)
+    came = local(here / "to") if command == "get" else tree_below(desk, "to")
     assert came == ({"a": None, **{f"a/{path}": body for path, body in made.items()}} if there else made)
 
 
-def test_nothing_is_advised_that_does_not_help(desk: Desk, here: Path) -> None:
-    """What is in the way is told with its own remedy, and what is left out stays so."""
+def test_no_useless_advice_is_given(desk: Desk, here: Path) -> None:
+    """Existing files have their own advice, and skipped files stay skipped."""
     desk.ok("fs", "put", "a", f"{URL}/a")
     assert "to resume" not in desk.refused(3, "fs", "put", "a", f"{URL}/")
     (here / "a" / "loop").symlink_to(here)
@@ -230,7 +233,7 @@ READING = """
     from commitlog import transfer
     from commitlog.cli.fs import sources
     number = int(sys.argv.pop())
-    # Whoever runs the tests may have had it ignored, as nohup(1) does.
+    # The caller of the tests may ignore the signal, as nohup(1) does.
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     transfer.COPY_LIMIT = -1
     def endless(read):
@@ -286,86 +289,93 @@ IMPORTING = """
     """
 
 
-def interrupted(desk: Desk, program: str, number: int, *words: str) -> str:
-    """Return what a program says that sends itself a signal, and ends by it."""
-    process = started(desk, program, *words, str(int(number)))
-    said = process.communicate(timeout=300)[1]
-    assert process.returncode == 130, said
-    last = said.splitlines()[-1]
+def run_interrupted(desk: Desk, program: str, number: int, *words: str) -> str:
+    """Run a program that sends itself a signal; return its messages."""
+    process = start(desk, program, *words, str(int(number)))
+    messages = process.communicate(timeout=300)[1]
+    assert process.returncode == 130, messages
+    last = messages.splitlines()[-1]
     assert last.startswith("commitlog: interrupted: ")
-    assert "may or may not" not in said
-    return said
+    assert "may or may not" not in messages
+    return messages
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_put_tells_what_came(desk: Desk, here: Path, number: int) -> None:
-    """And what to run for the rest, after which all is there, once."""
-    said = interrupted(desk, READING, number, "fs", "put", "a", f"{URL}/new")
-    came, total = told(said)
-    assert f"{URL}/new" in said and "nothing else was changed, except for new directories" in said
+def test_an_interrupted_put_can_be_resumed(desk: Desk, here: Path, number: int) -> None:
+    """The message has the number of files, and the advice completes them."""
+    messages = run_interrupted(desk, READING, number, "fs", "put", "a", f"{URL}/new")
+    came, total = reported_counts(messages)
+    assert (
+        f"{URL}/new" in messages and "nothing else was changed, except for new directories" in messages
+    )
     assert (came, total) == (sum(body is not None for body in desk.tree().values()), FILES)
     assert came < FILES
-    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
+    desk.ok("fs", "put", *advised_options(messages), "a", f"{URL}/new")
     assert desk.tree() == {f"new/{path}": body for path, body in local(here / "a").items()} | {
         "new": None
     }
 
 
-def test_an_interrupted_cp_tells_what_came(desk: Desk, here: Path) -> None:
-    """As a put does."""
+def test_an_interrupted_cp_can_be_resumed(desk: Desk, here: Path) -> None:
+    """As with put."""
     desk.ok("fs", "put", "a", f"{URL}/a")
-    said = interrupted(desk, READING, signal.SIGTERM, "fs", "cp", f"{URL}/a", f"{URL}/new")
-    assert told(said) == (sum(body is not None for body in below(desk, "new").values()), FILES)
-    desk.ok("fs", "cp", *advised(said), f"{URL}/a", f"{URL}/new")
-    assert below(desk, "new") == local(here / "a")
+    messages = run_interrupted(desk, READING, signal.SIGTERM, "fs", "cp", f"{URL}/a", f"{URL}/new")
+    assert reported_counts(messages) == (
+        sum(body is not None for body in tree_below(desk, "new").values()),
+        FILES,
+    )
+    desk.ok("fs", "cp", *advised_options(messages), f"{URL}/a", f"{URL}/new")
+    assert tree_below(desk, "new") == local(here / "a")
 
 
-def test_an_interrupted_get_tells_what_came(desk: Desk, here: Path) -> None:
-    """As a put does; no file is there that is not whole."""
+def test_an_interrupted_get_can_be_resumed(desk: Desk, here: Path) -> None:
+    """As with put. No incomplete file exists."""
     desk.ok("fs", "put", "a", f"{URL}/a")
-    said = interrupted(desk, READING, signal.SIGTERM, "fs", "get", f"{URL}/a", "new")
+    messages = run_interrupted(desk, READING, signal.SIGTERM, "fs", "get", f"{URL}/a", "new")
     there = local(here / "new")
-    assert told(said) == (sum(body is not None for body in there.values()), FILES)
+    assert reported_counts(messages) == (sum(body is not None for body in there.values()), FILES)
     assert there.items() <= local(here / "a").items()
-    desk.ok("fs", "get", *advised(said), f"{URL}/a", "new")
+    desk.ok("fs", "get", *advised_options(messages), f"{URL}/a", "new")
     assert local(here / "new") == local(here / "a")
 
 
-def test_an_interrupted_rm_tells_what_went(desk: Desk, here: Path) -> None:
-    """And the same command, with --force where it names files, removes the rest."""
+def test_an_interrupted_rm_can_be_resumed(desk: Desk, here: Path) -> None:
+    """The same command, with --force for named files, removes the rest."""
     desk.ok("fs", "put", "a", f"{URL}/a")
-    said = interrupted(desk, REMOVING, signal.SIGTERM, "fs", "rm", "--threads", "1", f"{URL}/a/??")
-    left = sum(body is not None and len(path) == 2 for path, body in below(desk, "a").items())
-    assert told(said) == (FILES // 2 - left,)
+    messages = run_interrupted(
+        desk, REMOVING, signal.SIGTERM, "fs", "rm", "--threads", "1", f"{URL}/a/??"
+    )
+    left = sum(body is not None and len(path) == 2 for path, body in tree_below(desk, "a").items())
+    assert reported_counts(messages) == (FILES // 2 - left,)
     assert left <= FILES // 2 - 9
-    desk.ok("fs", "rm", *advised(said), f"{URL}/a/??")
-    assert below(desk, "a").keys() == {path for path in local(here / "a") if path.startswith("sub")}
+    desk.ok("fs", "rm", *advised_options(messages), f"{URL}/a/??")
+    assert tree_below(desk, "a").keys() == {path for path in local(here / "a") if path.startswith("sub")}
 
 
-def test_an_interrupted_import_tells_where_to_go_on(desk: Desk) -> None:
-    """Behind what it has told of, by an option; what came besides is passed over then."""
+def test_an_interrupted_import_can_be_resumed(desk: Desk) -> None:
+    """An option continues after the last reported object. Files made after it are unchanged."""
     old = Path(desk.store, "old")
     old.mkdir(parents=True)
     for number in range(250):
         (old / f"{number:03}").write_bytes(b"1")
     words = ["namespace", "import", f"{desk.store}/old", f"{URL}/old"]
-    process = started(desk, IMPORTING, *words, str(int(signal.SIGTERM)))
-    said = process.communicate(timeout=300)[1]
-    assert (process.returncode, len(said.splitlines())) == (130, 1), said
-    assert "interrupted: files made: 99, " in said
-    assert advised(said) == ["--start-after", "old/098"]
-    desk.ok(*words, *advised(said))
-    assert below(desk, "old") == {f"{number:03}": b"1" for number in range(250)}
+    process = start(desk, IMPORTING, *words, str(int(signal.SIGTERM)))
+    messages = process.communicate(timeout=300)[1]
+    assert (process.returncode, len(messages.splitlines())) == (130, 1), messages
+    assert "interrupted: files made: 99, " in messages
+    assert advised_options(messages) == ["--start-after", "old/098"]
+    desk.ok(*words, *advised_options(messages))
+    assert tree_below(desk, "old") == {f"{number:03}": b"1" for number in range(250)}
 
 
-# -- a service that goes away -------------------------------------------------------------------------
+# -- failures of a service ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["put", "cp", "get", "rm"])
-def test_a_service_that_is_gone_ends_it(
+def test_an_unavailable_service_ends_the_command(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """After some failures in a row; what it says to run makes the rest once the service is back."""
+    """It ends after some failures in a row. The advised command does the rest later."""
     desk.ok("fs", "put", "a", f"{URL}/a")
     done = asked = 0
     lock = threading.Lock()
@@ -393,20 +403,22 @@ def test_a_service_that_is_gone_ends_it(
     with monkeypatch.context() as gone:
         failing = fails(getattr(kind, name))
         gone.setattr(kind, name, atomic_links(failing) if name == "link_many" else failing)
-        said = desk.refused(1, "fs", command, *words)
-    assert f"gave up after {MAX_FAILURES} failures in a row; no operation is in progress" in said
-    assert told(said)[0] == done
+        messages = desk.refused(1, "fs", command, *words)
+    assert f"gave up after {MAX_FAILURES} failures in a row; no operation is in progress" in messages
+    assert reported_counts(messages)[0] == done
     assert asked < FILES - 5
-    desk.ok("fs", command, *advised(said), *words)
+    desk.ok("fs", command, *advised_options(messages), *words)
     if command == "rm":
-        assert below(desk, "a") == {"sub": None}
+        assert tree_below(desk, "a") == {"sub": None}
     else:
-        assert (local(here / "new") if command == "get" else below(desk, "new")) == local(here / "a")
+        assert (local(here / "new") if command == "get" else tree_below(desk, "new")) == local(
+            here / "a"
+        )
 
 
 @pytest.mark.servers
-def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long before all files were tried; it tells how many came."""
+def test_a_dead_server_ends_a_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The put ends long before all files were tried, and reports the number of completed files."""
     (tmp_path / "a").mkdir()
     for number in range(1000):
         (tmp_path / "a" / f"{number:03}").write_bytes(b"1")
@@ -438,21 +450,21 @@ def test_a_server_that_dies_ends_a_put(tmp_path: Path, monkeypatch: pytest.Monke
         done = desk.run("fs", "put", f"{tmp_path}/a", f"{URL}/a")
     *lines, last = done.stderr.splitlines()
     assert done.exit_code in (1, 4)
-    assert "gave up" in last and told(last) == (came, 1000)
+    assert "gave up" in last and reported_counts(last) == (came, 1000)
     assert len(lines) < 500
 
 
-def test_a_file_that_cannot_be_is_not_the_service(desk: Desk, here: Path) -> None:
-    """However many there are in a row: the others come."""
+def test_invalid_names_do_not_end_a_put(desk: Desk, here: Path) -> None:
+    """Any number of them in a row: the other files are uploaded."""
     for number in range(3 * MAX_FAILURES):
         (here / "a" / f"0{number:02}\n").write_bytes(b"")
-    said = desk.refused(1, "fs", "put", "a", f"{URL}/a")
-    assert told(said.splitlines()[-1]) == (FILES, FILES + 3 * MAX_FAILURES)
-    assert "gave up" not in said
+    messages = desk.refused(1, "fs", "put", "a", f"{URL}/a")
+    assert reported_counts(messages.splitlines()[-1]) == (FILES, FILES + 3 * MAX_FAILURES)
+    assert "gave up" not in messages
 
 
-def test_a_denial_is_of_a_file_if_another_came() -> None:
-    """Who may do nothing is told so soon; who may not read some gets all the others."""
+def test_denials_end_a_command_without_any_success() -> None:
+    """With a success before, a denial concerns one file, except for an expired token."""
     progress = Progress()
     for number in range(MAX_FAILURES):
         progress.fail(f"{number}", AccessDenied("no"), 1)
@@ -468,10 +480,10 @@ def test_a_denial_is_of_a_file_if_another_came() -> None:
         progress.check()
 
 
-def test_an_unknown_outcome_is_the_status_of_what_gave_up(
+def test_unknown_outcomes_set_the_status_of_a_command_that_gave_up(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody takes for failed what may have happened: status 4, and how many these are."""
+    """The status is 4, and the message has their number."""
     store = Namespace.upload
     asked = 0
 
@@ -487,12 +499,12 @@ def test_an_unknown_outcome_is_the_status_of_what_gave_up(
 
     monkeypatch.setattr(Namespace, "link_many", atomic_links(lost))
     monkeypatch.setattr(Namespace, "upload", storing)
-    said = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
-    assert "gave up" in said and f"the outcome of {asked} more is unknown" in said
+    messages = desk.refused(4, "fs", "put", "--threads", "1", "a", f"{URL}/a")
+    assert "gave up" in messages and f"the outcome of {asked} more is unknown" in messages
 
 
-def test_what_is_under_way_still_is_told() -> None:
-    """Who does not wait for it, by a second Ctrl-C, hears that it may happen yet."""
+def test_running_operations_are_reported() -> None:
+    """After a second Ctrl-C, they may still complete."""
     progress = Progress("were uploaded")
     with (
         progress.running(),
@@ -507,10 +519,10 @@ def test_what_is_under_way_still_is_told() -> None:
         raise KeyboardInterrupt
 
 
-def test_a_directory_of_unknown_outcome_is_gone_on_with(
+def test_a_directory_with_an_unknown_outcome_can_be_resumed(
     desk: Desk, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be there, and the same command would go into it."""
+    """It may exist, so the same command would copy into it."""
     make = Namespace.make_directory
 
     def lost(self: Namespace, path: str, **how: Any) -> None:
@@ -519,6 +531,6 @@ def test_a_directory_of_unknown_outcome_is_gone_on_with(
 
     with monkeypatch.context() as broken:
         broken.setattr(Namespace, "make_directory", lost)
-        said = desk.refused(4, "fs", "put", "a", f"{URL}/new")
-    desk.ok("fs", "put", *advised(said), "a", f"{URL}/new")
-    assert below(desk, "new") == local(here / "a")
+        messages = desk.refused(4, "fs", "put", "a", f"{URL}/new")
+    desk.ok("fs", "put", *advised_options(messages), "a", f"{URL}/new")
+    assert tree_below(desk, "new") == local(here / "a")

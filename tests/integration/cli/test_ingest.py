@@ -1,4 +1,4 @@
-"""What ``commitlog ingest`` shows of sources, and does to them, given the state table alone."""
+"""The commands ``commitlog ingest``, which need only the state table."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from support.servers import Ministack
 
 @define
 class Site:
-    """A directory, a state table, and queries that read the one with the help of the other.
+    """A directory, a state table, and queries that read the directory.
 
     Attributes:
         input: URL of the store.
         state: URL of the table.
-        env: what commands find in their environment.
-        secret: what they must not print.
+        env: the environment of commands.
+        secret: a text that they must not print.
     """
 
     input: str
@@ -89,7 +89,7 @@ class Site:
         return open_table(self.state, INGEST_SCHEMA)
 
     def run(self, *words: str, answer: str = "") -> Result:
-        """Run a command; whatever it prints, no secret is in it, nor what a terminal would act on."""
+        """Run a command. Check that its output has no secret and no control characters."""
         done = CliRunner(env=self.env).invoke(
             main,
             ["ingest", *words, "--state", self.state],
@@ -108,7 +108,7 @@ class Site:
 
 
 def families(text: str) -> dict[str, Metric]:
-    """Return what Prometheus's own parser finds in `text`, by name."""
+    """Return the metric families that Prometheus's own parser finds in `text`, by name."""
     assert text.endswith("# EOF\n")
     parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
     return {family.name: family for family in parsed}
@@ -130,7 +130,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def busy(site: Site) -> Site:
-    """A source that has read one of four files and could not read another one, and one that is done."""
+    """A source that has read one of four files and could not read another one, and a finished one."""
     for path, body in {"a/1": b"123", "b/bad": b"1234", "c": b"12345", "d\u2028x": b"123456"}.items():
         site.put(path, body)
     site.batch("events", bad="b/bad", max_files=2)
@@ -138,8 +138,8 @@ def busy(site: Site) -> Site:
     return site
 
 
-def test_status_tells_how_a_source_is_doing(busy: Site) -> None:
-    """What was handed out, what waits, what could not be read, and what the query runs with."""
+def test_status_shows_a_source(busy: Site) -> None:
+    """Delivered, waiting and unreadable files, and the settings of the query."""
     events, other = busy.lines("status")
     assert [events["source"], other["source"]] == ["events", "other"]
     assert (events["epoch"], events["files"], events["bytes"]) == (1, 2, 7)
@@ -161,8 +161,8 @@ def test_status_tells_how_a_source_is_doing(busy: Site) -> None:
     assert (one["source"], one["backlog"]) == ("other", None)
 
 
-def test_status_for_people(busy: Site) -> None:
-    """The same, a line each; of the settings those that are not the default."""
+def test_status_as_text(busy: Site) -> None:
+    """One line for each value. Only settings other than the default are shown."""
     shown = busy.run("status").stdout
     for line in (
         "delivered     2 files, 7 bytes",
@@ -175,8 +175,8 @@ def test_status_for_people(busy: Site) -> None:
     assert "waiting" not in busy.run("status", "--no-backlog").stdout
 
 
-def test_files_lists_what_waits_and_what_could_not_be_read(busy: Site) -> None:
-    """Both, or the ones that are asked for, with what is known of each."""
+def test_files_lists_waiting_and_unreadable_files(busy: Site) -> None:
+    """Both kinds, or the requested one, with details."""
     problem, *waiting = busy.lines("files", "events")
     assert [each["path"] for each in waiting] == ["c", "d\u2028x"]
     assert {each["state"] for each in waiting} == {"waiting"}
@@ -193,15 +193,15 @@ def test_files_lists_what_waits_and_what_could_not_be_read(busy: Site) -> None:
 
 
 def test_a_source_has_to_be_named_if_there_are_several(busy: Site) -> None:
-    """All but `status` do something to, or list much of, one source."""
+    """Only `status` works on all sources."""
     for words in (["files"], ["retry", "--all"], ["reset", "--yes"], ["status", "--input", busy.input]):
         done = busy.run(*words)
         assert done.exit_code == 2
         assert "'events', 'other'" in done.stderr
 
 
-def test_retry_hands_out_what_was_not_delivered(busy: Site) -> None:
-    """Nothing is done unless paths or all are asked for; what is handed out again is printed."""
+def test_retry_delivers_unreadable_files_again(busy: Site) -> None:
+    """Either paths or --all is required. The retried slices are printed."""
     assert busy.run("retry", "events").exit_code == 2
     assert busy.run("retry", "events", "--all", "--path", "c").exit_code == 2
     missing = busy.run("retry", "events", "--path", "nowhere")
@@ -215,14 +215,14 @@ def test_retry_hands_out_what_was_not_delivered(busy: Site) -> None:
     assert "nothing" in nothing.stderr
 
 
-def test_retry_of_all(busy: Site) -> None:
-    """Every problem of the source is handed out again."""
+def test_retry_of_all_problems(busy: Site) -> None:
+    """Every problem of the source is retried."""
     busy.batch("events", bad="c", max_files=1)
     assert set(busy.run("retry", "events", "--all").stdout.splitlines()) == {"b/bad", "c"}
 
 
-def test_reset_asks_and_forgets_one_source(busy: Site) -> None:
-    """Nothing is forgotten without a yes; then all that was kept is, and the other source stays."""
+def test_reset_deletes_one_source_after_confirmation(busy: Site) -> None:
+    """Without a confirmation nothing is deleted. Other sources stay."""
     for answer in ("n\n", ""):
         done = busy.run("reset", "events", answer=answer)
         assert done.exit_code == 2
@@ -235,12 +235,12 @@ def test_reset_asks_and_forgets_one_source(busy: Site) -> None:
         assert list(table.query("events")) == []
     again = busy.run("reset", "events", "--yes")
     assert again.exit_code == 1 and "has no state of source" in again.stderr
-    [told] = busy.lines("reset", "--yes")
-    assert told["source"] == "other" and told["items"] >= 2
+    [reported] = busy.lines("reset", "--yes")
+    assert reported["source"] == "other" and reported["items"] >= 2
 
 
-def test_reset_finds_out_that_the_query_is_alive(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What changes between question and answer is the query's doing: nothing is forgotten then."""
+def test_reset_detects_an_active_query(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the state changes before the answer, nothing is deleted."""
     assert "it started to list its input" in busy.run("reset", "events", answer="n\n").stderr
 
     def answer(*_: object, **__: object) -> bool:
@@ -254,7 +254,7 @@ def test_reset_finds_out_that_the_query_is_alive(busy: Site, monkeypatch: pytest
 
 
 def test_reset_of_a_damaged_source(busy: Site) -> None:
-    """A source whose state nobody can read can be forgotten; `status` shows the other, and fails."""
+    """A source with an unreadable state can be deleted; `status` shows the other source and fails."""
     with closing(busy.table()) as table:
         table.put({"source": "events", "item": "list", "body": b"?"})
         table.put({"source": "events", "item": SETTINGS, "body": b"?"})
@@ -265,8 +265,8 @@ def test_reset_of_a_damaged_source(busy: Site) -> None:
     assert busy.run("reset", "events", answer="y\n").exit_code == 0
 
 
-def test_metrics_are_what_prometheus_reads(busy: Site) -> None:
-    """The names, types and labels of metrics, as Prometheus's own parser of OpenMetrics sees them."""
+def test_metrics_are_valid_openmetrics(busy: Site) -> None:
+    """Prometheus's own parser returns their names, types and labels."""
     found = families(busy.run("status", "--openmetrics").stdout)
     events = {"source": "events"}
     expected = {
@@ -295,7 +295,7 @@ def test_metrics_are_what_prometheus_reads(busy: Site) -> None:
 
 
 def test_names_of_sources_are_escaped_in_metrics(site: Site) -> None:
-    """Whatever a source is called, the exposition is read back with that name."""
+    """Any name of a source is read back unchanged."""
     name = 'a"b\\c\nd{},= #\u2028ü'
     site.put("a", b"1")
     site.batch(name)
@@ -303,21 +303,21 @@ def test_names_of_sources_are_escaped_in_metrics(site: Site) -> None:
     assert values(found["commitlog_ingest_files"], source=name) == [1]
 
 
-def test_input_elsewhere(busy: Site, tmp_path: Path) -> None:
-    """Where the input was moved, its new place can be given. What the state tells does not need it."""
+def test_the_input_can_be_given(busy: Site, tmp_path: Path) -> None:
+    """A moved input is given as an option. Commands that need no input do not use it."""
     os.rename(tmp_path / "in", tmp_path / "moved")
     gone = busy.run("status", "events", "--input", "s3://lake/nobody-may-list")
     assert gone.exit_code != 0
     assert "delivered     2 files" in gone.stdout and "waiting" not in gone.stdout
     assert "commitlog: events: " in gone.stderr
-    [told] = busy.lines("status", "events", "--input", str(tmp_path / "moved"))
-    assert told["backlog"]["files"] == 2
+    [reported] = busy.lines("status", "events", "--input", str(tmp_path / "moved"))
+    assert reported["backlog"]["files"] == 2
     secret = busy.run("status", "events", "--input", "s3://lake/?secret_access_key=geheim")
     assert secret.exit_code == 2
 
 
-def test_a_source_that_says_nothing_of_itself(site: Site) -> None:
-    """Its input has to be given; that there is none, or no table, is told."""
+def test_a_source_without_metadata_needs_an_input(site: Site) -> None:
+    """Missing sources and tables are reported."""
     assert "no source" in site.run("status").stderr
     assert "has no state" in site.run("status", "x", "--input", site.input).stderr
     site.put("a", b"1")
@@ -334,8 +334,8 @@ def test_a_source_that_says_nothing_of_itself(site: Site) -> None:
         assert "there is no table" in nowhere.stderr and "create" not in nowhere.stderr
 
 
-def test_files_are_printed_as_they_are_found(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes before an error is there, whether in JSON or for people: nothing is gathered."""
+def test_files_are_streamed(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files before an error are printed, as JSON and as text."""
     waiting = IngestAdmin.waiting
 
     def failing(self: IngestAdmin, **options: Any) -> Iterator[Slice]:
@@ -349,14 +349,14 @@ def test_files_are_printed_as_they_are_found(busy: Site, monkeypatch: pytest.Mon
 
 
 class Terminal(io.StringIO):
-    """A stream that is one."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_a_long_listing_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal it counts what was listed, in place; elsewhere, and if told not to, nothing."""
+def test_a_long_listing_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal it shows the number of listed objects; elsewhere nothing."""
     for stream, hidden, shown in (
         (Terminal(), False, True),
         (Terminal(), True, False),
@@ -372,7 +372,7 @@ def test_a_long_listing_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
-    """With credentials from the environment and the endpoint in both URLs, without any secret shown."""
+    """With credentials from the environment and the endpoint in both URLs. No secret is printed."""
     place = f"endpoint_url={ministack.endpoint_url}&region={ministack.region}"
     keys = f"&access_key_id={ministack.access_key_id}&secret_access_key={ministack.secret_access_key}"
     input = f"s3://{ministack.new_bucket()}/landing?{place}"
@@ -389,9 +389,13 @@ def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
         "COMMITLOG_REGION": ministack.region,
     }
     site = Site(input, state, env, ministack.secret_access_key)
-    [told] = site.lines("status")
-    assert told["url"] == input
-    assert (told["files"], told["backlog"]["files"], told["problems"]["unreadable"]) == (1, 1, 1)
+    [reported] = site.lines("status")
+    assert reported["url"] == input
+    assert (reported["files"], reported["backlog"]["files"], reported["problems"]["unreadable"]) == (
+        1,
+        1,
+        1,
+    )
     assert [each["path"] for each in site.lines("files")] == ["a/1", "täglich 100%"]
     assert site.run("retry", "--all").stdout == "a/1\n"
     families(site.run("status", "--openmetrics").stdout)

@@ -1,4 +1,4 @@
-"""A store that is not there: neither commands nor clients take what they cannot look at for absent."""
+"""A missing store: neither commands nor clients take a file in it for absent."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def desk(tmp_path: Path) -> Desk:
     ],
     ids=lambda words: " ".join(words[:2] if words[1].startswith("-") else words[:1]) + words[-1][-2:],
 )
-def test_commands_tell_of_a_store_that_is_not_there(desk: Desk, words: tuple[str, ...]) -> None:
-    """They say so, and end with the status of a failure, which "no such file" is not."""
+def test_commands_report_a_missing_store(desk: Desk, words: tuple[str, ...]) -> None:
+    """They fail with a message other than that of a missing file."""
     done = desk.run("fs", *words)
     assert done.exit_code not in (Exit.DONE,) + ((Exit.FAILED,) if words[0] == "test" else ())
     assert "mount it" in done.stderr
@@ -67,15 +67,17 @@ def test_commands_tell_of_a_store_that_is_not_there(desk: Desk, words: tuple[str
     ],
     ids=["exists", "find", "walk", "touch", "copy one", "copy two"],
 )
-def test_clients_of_fsspec_tell_of_it(desk: Desk, look: Callable[[CommitlogFileSystem], object]) -> None:
-    """It is an error, also where what is not there is passed over."""
+def test_fsspec_raises_for_a_missing_store(
+    desk: Desk, look: Callable[[CommitlogFileSystem], object]
+) -> None:
+    """Also in calls that ignore missing files."""
     files = CommitlogFileSystem(metadata=desk.names, skip_instance_cache=True)
     with pytest.raises(BucketNotFound):
         look(files)
 
 
-def test_a_namespace_tells_of_it(desk: Desk) -> None:
-    """That there is nothing at a path, and no job, is said of a store alone that is there."""
+def test_a_namespace_raises_for_a_missing_store(desk: Desk) -> None:
+    """Only an existing store can prove that a path or a job is absent."""
     with open_namespace("lake", metadata=desk.names) as lake:
         with pytest.raises(BucketNotFound):
             lake.exists("d/x")
@@ -83,8 +85,8 @@ def test_a_namespace_tells_of_it(desk: Desk) -> None:
             find_job(lake, "d/x", "job")
 
 
-def test_a_table_that_is_not_there_is_told() -> None:
-    """It has not said that no job was begun."""
+def test_a_namespace_raises_for_a_missing_table() -> None:
+    """A missing table does not prove that a job is absent."""
     table = open_table("memory://not-created", NAMESPACE_SCHEMA)
     lake = Namespace(table, MemoryStore(), "lake")
     with pytest.raises(TableNotFound):

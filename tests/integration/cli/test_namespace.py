@@ -1,4 +1,4 @@
-"""The commands that make, fill from a store, and look after namespaces, as an operator sees them."""
+"""The commands that create, fill and maintain namespaces."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from support.servers import Ministack
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A table of namespaces, and a directory for content; nothing is there yet."""
+    """A table of namespaces, and a directory for content, both empty."""
     return Desk(names=f"sqlite://{tmp_path}/names.db", store=f"{tmp_path}/content", env={})
 
 
 @pytest.fixture
 def lake(desk: Desk) -> Desk:
-    """A namespace that keeps no log."""
+    """A namespace without a log."""
     desk.ok("namespace", "create", "lake", "--no-log", "--store", desk.store)
     return desk
 
 
-# -- making them -------------------------------------------------------------------------------------
+# -- creation ----------------------------------------------------------------------------------------
 
 
-def test_create_list_info(desk: Desk) -> None:
-    """A namespace is made once, listed by name, and tells where all of it is."""
+def test_create_list_and_info(desk: Desk) -> None:
+    """A namespace is created once and listed by name; info shows its locations."""
     [made] = desk.lines("namespace", "create", "lake", "--store", desk.store)
     assert made == desk.lines("namespace", "info", "lake")[0]
     keys = {"name", "metadata", "store", "log", "created", "format", "min_reader", "min_writer", "root"}
@@ -65,15 +65,15 @@ def test_create_list_info(desk: Desk) -> None:
     assert made["log"] in desk.ok("namespace", "info", "lake")
 
 
-def test_create_needs_a_store(desk: Desk) -> None:
-    """It is said where content is to be; a name that cannot be one is refused."""
+def test_create_requires_a_store(desk: Desk) -> None:
+    """An invalid name is refused."""
     assert "--store" in desk.refused(2, "namespace", "create", "lake")
     desk.refused(2, "namespace", "create", "-", "--store", desk.store)
     desk.refused(2, "namespace", "create", "lake", "--store", "s3://b?secret_access_key=geheim")
 
 
-def test_what_is_not_there_is_a_failure(desk: Desk, lake: Desk) -> None:
-    """A namespace that does not exist, and a table that is not given, are told apart."""
+def test_a_missing_namespace_is_a_failure(desk: Desk, lake: Desk) -> None:
+    """It differs from a table that is not given."""
     for words in (["info"], ["gc"], ["recover"]):
         assert "no namespace 'land'" in desk.refused(1, "namespace", *words, "land")
     elsewhere = Desk(names="", store="", env={})
@@ -81,35 +81,36 @@ def test_what_is_not_there_is_a_failure(desk: Desk, lake: Desk) -> None:
     assert "COMMITLOG_METADATA" in elsewhere.refused(2, "fs", "ls", URL)
 
 
-def test_a_table_that_is_missing_or_another_is_made_as_the_message_says(desk: Desk) -> None:
-    """Who follows the message has a table of namespaces, not of leases, or the names that were lost."""
-    said = desk.refused(1, "fs", "ls", URL)
+def test_the_message_for_a_missing_table_names_the_command(desk: Desk) -> None:
+    """It creates a table for namespaces, not for leases, or restores the lost names."""
+    messages = desk.refused(1, "fs", "ls", URL)
     assert (
-        f"`commitlog table create {desk.names} --for namespaces`" in said and "--for ingest" not in said
+        f"`commitlog table create {desk.names} --for namespaces`" in messages
+        and "--for ingest" not in messages
     )
-    assert "`commitlog namespace restore`" in said
+    assert "`commitlog namespace restore`" in messages
     desk.ok("table", "create", desk.names)
     assert "--for namespaces" in desk.refused(1, "namespace", "create", "lake", "--store", desk.store)
 
 
-def test_tables_of_namespaces_are_made(desk: Desk) -> None:
-    """For those that are not made by themselves, table create has the keys."""
+def test_tables_of_namespaces_are_created(desk: Desk) -> None:
+    """For tables that are not created automatically."""
     assert "created" in desk.ok("table", "create", desk.names, "--for", "namespaces")
     assert "exists already" in desk.ok("table", "create", desk.names, "--for", "namespaces")
     assert "place" in desk.ok("table", "info", desk.names)
     assert desk.ok("namespace", "list") == ""
 
 
-def test_content_may_be_reached_by_another_url(lake: Desk, tmp_path: Path) -> None:
-    """With --store, where the directory is mounted elsewhere; not in another kind of store."""
+def test_content_has_another_url_with_store(lake: Desk, tmp_path: Path) -> None:
+    """With --store, for a directory mounted elsewhere; not for another kind of store."""
     lake.fill(a=b"1")
     (tmp_path / "content").rename(tmp_path / "moved")
     assert lake.ok("fs", "cat", f"{URL}/a", "--store", f"{tmp_path}/moved") == "1"
     assert "is in file://" in lake.refused(2, "fs", "cat", f"{URL}/a", "--store", "s3://bucket")
 
 
-def test_grow(lake: Desk) -> None:
-    """A directory is spread over more partitions; what it has is found as before."""
+def test_reshard(lake: Desk) -> None:
+    """A directory is spread over more partitions. Its names are found as before."""
     lake.fill(a__x=b"1")
     assert "8 shards" in lake.ok("namespace", "reshard", f"{URL}/a", "--shards", "8")
     lake.fill(a__y=b"2")
@@ -118,11 +119,11 @@ def test_grow(lake: Desk) -> None:
     lake.refused(2, "namespace", "reshard", f"{URL}/a", "--shards", "65")
 
 
-# -- looking after them ------------------------------------------------------------------------------
+# -- maintenance -------------------------------------------------------------------------------------
 
 
-def test_clean_frees_what_was_removed(lake: Desk) -> None:
-    """What is in the trash becomes garbage, and garbage goes when its time has come."""
+def test_gc_frees_removed_files(lake: Desk) -> None:
+    """The trash becomes garbage, and garbage is removed after the grace period."""
     lake.fill(a__x=b"22", a__c__y=b"1", b=b"333")
     lake.ok("fs", "rm", "-r", f"{URL}/a")
     keys = {"abandoned", "files", "directories", "objects", "bytes", "uploads", "failed"}
@@ -137,8 +138,8 @@ def test_clean_frees_what_was_removed(lake: Desk) -> None:
     assert (last["objects"], last["bytes"], last["failed"]) == (1, 4, [])
 
 
-def test_clean_gives_up_old_jobs(lake: Desk) -> None:
-    """What was begun a week ago, and never published, goes; what is younger stays."""
+def test_gc_abandons_old_jobs(lake: Desk) -> None:
+    """Jobs that began a week ago and were never published are removed; younger ones stay."""
     old, young = "0" * 32, "1" * 32
     for name, days in ((old, 8), (young, 6)):
         clock = ManualClock(epoch=SystemClock().epoch() - days * 86400)
@@ -149,8 +150,8 @@ def test_clean_gives_up_old_jobs(lake: Desk) -> None:
     assert lake.tree(".staging") == {f".staging/{young}": None, f".staging/{young}/x": b"1"}
 
 
-def test_clean_aborts_uploads_of_the_dead(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those begun a week ago; that they cannot be listed keeps nothing else from being done."""
+def test_gc_aborts_old_uploads(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads that began a week ago. If they cannot be listed, the other work is done."""
     lake.fill(a=b"1")
     clock = ManualClock(epoch=SystemClock().epoch() - 8 * 86400)
     with closing(LocalStore(lake.store, clock=clock)) as store:
@@ -160,14 +161,16 @@ def test_clean_aborts_uploads_of_the_dead(lake: Desk, monkeypatch: pytest.Monkey
             refusal = AccessDenied("not you")
             patch.setattr(LocalStore, "list_staged", lambda *_: (_ for _ in ()).throw(refusal))
             done = lake.run("namespace", "gc", "lake", "--json")
-        told = {"error": "Failed", "status": 1, "what": "uploads", "message": "not you"}
-        assert (done.exit_code, json.loads(done.stderr)) == (1, told)
+        reported = {"error": "Failed", "status": 1, "what": "uploads", "message": "not you"}
+        assert (done.exit_code, json.loads(done.stderr)) == (1, reported)
         assert (json.loads(done.stdout)["objects"], len(list(store.list_staged()))) == (1, 1)
         assert "uploads aborted: 1" in lake.ok("namespace", "gc", "lake")
         assert list(store.list_staged()) == []
 
 
-def test_clean_tells_what_the_store_refuses(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_reports_objects_that_the_store_refuses_to_delete(
+    lake: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The object is named, the status is 1, and a later run removes it."""
     lake.fill(a=b"1", b=b"22")
     lake.ok("fs", "rm", f"{URL}/a", f"{URL}/b", "--grace", "0s")
@@ -182,16 +185,16 @@ def test_clean_tells_what_the_store_refuses(lake: Desk, monkeypatch: pytest.Monk
         patch.setattr(LocalStore, "delete_many", delete_many)
         done = lake.run("namespace", "gc", "lake", "--json")
     assert done.exit_code == 1
-    told = json.loads(done.stdout)
-    assert told["objects"] + len(told["failed"]) == 2
+    reported = json.loads(done.stdout)
+    assert reported["objects"] + len(reported["failed"]) == 2
     named = [json.loads(line)["what"] for line in done.stderr.splitlines()]
-    assert named == [failed["what"] for failed in told["failed"]]
+    assert named == [failed["what"] for failed in reported["failed"]]
     [again] = lake.lines("namespace", "gc", "lake")
-    assert again["objects"] == len(told["failed"])
+    assert again["objects"] == len(reported["failed"])
 
 
-def test_recover_decides_what_is_pending(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client that died left in the log is decided, and shown with the decision."""
+def test_recover_decides_pending_changes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of a dead client are decided and printed with the decision."""
     desk.ok("namespace", "create", "lake", "--store", desk.store)
     assert "no pending change" in desk.ok("namespace", "recover", "lake")
 
@@ -209,7 +212,7 @@ def test_recover_decides_what_is_pending(desk: Desk, monkeypatch: pytest.MonkeyP
 
 
 def test_compact_shortens_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what was decided long ago goes; so nothing does of a log that is young."""
+    """Only old decided changes are removed, and none from a young log."""
     desk.ok("namespace", "create", "lake", "--store", desk.store)
     desk.fill(a=b"1")
     assert desk.lines("namespace", "compact", "lake") == [{"operations": 0, "states": 0}]
@@ -223,8 +226,8 @@ def lose_names(desk: Desk) -> None:
         file.unlink()
 
 
-def test_lost_names_are_restored(desk: Desk) -> None:
-    """From the log alone; what is there already stays, unless it is to be replaced."""
+def test_restore_from_the_log(desk: Desk) -> None:
+    """Existing records stay, unless --replace is given."""
     where = ["--store", desk.store]
     desk.ok("namespace", "create", "lake", *where)
     desk.fill(a__x=b"1", b=b"22")
@@ -249,8 +252,8 @@ def test_lost_names_are_restored(desk: Desk) -> None:
     assert desk.lines("fs", "ls", "-R", URL) == before
 
 
-def test_a_drill_and_a_log_that_is_taken_back(desk: Desk) -> None:
-    """A copy to look at leaves the table in use alone; a restore fences it, until that is undone."""
+def test_a_restore_can_be_undone(desk: Desk) -> None:
+    """A read-only copy does not affect the table in use. A restore fences it until it is undone."""
     where = ["--store", desk.store]
     desk.ok("namespace", "create", "lake", *where)
     desk.fill(a__x=b"1")
@@ -273,8 +276,8 @@ def test_a_drill_and_a_log_that_is_taken_back(desk: Desk) -> None:
     assert "belongs to another table" in desk.refused(1, "fs", "mkdir", f"{URL}/more", *other)
 
 
-def test_a_damaged_log_is_salvaged_and_written_again(desk: Desk) -> None:
-    """Of one that cannot be read whole, the rest is restored, and the loss is named."""
+def test_a_damaged_log_can_be_salvaged_and_rewritten(desk: Desk) -> None:
+    """The readable rest is restored, and the loss is reported."""
     where = ["--store", desk.store]
     desk.ok("namespace", "create", "lake", *where)
     desk.fill(a__x=b"1", b=b"22")
@@ -296,8 +299,8 @@ def test_a_damaged_log_is_salvaged_and_written_again(desk: Desk) -> None:
     assert desk.lines("fs", "ls", "-R", URL) == before
 
 
-def test_restore_tells_whose_content_is_lost(desk: Desk) -> None:
-    """Files whose objects are gone, or are others, are named, with status 1."""
+def test_restore_reports_lost_content(desk: Desk) -> None:
+    """Files whose objects are missing or replaced are named, with status 1."""
     where = ["--store", desk.store]
     desk.ok("namespace", "create", "lake", *where)
     desk.fill(a__x=b"1", b=b"22", c=b"")
@@ -307,13 +310,15 @@ def test_restore_tells_whose_content_is_lost(desk: Desk) -> None:
     desk.run("put", "-", f"{desk.store}/{objects['b']}", stdin=b"other")
     done = desk.run("namespace", "restore", "lake", *where, "--json")
     assert done.exit_code == 1
-    told = {each["path"]: each["changed"] for each in json.loads(done.stdout)["lost"]}
-    assert told == {"a/x": False, "b": True}
+    reported = {each["path"]: each["changed"] for each in json.loads(done.stdout)["lost"]}
+    assert reported == {"a/x": False, "b": True}
     assert "does not exist" in done.stderr and "was replaced" in done.stderr
 
 
-def test_restore_asks_about_what_nobody_knows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that was under way is shown, and nothing is done before it is said what became of it."""
+def test_restore_requires_a_decision_for_unknown_outcomes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a change is printed, and nothing is written without a decision."""
     where = ["--store", desk.store]
     desk.ok("namespace", "create", "lake", *where)
     with monkeypatch.context() as patch:
@@ -321,26 +326,26 @@ def test_restore_asks_about_what_nobody_knows(desk: Desk, monkeypatch: pytest.Mo
         patch.setattr(OperationLog, "_conclude", lambda *args, **settings: True)
         CliRunner(env={"COMMITLOG_METADATA": desk.names}).invoke(main, ["fs", "mkdir", f"{URL}/a"])
     lose_names(desk)
-    said = desk.refused(2, "namespace", "restore", "lake", *where)
-    assert "make directories" in said and "--undecided" in said
+    messages = desk.refused(2, "namespace", "restore", "lake", *where)
+    assert "make directories" in messages and "--undecided" in messages
     assert "no namespace" in desk.refused(1, "fs", "ls", URL)
     [done] = desk.lines("namespace", "restore", "lake", *where, "--undecided", "rolled-back")
     assert [each["decision"] for each in done["decided"]] == ["rolled-back"]
     assert desk.tree() == {}
 
 
-def test_what_is_about_the_log_needs_one(lake: Desk) -> None:
-    """A namespace without a log says so."""
+def test_log_commands_require_a_log(lake: Desk) -> None:
+    """A namespace without a log is refused."""
     for command in ("recover", "compact"):
         assert "without a log" in lake.refused(2, "namespace", command, "lake")
 
 
-#: What is found is looked at again, at once: nobody else is here.
+#: Findings are confirmed at once, because there are no other clients.
 CHECK = ["namespace", "fsck", "lake", "--confirm-after", "0s"]
 
 
-def lose_gate(desk: Desk, path: str) -> None:
-    """Remove a record that a directory needs, as a foreign hand would."""
+def remove_guard_record(desk: Desk, path: str) -> None:
+    """Remove a record that a directory needs, as another program would."""
     with desk.open() as lake:
         key = Keys("lake").gate(lake.stat(path).id, 0)
     with closing(open_table(desk.names, NAMESPACE_SCHEMA)) as table:
@@ -348,12 +353,12 @@ def lose_gate(desk: Desk, path: str) -> None:
         table.delete(key)
 
 
-def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
-    """Status 0 if all is well, 1 if not, 2 if that cannot be told; --repair changes what can be."""
+def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
+    """The status is 0 without problems, 1 with some, and 2 for an error. --repair repairs them."""
     lake.fill(a__x=b"1", b=b"22")
     assert "problems: 0, left: 0" in lake.ok(*CHECK, "--objects", "--unnamed")
     assert lake.lines(*CHECK) == []
-    lose_gate(lake, "a")
+    remove_guard_record(lake, "a")
     done = lake.run(*CHECK, "--json")
     assert (done.exit_code, done.stderr) == (1, "")
     [found] = [json.loads(line) for line in done.stdout.splitlines()]
@@ -361,8 +366,8 @@ def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
         *("kind", "severity", "path", "detail", "object", "id", "meaning", "repair"),
     }
     assert (found["kind"], found["severity"], found["path"]) == ("no-gate", "broken", "a")
-    said = lake.run(*CHECK)
-    assert said.stdout.startswith("broken  no-gate  a") and "left: 1" in said.stdout
+    messages = lake.run(*CHECK)
+    assert messages.stdout.startswith("broken  no-gate  a") and "left: 1" in messages.stdout
     planned = lake.run(*CHECK, "--repair", "--dry-run", "--json")
     assert (planned.exit_code, json.loads(planned.stdout)["outcome"]) == (1, "planned")
     other = lake.run(*CHECK, "--repair", "--only", "cycle")
@@ -372,16 +377,18 @@ def test_check_tells_and_repairs_what_is_wrong(lake: Desk) -> None:
     lake.fill(a__y=b"")
     with lake.open() as opened:
         opened.upload(b"12345")
-    said = lake.run(*CHECK, "--unnamed", "--older-than", "0s")
-    assert "(5 bytes): no record refers to" in said.stdout
-    assert ". Repair: lists the object" in said.stdout
-    assert said.stdout.endswith("\nobjects without a file: 1, 5 B\n")
+    messages = lake.run(*CHECK, "--unnamed", "--older-than", "0s")
+    assert "(5 bytes): no record refers to" in messages.stdout
+    assert ". Repair: lists the object" in messages.stdout
+    assert messages.stdout.endswith("\nobjects without a file: 1, 5 B\n")
     lake.refused(2, "namespace", "fsck", "land")
     assert "--repair" in lake.refused(2, *CHECK, "--dry-run")
 
 
-def test_check_does_not_answer_for_what_is_unknown(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repair of which nobody knows whether it happened has the status of that, not 2."""
+def test_fsck_reports_a_repair_with_an_unknown_outcome(
+    lake: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status is 4, not 2."""
 
     def lost(self: Maintenance, *args: Any, **settings: Any) -> None:
         raise OutcomeUnknown("no answer")
@@ -390,8 +397,8 @@ def test_check_does_not_answer_for_what_is_unknown(lake: Desk, monkeypatch: pyte
     assert "no answer" in lake.refused(4, *CHECK, "--repair")
 
 
-def test_check_tells_what_nothing_repairs(lake: Desk) -> None:
-    """An object that is gone is told, and stays so."""
+def test_fsck_reports_problems_without_a_repair(lake: Desk) -> None:
+    """A missing object stays a problem."""
     lake.fill(a=b"1")
     [file] = lake.lines("fs", "ls", URL)
     lake.ok("rm", f"{lake.store}/{file['object']}")
@@ -401,7 +408,7 @@ def test_check_tells_what_nothing_repairs(lake: Desk) -> None:
     assert done.stdout.startswith("left      lost    object-missing  a")
 
 
-# -- what was there before, and what others did ------------------------------------------------------
+# -- objects of other programs ------------------------------------------------------------------------
 
 
 def put(desk: Desk, **objects: bytes) -> None:
@@ -412,7 +419,7 @@ def put(desk: Desk, **objects: bytes) -> None:
 
 
 def test_import_makes_files_in_place(lake: Desk) -> None:
-    """Objects become files under the paths that they have; again, they are known."""
+    """Objects become files with the same paths. A second import finds them unchanged."""
     put(lake, old__a=b"1", old__b__c=b"22", other=b"3")
     keys = {"files", "updated", "known", "bytes", "refused", "last"}
     [first] = lake.lines("namespace", "import", f"{lake.store}/old", f"{URL}/new")
@@ -427,8 +434,8 @@ def test_import_makes_files_in_place(lake: Desk) -> None:
     assert all_of_it["files"] == 3
 
 
-def test_import_goes_on_where_it_stopped(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is broken off says behind which object to go on, and can."""
+def test_a_failed_import_can_be_resumed(lake: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the object after which to continue."""
     put(lake, old__a__1=b"1", old__b__1=b"2", old__c__1=b"3")
     adopt = Maintenance.import_objects
 
@@ -441,8 +448,8 @@ def test_import_goes_on_where_it_stopped(lake: Desk, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(Maintenance, "import_objects", broken)
-        said = lake.refused(1, "namespace", "import", f"{lake.store}/old", f"{URL}/new").splitlines()
-    assert said == [
+        messages = lake.refused(1, "namespace", "import", f"{lake.store}/old", f"{URL}/new").splitlines()
+    assert messages == [
         "commitlog: to resume: run the same command with --start-after 'old/a/1'",
         "commitlog: gone",
     ]
@@ -452,8 +459,8 @@ def test_import_goes_on_where_it_stopped(lake: Desk, monkeypatch: pytest.MonkeyP
     assert (rest["files"], rest["known"]) == (2, 0)
 
 
-def test_import_that_finds_nothing_is_a_failure(lake: Desk) -> None:
-    """A prefix that is mistyped is told; that nothing is left behind an object is none of its kind."""
+def test_an_import_without_objects_fails(lake: Desk) -> None:
+    """For example with a mistyped prefix; but not with --start-after."""
     put(lake, old__a=b"1")
     done = lake.run("namespace", "import", f"{lake.store}/odl", f"{URL}/new", "--json")
     assert (done.exit_code, json.loads(done.stdout)["files"]) == (1, 0)
@@ -461,23 +468,23 @@ def test_import_that_finds_nothing_is_a_failure(lake: Desk) -> None:
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/new", "--start-after", "old/a")
 
 
-def test_import_lists_what_is_refused(lake: Desk) -> None:
-    """Objects that cannot be files are told, with status 1; the others are there."""
+def test_import_reports_refused_objects(lake: Desk) -> None:
+    """The status is 1, and the other objects are imported."""
     put(lake, old__a=b"1", old__b=b"2")
     lake.fill(new__a=b"mine")
     done = lake.run("namespace", "import", f"{lake.store}/old", f"{URL}/new", "--json")
     assert done.exit_code == 1
     [refused] = json.loads(done.stdout)["refused"]
     assert refused["path"] == "old/a"
-    told = [json.loads(line) for line in done.stderr.splitlines()]
+    reported = [json.loads(line) for line in done.stderr.splitlines()]
     assert {"old/a": refused["reason"]}.items() <= {
-        each["what"]: each["message"] for each in told
+        each["what"]: each["message"] for each in reported
     }.items()
     assert lake.tree("new") == {"new/a": b"mine", "new/b": b"2"}
 
 
-def test_import_from_elsewhere_is_refused(lake: Desk, tmp_path: Path) -> None:
-    """Objects become files in place: those of another store cannot."""
+def test_import_from_another_store_is_refused(lake: Desk, tmp_path: Path) -> None:
+    """Objects become files in place."""
     (tmp_path / "content-2").mkdir()
     for source in (f"{tmp_path}/content-2", str(tmp_path), "s3://bucket/old", f"{lake.store}/../x"):
         assert "is not in the store of namespace" in lake.refused(
@@ -500,8 +507,8 @@ def test_import_from_elsewhere_is_refused(lake: Desk, tmp_path: Path) -> None:
         ("memory://bucket/lake/old", None),
     ],
 )
-def test_what_lies_in_the_store_of_a_namespace(url: str, prefix: str | None) -> None:
-    """The same bucket, of the same service, and below the prefix of the namespace."""
+def test_a_prefix_is_in_the_store_of_the_namespace(url: str, prefix: str | None) -> None:
+    """In the same bucket of the same service, below the prefix of the namespace."""
     store = open_store("s3://bucket/lake?endpoint_url=http://127.0.0.1:9&region=eu-west-1")
     with Namespace(open_table("memory://", NAMESPACE_SCHEMA), store, "lake") as lake:
         if prefix is None:
@@ -511,8 +518,8 @@ def test_what_lies_in_the_store_of_a_namespace(url: str, prefix: str | None) -> 
             assert prefix_in(lake, url) == prefix
 
 
-def test_diff_finds_what_others_did(lake: Desk) -> None:
-    """Status 0 if all is as it should be, 1 if not, 2 if that cannot be told."""
+def test_diff_finds_changes_of_other_programs(lake: Desk) -> None:
+    """The status is 0 without differences, 1 with some, and 2 for an error."""
     put(lake, old__a=b"1", old__b=b"2", old__c=b"3")
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/new")
     assert lake.ok("namespace", "diff", URL) == ""
@@ -522,16 +529,16 @@ def test_diff_finds_what_others_did(lake: Desk) -> None:
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [f"changed   {URL}/new/a", f"missing   {URL}/new/b"]
     assert not done.stderr
-    told = [
+    reported = [
         json.loads(line) for line in lake.run("namespace", "diff", URL, "--json").stdout.splitlines()
     ]
-    assert told[0] == {"url": f"{URL}/new/a", "kind": "changed", "object": "old/a"}
+    assert reported[0] == {"url": f"{URL}/new/a", "kind": "changed", "object": "old/a"}
     for url in (f"{URL}/none", "commitlog://land", "s3://bucket"):
         lake.refused(2, "namespace", "diff", url)
 
 
-def test_diff_finds_what_is_no_file(lake: Desk) -> None:
-    """Compared with where it was imported from, also objects that came since, and hidden ones."""
+def test_diff_finds_objects_without_a_file(lake: Desk) -> None:
+    """Compared with the origin of an import, it also finds new and hidden objects."""
     put(lake, old__a=b"1", old__b=b"2")
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/new")
     put(lake, old__c=b"3")
@@ -542,8 +549,8 @@ def test_diff_finds_what_is_no_file(lake: Desk) -> None:
     assert "one URL" in lake.refused(2, "namespace", "diff", URL, URL, *where)
 
 
-def test_bound_directories_have_what_others_store(lake: Desk) -> None:
-    """They show it, hide what was deleted, and keep what they have when they are unbound."""
+def test_bound_directories_show_objects_of_other_programs(lake: Desk) -> None:
+    """They hide deleted files, and keep their files when they are unbound."""
     put(lake, raw__a=b"1", raw__b=b"2")
     assert "is bound to raw/" in lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw")
     assert "forever" in lake.ok(
@@ -572,8 +579,8 @@ def test_bound_directories_have_what_others_store(lake: Desk) -> None:
     assert lake.ok("fs", "cat", f"{URL}/raw/*") == "3"
 
 
-def test_a_store_that_is_not_known_is_believed_only_if_that_is_said(lake: Desk) -> None:
-    """Else nothing is removed, by either command, and the error names the option."""
+def test_an_unidentified_store_requires_an_option(lake: Desk) -> None:
+    """Without it nothing is removed, and the error names the option."""
     put(lake, raw__a=b"1", old__b=b"2")
     lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw", "--max-age", "forever")
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/old")
@@ -590,7 +597,7 @@ def test_a_store_that_is_not_known_is_believed_only_if_that_is_said(lake: Desk) 
 
 
 def test_binding_as_json(lake: Desk) -> None:
-    """It tells what a directory is bound to, and for how many seconds a listing counts, if for any."""
+    """The prefix, and the maximum age of a listing in seconds, or null."""
     where = [f"{lake.store}/raw", f"{URL}/raw"]
     bound = {"url": f"{URL}/raw", "bound_to": "raw/", "max_age": 300.0}
     assert lake.lines("namespace", "bind", *where, "--max-age", "5m") == [bound]
@@ -600,8 +607,8 @@ def test_binding_as_json(lake: Desk) -> None:
     ]
 
 
-def test_sync_tells_what_cannot_be_a_file(lake: Desk) -> None:
-    """Such as an object beside a prefix of its name; the status is 1."""
+def test_sync_reports_objects_that_cannot_be_files(lake: Desk) -> None:
+    """For example an object whose name is also a directory. The status is 1."""
     put(lake, raw__b=b"1")
     lake.ok("namespace", "bind", f"{lake.store}/raw", f"{URL}/raw")
     with lake.open() as namespace:
@@ -610,12 +617,12 @@ def test_sync_tells_what_cannot_be_a_file(lake: Desk) -> None:
     done = lake.run("namespace", "sync", f"{URL}/raw", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["unfit"] == ["raw/a"]
-    told = json.loads(done.stderr)
-    assert told["what"] == "raw/a" and "cannot become" in told["message"]
+    reported = json.loads(done.stderr)
+    assert reported["what"] == "raw/a" and "cannot become" in reported["message"]
 
 
-def test_only_parts_of_the_own_store_are_bound(lake: Desk) -> None:
-    """Not another store, nor all of it, nor the root; and a span of time is one."""
+def test_bind_takes_a_prefix_of_the_own_store(lake: Desk) -> None:
+    """Not another store, the whole store or the root. An invalid duration is refused."""
     assert "is not in the store" in lake.refused(2, "namespace", "bind", "s3://bucket/raw", f"{URL}/raw")
     for source, target in ((lake.store, f"{URL}/raw"), (f"{lake.store}/raw", URL)):
         lake.refused(2, "namespace", "bind", source, target)
@@ -628,7 +635,7 @@ def test_only_parts_of_the_own_store_are_bound(lake: Desk) -> None:
 
 @pytest.fixture
 def remote(ministack: Ministack) -> Desk:
-    """A table of DynamoDB and a bucket, which commands reach by options of the environment."""
+    """A table of DynamoDB and a bucket, which commands find through their environment."""
     return Desk(
         names=f"dynamodb://{ministack.new_table_name()}",
         store=f"s3://{ministack.new_bucket()}/lake",
@@ -644,7 +651,7 @@ def remote(ministack: Ministack) -> Desk:
 
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(remote: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, with the table made first: a directory goes up, is renamed, comes back, and goes."""
+    """A directory is uploaded, renamed, downloaded and removed."""
     assert "table create" in remote.refused(1, "namespace", "create", "lake", "--store", remote.store)
     remote.ok("table", "create", remote.names, "--for", "namespaces")
     remote.ok("namespace", "create", "lake", "--store", remote.store, "--commit", "native")
@@ -685,8 +692,8 @@ def test_on_s3_and_dynamodb(remote: Desk, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.servers
-def test_a_profile_is_for_names_and_content(remote: Desk, tmp_path: Path) -> None:
-    """--profile gives the credentials of both, though the namespace was created with others."""
+def test_a_profile_applies_to_table_and_store(remote: Desk, tmp_path: Path) -> None:
+    """Also if the namespace was created with other credentials."""
     remote.ok("table", "create", remote.names, "--for", "namespaces")
     remote.ok("namespace", "create", "lake", "--no-log", "--store", remote.store)
     credentials = tmp_path / "credentials"
@@ -701,7 +708,7 @@ def test_a_profile_is_for_names_and_content(remote: Desk, tmp_path: Path) -> Non
 
 
 def test_the_whole_store_cannot_be_bound(lake: Desk) -> None:
-    """It has the namespace's own content, as the message says."""
+    """The message says that it has the namespace's own content."""
     refused = lake.refused(2, "namespace", "bind", lake.store, f"{URL}/all")
     assert "the whole store has the namespace's own content" in refused
     assert lake.tree() == {}

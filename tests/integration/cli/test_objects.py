@@ -1,4 +1,4 @@
-"""The commands on objects, as a script sees them: statuses, streams, JSON, bytes."""
+"""The commands on objects: exit statuses, output, JSON, and bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"file://{tmp_path}/lake"
         return
     name = f"memory://{tmp_path.name}-{os.urandom(4).hex()}"
-    # The name means the same store for as long as somebody holds it.
+    # The name stands for the same store as long as an instance is open.
     store = commitlog.connect(name)
     yield name
     store.close()
@@ -45,8 +45,8 @@ def etag_of(result: Result) -> str:
     return result.stdout.strip()
 
 
-def test_bytes_come_back_as_they_were(base: str, tmp_path: Path) -> None:
-    """What put reads from a file or from stdin, cat and get give back byte for byte."""
+def test_content_is_unchanged(base: str, tmp_path: Path) -> None:
+    """get and cat return the bytes that put read from a file or from standard input."""
     source = tmp_path / "source.bin"
     source.write_bytes(BINARY)
     etag_of(run("put", str(source), f"{base}/a"))
@@ -58,8 +58,8 @@ def test_bytes_come_back_as_they_were(base: str, tmp_path: Path) -> None:
     assert target.read_bytes() == BINARY
 
 
-def test_put_if_absent_has_a_status_of_its_own(base: str) -> None:
-    """A create that finds something ends with 3, says so on stderr alone, and changes nothing."""
+def test_put_if_absent_of_an_existing_object_has_status_3(base: str) -> None:
+    """The message is on standard error, and nothing changes."""
     etag_of(run("put", "-", f"{base}/a", "--if-absent", stdin=b"1"))
     second = run("put", "-", f"{base}/a", "--if-absent", stdin=b"2")
     assert second.exit_code == 3
@@ -69,8 +69,8 @@ def test_put_if_absent_has_a_status_of_its_own(base: str) -> None:
     assert run("cat", f"{base}/a").stdout == "1"
 
 
-def test_put_if_match_takes_the_printed_etag(base: str) -> None:
-    """The etag that a put prints is what the next one matches; an old one ends with 3."""
+def test_put_if_match_accepts_the_printed_etag(base: str) -> None:
+    """An old etag has status 3."""
     first = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     etag_of(run("put", "-", f"{base}/a", "--if-match", first, stdin=b"2"))
     assert run("put", "-", f"{base}/a", "--if-match", first, stdin=b"3").exit_code == 3
@@ -78,7 +78,7 @@ def test_put_if_match_takes_the_printed_etag(base: str) -> None:
 
 
 def test_rm_if_match(base: str) -> None:
-    """A stale etag removes nothing; the right one removes; without one, a missing object is fine."""
+    """A stale etag removes nothing. Without an etag, a missing object is no error."""
     first = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     second = etag_of(run("put", "-", f"{base}/a", stdin=b"2"))
     assert run("rm", f"{base}/a", "--if-match", first).exit_code == 3
@@ -88,7 +88,7 @@ def test_rm_if_match(base: str) -> None:
 
 
 def test_rm_tries_every_url(base: str) -> None:
-    """One object that cannot be removed keeps no other from it, and the worst status is returned."""
+    """A failure does not stop the others, and the highest status is returned."""
     etag = etag_of(run("put", "-", f"{base}/b", stdin=b"1"))
     done = run("rm", f"{base}/a", f"{base}/b", "--if-match", etag)
     assert done.exit_code == 3
@@ -97,7 +97,7 @@ def test_rm_tries_every_url(base: str) -> None:
 
 
 def test_cp_and_mv_within_a_store(base: str) -> None:
-    """Copies and moves obey --if-absent; a move leaves no source."""
+    """Both respect --if-absent. A move removes the source."""
     etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     etag_of(run("cp", f"{base}/a", f"{base}/b", "--if-absent"))
     assert run("cp", f"{base}/a", f"{base}/b", "--if-absent").exit_code == 3
@@ -109,8 +109,8 @@ def test_cp_and_mv_within_a_store(base: str) -> None:
     assert run("cat", f"{base}/d").stdout == "1"
 
 
-def test_cp_if_match_replaces_what_was_seen(base: str) -> None:
-    """A copy over an object with the right etag goes through, and with another one does not."""
+def test_cp_if_match_requires_the_etag(base: str) -> None:
+    """The object is replaced only with the right etag."""
     etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     seen = etag_of(run("put", "-", f"{base}/b", stdin=b"2"))
     etag_of(run("cp", f"{base}/a", f"{base}/b", "--if-match", seen))
@@ -118,8 +118,8 @@ def test_cp_if_match_replaces_what_was_seen(base: str) -> None:
     assert run("cat", f"{base}/b").stdout == "1"
 
 
-def test_cp_and_mv_between_stores_stream(base: str, tmp_path: Path) -> None:
-    """What goes to another store arrives byte for byte, in pieces, under the same conditions."""
+def test_cp_and_mv_between_stores(base: str, tmp_path: Path) -> None:
+    """The bytes are copied unchanged, in blocks, with the same conditions."""
     (tmp_path / "other").mkdir()
     body = os.urandom(1024) * (BLOCK_SIZE // 1024) + b"tail"
     etag_of(run("put", "-", f"{base}/a", stdin=body))
@@ -133,15 +133,15 @@ def test_cp_and_mv_between_stores_stream(base: str, tmp_path: Path) -> None:
 
 
 def test_source_and_target_must_differ(base: str) -> None:
-    """An object is neither copied nor moved onto itself."""
+    """An object is not copied or moved onto itself."""
     etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
     assert run("cp", f"{base}/a", f"{base}/a").exit_code == 2
     assert run("mv", f"{base}/a", f"{base}/a").exit_code == 2
     assert run("cat", f"{base}/a").stdout == "1"
 
 
-def test_get_never_leaves_half_a_file(base: str, tmp_path: Path) -> None:
-    """A get that fails leaves the file as it was, and nothing beside it."""
+def test_a_failed_get_leaves_no_partial_file(base: str, tmp_path: Path) -> None:
+    """An existing file is unchanged."""
     target = tmp_path / "target"
     target.write_text("old")
     etag = etag_of(run("put", "-", f"{base}/a", stdin=b"1"))
@@ -157,8 +157,8 @@ def test_get_never_leaves_half_a_file(base: str, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
-def test_reading_notices_a_replacement(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that is replaced between two pieces is not served as a mixture: status 3."""
+def test_a_replacement_while_reading_is_an_error(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of two versions are never mixed: the status is 3."""
     etag_of(run("put", "-", f"{base}/a", stdin=b"x" * (BLOCK_SIZE + 1)))
     read = ConditionalStore.get
 
@@ -175,7 +175,7 @@ def test_reading_notices_a_replacement(base: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_ls_shows_one_level_or_all(base: str) -> None:
-    """A listing stops at the next slash, or goes all the way down; directories end in a slash."""
+    """A listing stops at the next slash, or has all levels. Directories end with a slash."""
     for path in ("a", "dir/b", "dir/deep/c"):
         etag_of(run("put", "-", f"{base}/{path}", "--root", base.removeprefix("file://"), stdin=b"1"))
     assert sorted(run("ls", f"{base}/").stdout.split()) == [f"{base}/a", f"{base}/dir/"]
@@ -187,7 +187,7 @@ def test_ls_shows_one_level_or_all(base: str) -> None:
 
 
 def test_json_keys_are_stable(base: str) -> None:
-    """Scripts find the keys that were promised, in one object a line."""
+    """The documented keys are in one object per line."""
     put = json.loads(run("put", "-", f"{base}/dir", "--json", stdin=b"12").stdout)
     assert set(put) == {"url", "path", "etag", "version"}
     stat = json.loads(run("stat", f"{base}/dir", "--json").stdout)
@@ -201,8 +201,8 @@ def test_json_keys_are_stable(base: str) -> None:
     assert copied["url"] == f"{base}/c"
 
 
-def test_stat_and_long_listing_are_for_people(base: str) -> None:
-    """Size, etag and time are shown in words."""
+def test_stat_and_long_listing_as_text(base: str) -> None:
+    """Size, etag and time are shown."""
     etag = etag_of(run("put", "-", f"{base}/a", stdin=b"12"))
     shown = run("stat", f"{base}/a").stdout
     assert etag in shown and "size" in shown and "modified" in shown
@@ -223,15 +223,15 @@ def test_stat_and_long_listing_are_for_people(base: str) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_ends_with_2(base: str, words: list[str]) -> None:
-    """What is wrong with the call itself is told apart from what went wrong."""
+def test_wrong_usage_has_status_2(base: str, words: list[str]) -> None:
+    """Wrong usage differs from failures."""
     done = run(*(word.format(base=base) for word in words))
     assert done.exit_code == 2
     assert "hunter2" not in done.output
 
 
 def test_missing_object_and_missing_file_are_failures(base: str, tmp_path: Path) -> None:
-    """A source that is not there ends a command with a message and no traceback."""
+    """A missing source ends a command with a message, without a traceback."""
     assert run("cat", f"{base}/a").exit_code == 1
     assert run("cp", f"{base}/a", f"{base}/b").exit_code == 1
     done = run("put", f"{tmp_path}/missing", f"{base}/a")
@@ -239,8 +239,8 @@ def test_missing_object_and_missing_file_are_failures(base: str, tmp_path: Path)
     assert "Traceback" not in done.output
 
 
-def test_debug_shows_where(base: str) -> None:
-    """With --debug, the traceback comes with the message, and the status stays."""
+def test_debug_prints_the_traceback(base: str) -> None:
+    """The message and the status are the same."""
     done = run("--debug", "cat", f"{base}/a")
     assert done.exit_code == 1
     assert "Traceback" in done.stderr
@@ -248,7 +248,7 @@ def test_debug_shows_where(base: str) -> None:
 
 
 def test_options_come_from_the_environment(tmp_path: Path) -> None:
-    """COMMITLOG_… stands in for an option that is not given."""
+    """COMMITLOG_… replaces an option that is not given."""
     env = {"COMMITLOG_ROOT": f"{tmp_path}"}
     etag_of(run("put", "-", f"{tmp_path}/dir/a", stdin=b"1", env=env))
     assert (tmp_path / ".commitlog").is_dir()
@@ -256,7 +256,7 @@ def test_options_come_from_the_environment(tmp_path: Path) -> None:
 
 
 def commitlog_process(*words: str, **settings: object) -> subprocess.Popen[bytes]:
-    """Start the command as a process of its own."""
+    """Start the command as a separate process."""
     return subprocess.Popen(
         [sys.executable, "-m", "commitlog", *words],
         stdout=subprocess.PIPE,
@@ -265,8 +265,8 @@ def commitlog_process(*words: str, **settings: object) -> subprocess.Popen[bytes
     )
 
 
-def test_reader_that_goes_away_is_no_accident(tmp_path: Path) -> None:
-    """When the reader of stdout leaves early, the command ends as if by SIGPIPE, without a word."""
+def test_a_closed_pipe_is_not_an_error_message(tmp_path: Path) -> None:
+    """The command ends as with SIGPIPE, without a message."""
     (tmp_path / "a").write_bytes(b"x" * 4_000_000)
     process = commitlog_process("cat", f"{tmp_path}/a")
     assert process.stdout is not None and process.stderr is not None
@@ -279,7 +279,7 @@ def test_reader_that_goes_away_is_no_accident(tmp_path: Path) -> None:
 
 
 def test_process_reads_stdin_and_writes_stdout(tmp_path: Path) -> None:
-    """As a process, the command passes bytes through pipes unchanged, and says nothing else."""
+    """Bytes pass through pipes unchanged, without other output."""
     read, write = os.pipe()
     with open(write, "wb") as sink:
         sink.write(BINARY)

@@ -61,8 +61,8 @@ def write(table: str, *records: LeaseRecord) -> None:
     opened.close()
 
 
-def test_table_is_created_once(tmp_path: Path) -> None:
-    """Creating a table that is there and fits is no error, and says so."""
+def test_an_existing_table_is_no_error(tmp_path: Path) -> None:
+    """The message says that it exists."""
     url = f"sqlite://{tmp_path}/t.db"
     assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": True}]
     assert lines(run("table", "create", url, "--json")) == [{"url": url, "created": False}]
@@ -72,7 +72,7 @@ def test_table_is_created_once(tmp_path: Path) -> None:
 def test_capacity_and_tags_of_a_table(
     ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new table is on demand; a provisioned one is left as it is, and the command says what to do."""
+    """A new table is on demand. For a provisioned one, the command only prints how to change it."""
     for name, value in (
         ("ACCESS_KEY_ID", "test"),
         ("SECRET_ACCESS_KEY", "test"),
@@ -106,17 +106,17 @@ def test_capacity_and_tags_of_a_table(
     assert left["ProvisionedThroughput"]["ReadCapacityUnits"] == 5
 
 
-def test_what_is_wrong_with_tags_is_told(tmp_path: Path) -> None:
-    """Before anything is made."""
+def test_invalid_tags_are_refused(tmp_path: Path) -> None:
+    """Before the table is created."""
     url = f"sqlite://{tmp_path}/t.db"
-    for tag, said in (("a=b", "cannot have tags"), ("a", "not KEY=VALUE"), ("=b", "not KEY=VALUE")):
+    for tag, messages in (("a=b", "cannot have tags"), ("a", "not KEY=VALUE"), ("=b", "not KEY=VALUE")):
         done = run("table", "create", url, "--tag", tag)
-        assert done.exit_code == 2 and said in done.stderr
+        assert done.exit_code == 2 and messages in done.stderr
     assert not (tmp_path / "t.db").exists()
 
 
 def test_table_of_ingest_state(tmp_path: Path) -> None:
-    """A table for the state of sources has other keys than one of leases, which it is not taken for."""
+    """It has other keys than a table of leases, and is not accepted as one."""
     url = f"sqlite://{tmp_path}/t.db"
     assert lines(run("table", "create", url, "--for", "ingest", "--json")) == [
         {"url": url, "created": True}
@@ -127,7 +127,7 @@ def test_table_of_ingest_state(tmp_path: Path) -> None:
 
 
 def test_table_info_shows_keys(table: str) -> None:
-    """The keys, TTL attribute and format of a table can be read by people and scripts."""
+    """As text and as JSON: the keys, the TTL attribute and the format."""
     [info] = lines(run("table", "info", table, "--json"))
     keys = {"url", "hash_key", "range_key", "ttl_attribute", "format", "created", "item_count"}
     assert set(info) == keys | {"billing", "tags"}
@@ -136,15 +136,15 @@ def test_table_info_shows_keys(table: str) -> None:
     assert "hash key" in run("table", "info", table).stdout
 
 
-def test_missing_table_says_how_to_make_it(tmp_path: Path) -> None:
-    """A table that is not there is a failure whose message names the command that makes one."""
+def test_the_message_for_a_missing_table_names_the_command(tmp_path: Path) -> None:
+    """A missing table is a failure."""
     done = run("table", "info", f"sqlite://{tmp_path}/none.db")
     assert done.exit_code == 1
     assert "commitlog table create" in done.stderr
 
 
-def test_lease_list_shows_what_is_not_released(table: str) -> None:
-    """Held and overdue leases are shown, released ones only when asked for."""
+def test_lease_list_shows_unreleased_leases(table: str) -> None:
+    """Held and overdue ones; released ones only with --all."""
     write(table, record("a", age=5), record("b", age=50, etag='"e"'), record("c", age=5, timeout=0))
     shown = {row["path"]: row for row in lines(run("lease", "list", table, "--json"))}
     assert set(shown) == {"a", "b"}
@@ -157,7 +157,7 @@ def test_lease_list_shows_what_is_not_released(table: str) -> None:
 
 
 def test_lease_list_derives_age_and_wait(table: str) -> None:
-    """Age comes from ttl and the TTL setting, the longest wait from timeout and skew rate."""
+    """The age comes from the ttl and the TTL setting, the wait from the timeout and the skew rate."""
     write(table, record("a", age=5))
     [row] = lines(run("lease", "list", table, "--json"))
     assert row["age"] == pytest.approx(5, abs=2)
@@ -167,8 +167,8 @@ def test_lease_list_derives_age_and_wait(table: str) -> None:
     assert row["reclaimable_within"] == 40
 
 
-def test_lease_list_for_people(table: str) -> None:
-    """The table for people says who, how old, and within which time; an empty one prints nothing."""
+def test_lease_list_as_text(table: str) -> None:
+    """The owner, the age and the wait are shown. Without leases nothing is printed."""
     assert run("lease", "list", table).stdout == ""
     write(table, record("dir/a", age=5), record("other", age=5))
     shown = run("lease", "list", table, "--prefix", "dir/").stdout
@@ -177,7 +177,7 @@ def test_lease_list_for_people(table: str) -> None:
 
 
 def test_lease_list_survives_a_corrupt_record(table: str) -> None:
-    """A record that cannot be read is reported on stderr; the others are shown; the status is 1."""
+    """It is reported, the others are shown, and the status is 1."""
     write(table, record("a", age=5))
     open_table(table, LEASE_SCHEMA).put({"path": "x", "etag": "*", "generation": "seven"})
     done = run("lease", "list", table, "--json")
@@ -187,7 +187,7 @@ def test_lease_list_survives_a_corrupt_record(table: str) -> None:
 
 
 def test_lease_list_shows_records_of_other_clients(table: str) -> None:
-    """A record without an owner, as object_store writes it, is shown with owner null."""
+    """A record without an owner, as of object_store, is shown with owner null."""
     item = {**record("a", age=5).to_item()}
     del item["owner"]
     open_table(table, LEASE_SCHEMA).put(item)
@@ -322,7 +322,7 @@ def out(tmp_path: Path) -> str:
 
 
 def test_log_shows_commits(out: str) -> None:
-    """The log has a line for each commit, with its job, files, rows and bytes."""
+    """One line for each commit, with its job, files, rows and bytes."""
     [row] = lines(run("output", "log", out, "--json"))
     keys = {"version", "kind", "time", "job", "attempt", "mode", "files", "rows", "bytes"}
     assert set(row) == keys
@@ -333,7 +333,7 @@ def test_log_shows_commits(out: str) -> None:
 
 
 def test_log_lists_files(out: str) -> None:
-    """With --files, each file that was committed is named, as it is on disk."""
+    """--files prints each committed file, as it is on disk."""
     [name] = run("output", "log", out, "--files").stdout.split()
     assert Path(out, name).read_bytes() == b"12345"
     [row] = lines(run("output", "log", out, "--files", "--json"))
@@ -341,7 +341,7 @@ def test_log_lists_files(out: str) -> None:
 
 
 def test_log_of_a_directory_inside_a_store(tmp_path: Path) -> None:
-    """An output below the root of a larger local store is found there."""
+    """An output below the root of a larger local store is found."""
     store = commitlog.connect(str(tmp_path))
     store.put("x", b"")
     output = Output(store, "deep/out")
@@ -352,7 +352,7 @@ def test_log_of_a_directory_inside_a_store(tmp_path: Path) -> None:
 
 
 def test_log_shows_operations(tmp_path: Path) -> None:
-    """Decided and pending operations of an operation log are told apart, with what they were to do."""
+    """The decided and the pending operations of an operation log, with their bodies."""
     operations = OperationLog(commitlog.connect(str(tmp_path)), "ops")
     with operations.run({"do": "rename"}):
         pass
@@ -365,16 +365,16 @@ def test_log_shows_operations(tmp_path: Path) -> None:
     assert run("output", "log", f"{tmp_path}/ops", "--operations", "--files").exit_code == 2
 
 
-def test_recover_leaves_the_living_alone(out: str) -> None:
-    """A job that was active a moment ago is not taken for dead by default."""
+def test_recover_does_not_abort_active_jobs(out: str) -> None:
+    """A job that was active a moment ago does not count as dead by default."""
     [report] = lines(run("output", "recover", out, "--json"))
     assert report["aborted"] == {}
     assert len(report["live"]) == 1
     assert "not changed" in run("output", "recover", out).stdout
 
 
-def test_recover_rules_out_the_dead(out: str) -> None:
-    """A job that is older than asked for is ruled out, its upload dropped, and the log says so."""
+def test_recover_rules_out_dead_jobs(out: str) -> None:
+    """The upload of an older job is removed, and the log shows the abort."""
     [plan] = lines(run("output", "recover", out, "--older-than", "0s", "--dry-run", "--json"))
     [report] = lines(run("output", "recover", out, "--older-than", "0s", "--json"))
     assert plan == {**report, "dry_run": True}
@@ -389,7 +389,7 @@ def test_recover_rules_out_the_dead(out: str) -> None:
 
 @pytest.mark.parametrize("command", ["recover", "gc"])
 def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, command: str) -> None:
-    """The status is 1 as long as a committed job lacks files, whatever else was done."""
+    """The status is 1 as long as a committed job lacks files."""
     url = f"{tmp_path}/lake"
     with closing(LocalStore(url)) as store:
         output = open_output(store)
@@ -410,8 +410,8 @@ def test_recover_reports_lost_files_and_the_job_to_run_again(tmp_path: Path, com
     assert Path(url, kept.path).exists(), "the other file is published"
 
 
-def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:
-    """Of an output that only its log shows, what was replaced goes; the log says which versions went."""
+def test_gc_removes_replaced_files(tmp_path: Path) -> None:
+    """Of an output with visibility "logged". The log shows the expired versions."""
     url = f"{tmp_path}/logged"
     with commitlog.connect(url) as store:
         output = Output(store)
@@ -435,8 +435,8 @@ def test_gc_removes_what_was_replaced(tmp_path: Path) -> None:
     assert run("output", "gc", url, "--older-than", "0s").stdout == "versions before 2 have expired\n"
 
 
-def test_durations_are_checked(out: str) -> None:
-    """What is no duration is wrong usage."""
+def test_invalid_durations_are_refused(out: str) -> None:
+    """They are wrong usage."""
     assert run("output", "recover", out, "--older-than", "soon").exit_code == 2
 
 
@@ -447,7 +447,7 @@ ONLY = ("--only", "put-if-absent", "--only", "delete-if-match")
 
 
 def test_probe_of_a_local_directory(tmp_path: Path) -> None:
-    """A local directory is seen to enforce all conditions, and is left as empty as it was."""
+    """It enforces all conditions, and stays empty."""
     [verdict] = lines(run("probe", str(tmp_path), "--json", *ONLY))
     assert set(verdict) == {"format", "url", "rows", "proven"}
     assert verdict["proven"] == ["put-if-absent", "delete-if-match"]
@@ -455,20 +455,20 @@ def test_probe_of_a_local_directory(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".commitlog"]
 
 
-def test_what_is_empty_is_said_to_be(table: str, tmp_path: Path) -> None:
-    """Who mistyped a place reads which one was looked at; standard output is empty."""
-    for words, said in (
+def test_messages_name_an_empty_location(table: str, tmp_path: Path) -> None:
+    """A user sees a mistyped URL. Standard output is empty."""
+    for words, messages in (
         (("output", "log", f"{tmp_path}/typo"), f"no commit at file://{tmp_path}/typo/"),
         (("output", "log", f"{tmp_path}/typo", "--after", "3"), "after version 3"),
         (("lease", "list", table), "no lease is held"),
     ):
         done = run(*words)
         assert (done.exit_code, done.stdout) == (0, "")
-        assert said.rstrip("/") in done.stderr
+        assert messages.rstrip("/") in done.stderr
 
 
-def test_kept_verdict_is_taken(tmp_path: Path) -> None:
-    """What probe printed is what --probe-report takes; anything else is refused with a message."""
+def test_a_saved_probe_report_is_used(tmp_path: Path) -> None:
+    """--probe-report takes the output of probe, and refuses anything else."""
     kept = tmp_path / "verdict.json"
     kept.write_text(run("probe", str(tmp_path), "--json", *ONLY).stdout)
     (tmp_path / "a").write_bytes(b"1")
@@ -485,7 +485,7 @@ def test_kept_verdict_is_taken(tmp_path: Path) -> None:
 
 
 def stage(root: Path, path: str, *, age: float) -> None:
-    """Leave an upload that was begun `age` seconds ago, as a process that was killed does."""
+    """Leave an upload that began `age` seconds ago, as a killed process does."""
     clock = ManualClock(SystemClock().epoch() - age)
     store = LocalStore(root, clock=clock)
     writer = store.begin_stage(path)
@@ -500,7 +500,7 @@ def staged(root: Path) -> list[str]:
 
 
 def test_uploads_are_listed_with_their_age(tmp_path: Path) -> None:
-    """Those below the prefix, of the age that is asked for."""
+    """Uploads below the prefix, of the requested age."""
     stage(tmp_path, "in/new", age=60)
     stage(tmp_path, "in/old", age=864_000)
     stage(tmp_path, "elsewhere", age=60)
@@ -513,7 +513,7 @@ def test_uploads_are_listed_with_their_age(tmp_path: Path) -> None:
 
 
 def test_old_uploads_are_aborted(tmp_path: Path) -> None:
-    """But none of an output or a namespace, which may be files of a committed job."""
+    """Except below outputs and namespaces, where they may be files of a committed job."""
     stage(tmp_path, "in/new", age=60)
     stage(tmp_path, "in/old", age=864_000)
     stage(tmp_path, "in/out/day=1/part-0", age=864_000)
@@ -527,10 +527,10 @@ def test_old_uploads_are_aborted(tmp_path: Path) -> None:
     assert staged(tmp_path) == ["in/new", "in/out/day=1/part-0"]
 
 
-def test_an_upload_that_cannot_be_aborted_is_shown(
+def test_an_upload_that_cannot_be_aborted_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With status 1; the others are aborted."""
+    """The status is 1, and the others are aborted."""
     stage(tmp_path, "a", age=864_000)
     stage(tmp_path, "b", age=864_000)
     abort = LocalStore.abort

@@ -1,4 +1,4 @@
-"""The command line against S3 and DynamoDB: environment, endpoints, leases, and no secret anywhere."""
+"""The command line with S3 and DynamoDB: environment, endpoints, leases, and secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.servers
 
 @frozen
 class Shell:
-    """The command line with a server's credentials in its environment, as an operator has it."""
+    """The command line with a server's credentials in its environment."""
 
     server: Ministack
     bucket: str
@@ -54,7 +54,7 @@ def shell(ministack: Ministack) -> Shell:
 
 @pytest.mark.parametrize("strategy", ["native", "lease"])
 def test_conditions_hold(shell: Shell, strategy: str) -> None:
-    """Natively and by lease, a second create and a stale update end with status 3."""
+    """Natively and with leases, a second create and a stale update have status 3."""
     how = ["--commit", strategy] + (["--table", shell.table] if strategy == "lease" else [])
     url = f"{shell.bucket}/{strategy}/ü b.bin"
     body = bytes(range(256))
@@ -69,7 +69,7 @@ def test_conditions_hold(shell: Shell, strategy: str) -> None:
 
 
 def test_leases_are_shown_and_released(shell: Shell) -> None:
-    """A conditional write by lease leaves a released record, named by its whole key."""
+    """A conditional write with a lease leaves a released record with the whole key."""
     url = f"{shell.bucket}/dir/seen"
     put = shell.run("put", "-", url, "--if-absent", "--commit", "lease", "--table", shell.table)
     assert put.exit_code == 0, put.output
@@ -82,8 +82,8 @@ def test_leases_are_shown_and_released(shell: Shell) -> None:
     assert "dir/seen" not in shell.run("lease", "list", shell.table).stdout
 
 
-def test_copy_and_move_by_lease(shell: Shell) -> None:
-    """A store that ignores the precondition of a copy is not trusted with it: the lease decides."""
+def test_copy_and_move_with_leases(shell: Shell) -> None:
+    """A store that ignores the precondition of a copy is not used for it."""
     how = ["--commit", "lease", "--table", shell.table]
     assert shell.run("put", "-", f"{shell.bucket}/mv/a", stdin=b"1").exit_code == 0
     assert shell.run("put", "-", f"{shell.bucket}/mv/b", stdin=b"2").exit_code == 0
@@ -99,15 +99,15 @@ def test_copy_and_move_by_lease(shell: Shell) -> None:
     assert listed == [f"{shell.bucket}/mv/b", f"{shell.bucket}/mv/c"]
 
 
-def test_probe_tells_what_is_ignored(shell: Shell) -> None:
-    """The probe finds that this server ignores the precondition of a copy, and leaves nothing behind."""
+def test_probe_reports_ignored_preconditions(shell: Shell) -> None:
+    """This server ignores the precondition of a copy. The probe leaves no object."""
     done = shell.run("probe", f"{shell.bucket}/scratch", "--only", "copy-if-absent", "--json")
     assert json.loads(done.stdout)["proven"] == []
     assert shell.run("ls", "-R", f"{shell.bucket}/scratch").stdout == ""
 
 
 def test_output_is_recovered(shell: Shell) -> None:
-    """On S3, recover drops the uploads of a driver that died, and log shows what became of it."""
+    """Recovery removes the uploads of a dead driver, and the log shows the abort."""
     url = f"{shell.bucket}/out"
     with commitlog.connect(url, **shell.server.options, commit="native") as store:
         output = Output(store)
@@ -124,8 +124,8 @@ def test_output_is_recovered(shell: Shell) -> None:
     assert kinds == ["commit", "abort"]
 
 
-def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
-    """What is missing is named, with status 1 and without a traceback."""
+def test_a_missing_bucket_and_a_missing_table_are_named(shell: Shell) -> None:
+    """The status is 1, without a traceback."""
     bucket = shell.run("stat", "s3://no-such-bucket-here/a")
     assert bucket.exit_code == 1
     table = shell.run("table", "info", "dynamodb://no-such-table")
@@ -136,8 +136,8 @@ def test_missing_bucket_and_table_are_told_apart(shell: Shell) -> None:
     assert log.exit_code == 1 and "no such bucket" in log.stderr
 
 
-def test_lease_list_of_what_is_no_table_of_leases_are_not_none(shell: Shell) -> None:
-    """A table with other keys, or of a newer format, is an error, and not an empty list."""
+def test_lease_list_refuses_other_tables(shell: Shell) -> None:
+    """A table with other keys, or of a newer format, is an error and not an empty list."""
     client = shell.server.client("dynamodb")
     other, newer = shell.server.new_table_name(), shell.server.new_table_name()
     client.create_table(
@@ -154,8 +154,8 @@ def test_lease_list_of_what_is_no_table_of_leases_are_not_none(shell: Shell) -> 
         assert done.exit_code == 1 and reason in done.stderr
 
 
-def test_a_verdict_is_of_one_bucket(shell: Shell, tmp_path: Path) -> None:
-    """A copy between two takes it for the one that it is of; for any other it is refused."""
+def test_a_probe_report_describes_one_bucket(shell: Shell, tmp_path: Path) -> None:
+    """A copy between two buckets uses it for the right one. Another bucket refuses it."""
     kept, other = tmp_path / "verdict.json", f"s3://{shell.server.new_bucket()}"
     kept.write_text(shell.run("probe", shell.bucket, "--only", "put-if-absent", "--json").stdout)
     how = ["--probe-report", str(kept)]
@@ -169,7 +169,7 @@ def test_a_verdict_is_of_one_bucket(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) -> None:
-    """The connection breaks during the probe that comes first: it goes on, and the write is done."""
+    """If the connection breaks during the probe, the probe continues and the write succeeds."""
     with Proxy(shell.server.endpoint_url) as proxy:
         proxy.inject(Fault(kind="PUT", action="drop_response"))
         url = f"{shell.bucket}/after-a-lost-probe?endpoint_url={proxy.endpoint_url}"
@@ -178,7 +178,7 @@ def test_a_lost_answer_of_a_probe_is_not_the_outcome_of_the_write(shell: Shell) 
 
 
 def test_a_lost_answer_of_a_plain_write_is_unknown(shell: Shell) -> None:
-    """The status says so, and the message names the object and what to do."""
+    """The status is 4, and the message names the object and what to do."""
     with Proxy(shell.server.endpoint_url) as proxy:
         proxy.inject(Fault(kind="PUT", action="drop_response"))
         done = shell.run(
@@ -189,14 +189,14 @@ def test_a_lost_answer_of_a_plain_write_is_unknown(shell: Shell) -> None:
 
 
 def test_unreachable_endpoint_is_a_failure(shell: Shell) -> None:
-    """A service that cannot be reached ends a read with status 1."""
+    """A read ends with status 1."""
     done = shell.run("stat", f"{shell.bucket}/a?endpoint_url=http://127.0.0.1:9")
     assert done.exit_code == 1
     assert done.stderr.startswith("commitlog: ")
 
 
-def test_debug_output_bears_no_secret(shell: Shell) -> None:
-    """Not even a traceback shows a credential or a signature."""
+def test_tracebacks_contain_no_secret(shell: Shell) -> None:
+    """No credential and no signature is printed."""
     done = shell.run(
         "--debug",
         "put",

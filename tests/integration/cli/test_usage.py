@@ -1,4 +1,4 @@
-"""How commands are called: letters, wrong usage, Hadoop's spelling, plans, JSON, completion."""
+"""The usage of commands: letters, wrong usage, Hadoop's spelling, plans, JSON, completion."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(*words: str, stdin: bytes = b"") -> Result:
 
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and all below it, with what is written to call them."""
+    """Yield a command and all commands below it, with their command lines."""
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -61,7 +61,7 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
 
 
 def test_a_letter_means_the_same_in_every_command() -> None:
-    """No letter stands for two options, but in "fs test", whose letters are those of test(1)."""
+    """No letter stands for two options, except in "fs test", which has the letters of test(1)."""
     meanings: dict[str, set[str]] = defaultdict(set)
     for path, command in commands(main, "commitlog"):
         for parameter in command.params:
@@ -77,8 +77,8 @@ def test_a_letter_means_the_same_in_every_command() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path, _ in commands(main, "commitlog")])
-def test_unknown_usage_ends_with_2_and_does_nothing(path: str) -> None:
-    """An unknown letter, also in a cluster, an unknown option, an unknown command."""
+def test_unknown_options_and_commands_have_status_2(path: str) -> None:
+    """Also an unknown letter in a group of letters. Nothing is done."""
     command = dict(commands(main, "commitlog"))[path]
     words = path.split()[1:]
     known = {letter for each in command.params for letter in each.opts}
@@ -90,8 +90,8 @@ def test_unknown_usage_ends_with_2_and_does_nothing(path: str) -> None:
         assert "commitlog: " in done.stderr
 
 
-def test_letters_in_a_cluster(desk: Desk) -> None:
-    """-lh shows what people read, as with ls(1) and Hadoop; -r is taken for neither of its meanings."""
+def test_letters_can_be_grouped(desk: Desk) -> None:
+    """-lh works as in ls(1) and Hadoop. -r is refused as ambiguous."""
     assert "2.9 KiB" in desk.ok("fs", "ls", "-lh", URL)
     assert "2.9 KiB" in desk.ok("fs", "ls", "-Rlh", URL)
     for words in (["fs", "ls", "-r", URL], ["ls", "-r", "file:///"], ["fs", "ls", "-lr", URL]):
@@ -99,8 +99,8 @@ def test_letters_in_a_cluster(desk: Desk) -> None:
     assert "--help" in desk.refused(2, "-h")
 
 
-def test_sizes_of_objects_for_people(tmp_path: Path) -> None:
-    """``ls -lh`` is the same for objects."""
+def test_human_readable_sizes_of_objects(tmp_path: Path) -> None:
+    """``ls -lh`` works for objects, too."""
     (tmp_path / "a").write_bytes(bytes(1536))
     assert run("ls", "-lh", f"{tmp_path}/").stdout.split()[:2] == ["1.5", "KiB"]
 
@@ -109,7 +109,7 @@ def test_sizes_of_objects_for_people(tmp_path: Path) -> None:
 
 
 def test_commands_with_a_dash(desk: Desk, here: Path) -> None:
-    """Hadoop's spelling of commands does the same as ours."""
+    """Hadoop's spelling of commands is accepted."""
     for words in (["ls", "-R"], ["du", "-s"], ["count"], ["cat"], ["stat", "--format", "%n"]):
         target = f"{URL}/c" if words[0] == "cat" else URL
         assert desk.ok("fs", f"-{words[0]}", *words[1:], target) == desk.ok("fs", *words, target)
@@ -129,8 +129,8 @@ def test_commands_with_a_dash(desk: Desk, here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["chmod", "setrep", "appendToFile", "expunge", "rmr", "createSnapshot"])
-def test_commands_that_there_are_not_say_why(name: str) -> None:
-    """With a dash and without one; the status is that of wrong usage."""
+def test_unsupported_commands_have_a_reason(name: str) -> None:
+    """With and without a dash. The status is that of wrong usage."""
     for words in (["fs", f"-{name}", URL], ["fs", name, URL]):
         done = run(*words)
         assert done.exit_code == 2
@@ -138,7 +138,7 @@ def test_commands_that_there_are_not_say_why(name: str) -> None:
 
 
 def test_count(desk: Desk) -> None:
-    """Directories, files and bytes, the directory itself included, as Hadoop counts."""
+    """Directories, files and bytes, the directory itself included, as in Hadoop."""
     assert desk.ok("fs", "count", f"{URL}/a", f"{URL}/c").split() == [
         *("2", "3", "4", f"{URL}/a"),
         *("0", "1", "3000", f"{URL}/c"),
@@ -152,7 +152,7 @@ def test_count(desk: Desk) -> None:
 
 
 def test_head_and_tail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kilobyte, or what is asked for, and no more is read than that."""
+    """A kilobyte or the requested number of bytes. Nothing else is read."""
     body = b"0123456789" * 300
     assert desk.run("fs", "head", f"{URL}/c").stdout_bytes == body[:1024]
     assert desk.run("fs", "tail", f"{URL}/c").stdout_bytes == body[-1024:]
@@ -163,7 +163,7 @@ def test_head_and_tail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_find(desk: Desk) -> None:
-    """All, or by name, with letters of either case, zero bytes behind, as JSON."""
+    """All names or matching ones, in either case, with zero bytes, and as JSON."""
     every = [URL + "/", *(f"{URL}/{path}" for path in ("a", "a/b", "a/b/z", "a/x", "a/y", "c"))]
     assert desk.ok("fs", "-find", URL, "-print").splitlines() == every
     assert desk.ok("fs", "find", f"{URL}/a", "-name", "[x-z]").split() == [*every[3:6]]
@@ -175,7 +175,7 @@ def test_find(desk: Desk) -> None:
 
 
 def test_getmerge(desk: Desk, here: Path) -> None:
-    """The files of a directory, and files, in one; it shows when it is whole."""
+    """Files, and the files of a directory, become one file, which appears when it is complete."""
     desk.ok("fs", "-getmerge", f"{URL}/a", f"{URL}/a/x", "merged")
     assert (here / "merged").read_bytes() == b"1\n221\n"
     assert "--force" in desk.refused(3, "fs", "getmerge", f"{URL}/a", "merged")
@@ -187,7 +187,7 @@ def test_getmerge(desk: Desk, here: Path) -> None:
 
 
 def test_rmdir(desk: Desk) -> None:
-    """Only what is empty goes."""
+    """Only empty directories are removed."""
     desk.ok("fs", "mkdir", f"{URL}/empty")
     desk.ok("fs", "-rmdir", f"{URL}/empty")
     desk.refused(1, "fs", "rmdir", f"{URL}/a")
@@ -217,27 +217,27 @@ def listed(base: str) -> list[str]:
     return [line.removeprefix(f"{base}/") for line in lines]
 
 
-def test_rm_below(base: str) -> None:
-    """A URL is a directory, also without its slash: what only begins alike stays."""
+def test_rm_of_a_directory(base: str) -> None:
+    """A URL stands for a directory, also without its slash. Objects with the same prefix stay."""
     done = run("rm", "-r", f"{base}/a", "--json")
     assert done.exit_code == 0, done.output
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {each["url"] for each in told} == {f"{base}/a/1", f"{base}/a/b/2"}
+    reported = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {each["url"] for each in reported} == {f"{base}/a/1", f"{base}/a/b/2"}
     assert listed(base) == ["ab/3", "c"]
     again = run("rm", "-r", f"{base}/a")
     assert (again.exit_code, again.stderr) == (0, f"commitlog: there is no object below {base}/a/\n")
     assert run("rm", "-r", f"{base}/ab", "--if-match", "x").exit_code == 2
 
 
-def test_a_whole_store_is_not_removed_at_once(base: str) -> None:
-    """The root of a store has to be meant by the names in it."""
+def test_a_whole_store_is_not_removed(base: str) -> None:
+    """Its directories have to be named."""
     for command in (["rm", "-r", f"{base}/"], ["mv", "-r", f"{base}/", f"{base}x/new"]):
         assert run(*command).exit_code == 2
     assert listed(base) == ["a/1", "a/b/2", "ab/3", "c"]
 
 
-def test_cp_and_mv_below(base: str, tmp_path: Path) -> None:
-    """Within a store and between two; all objects keep their paths below the directory."""
+def test_cp_and_mv_of_a_directory(base: str, tmp_path: Path) -> None:
+    """Within a store and between two. All objects keep their paths below the directory."""
     assert run("cp", "-r", f"{base}/a", f"{base}/new/d").exit_code == 0
     other = tmp_path / "other"
     other.mkdir()
@@ -248,7 +248,7 @@ def test_cp_and_mv_below(base: str, tmp_path: Path) -> None:
     assert run("mv", "-r", f"{base}/a/", f"{base}/moved", "--if-absent").exit_code == 0
     assert listed(base) == ["ab/3", "c", "moved/1", "moved/b/2", "new/d/1", "new/d/b/2"]
     assert run("cat", f"{base}/moved/b/2").stdout == "a/b/2"
-    # Of several, each is tried; the highest status is the one returned.
+    # Each of several is tried; the highest status is returned.
     run("put", "-", f"{base}/new/d/3", stdin=b"3")
     done = run("mv", "-r", f"{base}/new/d", f"{base}/moved", "--if-absent")
     assert done.exit_code == 3
@@ -258,8 +258,8 @@ def test_cp_and_mv_below(base: str, tmp_path: Path) -> None:
         assert run("cp", "-r", f"{base}/moved", wrong).exit_code == 2
 
 
-def test_plans_of_commands_on_objects_change_nothing(base: str) -> None:
-    """--dry-run says what would be done, and fails where that would."""
+def test_dry_runs_on_objects_change_nothing(base: str) -> None:
+    """They print the changes, and fail where the command would."""
     before = listed(base)
     for words, lines in (
         (["rm", f"{base}/c", f"{base}/none"], [f"would remove {base}/c"]),
@@ -282,7 +282,7 @@ def test_plans_of_commands_on_objects_change_nothing(base: str) -> None:
     assert listed(base) == before
 
 
-def test_plans_of_commands_on_files_change_nothing(desk: Desk, here: Path) -> None:
+def test_dry_runs_on_files_change_nothing(desk: Desk, here: Path) -> None:
     """The same for namespaces."""
     before = desk.tree()
     (here / "new").write_bytes(b"new")
@@ -313,7 +313,7 @@ _WITHOUT_JSON = {
 
 
 def test_every_command_that_prints_results_has_json() -> None:
-    """Except what is listed above."""
+    """Except for the commands listed above."""
     without = {
         path
         for path, command in commands(main, "commitlog")
@@ -323,7 +323,7 @@ def test_every_command_that_prints_results_has_json() -> None:
 
 
 def test_errors_are_json_too(desk: Desk, tmp_path: Path) -> None:
-    """Whatever fails, on whatever way: a line of standard error is an object, with its status."""
+    """Every line of standard error is an object with the status."""
     for words, error, status in (
         (["fs", "ls", f"{URL}/none", "--json"], "NotFound", 1),
         (["fs", "ls", "--json", "-Z", URL], "NoSuchOption", 2),
@@ -336,9 +336,9 @@ def test_errors_are_json_too(desk: Desk, tmp_path: Path) -> None:
     ):
         done = desk.run(*words)
         [line] = done.stderr.splitlines()
-        told = json.loads(line)
-        assert (told["error"], told["status"], done.exit_code) == (error, status, status), words
-        assert told["message"]
+        reported = json.loads(line)
+        assert (reported["error"], reported["status"], done.exit_code) == (error, status, status), words
+        assert reported["message"]
         assert done.stdout == ""
     done = desk.run("fs", "rm", f"{URL}/a", f"{URL}/none", "--json")
     named = [json.loads(line)["what"] for line in done.stderr.splitlines()]
@@ -346,7 +346,7 @@ def test_errors_are_json_too(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_results_of_changes_are_json(desk: Desk, here: Path) -> None:
-    """One object for each thing that was made, removed or downloaded."""
+    """One object for each file that was made, removed or downloaded."""
     assert desk.lines("fs", "mkdir", f"{URL}/n", f"{URL}/m")[0]["url"] == f"{URL}/n"
     assert desk.lines("fs", "touch", f"{URL}/n/t")[0]["size"] == 0
     assert desk.lines("fs", "rm", f"{URL}/n/t")[0] == {
@@ -382,7 +382,7 @@ def test_results_of_changes_are_json(desk: Desk, here: Path) -> None:
     ],
 )
 def test_shells_complete_commands_and_options(line: str, word: str) -> None:
-    """As docs/operations.md says."""
+    """As docs/operations.md describes."""
     env = {
         "_COMMITLOG_COMPLETE": "bash_complete",
         "COMP_WORDS": line,

@@ -1,4 +1,4 @@
-"""Namespaces as pandas, pyarrow, DuckDB and Dask read and write them, through fsspec."""
+"""pandas, pyarrow, DuckDB, Dask and Polars with namespaces, through fsspec."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def local(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(params=["local", pytest.param("ministack", marks=pytest.mark.servers)])
 def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The same, and of one whose namespace is in S3 and DynamoDB."""
+    """Options of such a file system, and of one whose namespace is in S3 and DynamoDB."""
     if request.param == "local":
         yield request.getfixturevalue("local")
         return
@@ -74,7 +74,7 @@ def _close_all() -> None:
 
 
 def test_pandas_writes_and_reads(options: dict[str, str]) -> None:
-    """Text, compressed text, JSON and Parquet, in one file or many, by their URLs."""
+    """Text, compressed text, JSON and Parquet, in one file or several, by URL."""
     url = "commitlog://lake/frames/frame"
     for ending in ("csv", "csv.gz"):
         FRAME.to_csv(f"{url}.{ending}", index=False, storage_options=options)
@@ -88,7 +88,7 @@ def test_pandas_writes_and_reads(options: dict[str, str]) -> None:
     assert found["number"].tolist() == list(range(1, 30, 3))
 
 
-def test_what_pandas_writes_can_be_one_transaction(options: dict[str, str]) -> None:
+def test_pandas_in_a_transaction(options: dict[str, str]) -> None:
     """Files of several calls appear at once, or not at all."""
     fs = fsspec.filesystem("commitlog", **options)
     for fails in (True, False):
@@ -102,7 +102,7 @@ def test_what_pandas_writes_can_be_one_transaction(options: dict[str, str]) -> N
 
 
 def test_pyarrow_writes_and_reads(options: dict[str, str]) -> None:
-    """Datasets and files, through fsspec's file system as it is, or through pyarrow's own around it."""
+    """Datasets and files, with fsspec's file system or pyarrow's wrapper around it."""
     fs = fsspec.filesystem("commitlog", **options)
     wrapped = PyFileSystem(FSSpecHandler(fs))
     table = pyarrow.Table.from_pandas(FRAME)
@@ -124,7 +124,7 @@ def test_pyarrow_writes_and_reads(options: dict[str, str]) -> None:
 
 
 def test_pyarrow_manages_files(local: dict[str, str]) -> None:
-    """What pyarrow's interface of file systems offers works as it says."""
+    """The methods of pyarrow's file system interface work."""
     fs = PyFileSystem(FSSpecHandler(fsspec.filesystem("commitlog", **local)))
     fs.create_dir("lake/a/b")
     fs.create_dir("lake/a/b")
@@ -156,7 +156,7 @@ def test_pyarrow_does_not_take_a_missing_table_for_a_missing_file(local: dict[st
 
 
 def test_duckdb_writes_and_reads(local: dict[str, str]) -> None:
-    """Queries over files and patterns, and COPY, over a file that is there, too."""
+    """Queries over files and patterns, and COPY, also to an existing file."""
     fs = fsspec.filesystem("commitlog", **local)
     with duckdb.connect() as session:
         session.register_filesystem(fs)
@@ -182,7 +182,7 @@ def test_duckdb_writes_and_reads(local: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_dask_writes_and_reads(local: dict[str, str], kind: type[Executor]) -> None:
-    """In threads and in other processes; what it has written becomes visible with a rename."""
+    """In threads and in other processes. A rename makes the result visible."""
     frame: Any = dask.dataframe.from_pandas(FRAME, npartitions=3)
     fs = fsspec.filesystem("commitlog", **local)
     scheduler = "threads" if kind is ThreadPoolExecutor else "processes"
@@ -197,7 +197,7 @@ def test_dask_writes_and_reads(local: dict[str, str], kind: type[Executor]) -> N
 
 
 def test_the_examples_of_the_page_run(local: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of docs/filesystem.md that have no prompt are what these clients take."""
+    """The code of docs/filesystem.md without prompts works with these clients."""
     fs = fsspec.filesystem("commitlog", **local)
     monkeypatch.setenv("COMMITLOG_METADATA", local["metadata"])
     fs.pipe("lake/frames/b.csv.gz", gzip.compress(FRAME.to_csv(index=False).encode()))
@@ -234,7 +234,7 @@ def test_the_examples_of_the_page_run(local: dict[str, str], monkeypatch: pytest
 
 
 def test_polars_reads_and_writes_file_objects(options: dict[str, str]) -> None:
-    """Text and Parquet, read, scanned and written, one file or several, with what is pushed down."""
+    """Text and Parquet, read, scanned and written, one file or several, with pushdown."""
     polars = pytest.importorskip("polars")
     fs = fsspec.filesystem("commitlog", **options)
     frame = polars.from_pandas(FRAME)
@@ -256,8 +256,8 @@ def test_polars_reads_and_writes_file_objects(options: dict[str, str]) -> None:
     assert polars.scan_csv(fs.open("lake/a.csv")).collect().rows() == [(1, 2)]
 
 
-def test_polars_does_not_take_urls_of_namespaces(local: dict[str, str]) -> None:
-    """Polars opens URLs by itself, and knows no protocols of fsspec; only through pyarrow it does."""
+def test_polars_does_not_open_urls_of_namespaces(local: dict[str, str]) -> None:
+    """Polars opens URLs itself, without fsspec, except through pyarrow."""
     polars = pytest.importorskip("polars")
     fs = fsspec.filesystem("commitlog", **local)
     url = "commitlog://lake/a.parquet"

@@ -1,6 +1,6 @@
-"""Namespaces as a file system of fsspec: what is promised beyond fsspec's own tests."""
+"""`CommitlogFileSystem`: the guarantees in addition to those of fsspec's own tests."""
 
-# ruff: noqa: PT012 - the blocks that fail are what is tested
+# ruff: noqa: PT012 - the tests are about blocks that fail
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ BIG = 9 << 20
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Of a table and a store in memory that no other test uses."""
+    """The URL of a table and a store in memory for one test."""
     return f"memory://{tmp_path.name}"
 
 
 @pytest.fixture
 def lake(url: str) -> Iterator[Namespace]:
-    """A new namespace; after the test, nothing is wrong with it."""
+    """A new namespace. After the test it is consistent."""
     with create_namespace("lake", store=f"{url}-lake", metadata=url, log=False) as namespace:
         yield namespace
         Auditor(namespace.table, "lake", namespace.store).audit()
@@ -64,13 +64,13 @@ def lake(url: str) -> Iterator[Namespace]:
 
 @pytest.fixture
 def fs(lake: Namespace, url: str) -> CommitlogFileSystem:
-    """The file system that has it."""
+    """The file system with the namespace."""
     return CommitlogFileSystem(url, skip_instance_cache=True)
 
 
 @pytest.fixture
 def transactions(lake: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many writes each transaction had, once there is a namespace."""
+    """The number of writes of each transaction."""
     return watched_transactions(monkeypatch)
 
 
@@ -84,18 +84,18 @@ def land(url: str) -> Iterator[Namespace]:
                 namespace.table.delete(namespace.table.schema.key_of(item))
 
 
-def named(lake: Namespace) -> set[str]:
-    """Return the objects that files have."""
+def referenced(lake: Namespace) -> set[str]:
+    """Return the objects to which files refer."""
     return {found.data.path for found in lake.walk() if found.data is not None}
 
 
 def stored(lake: Namespace) -> set[str]:
-    """Return the objects that are in the store, but for what the library keeps there."""
+    """Return the objects in the store, except those of the library."""
     return {info.path for info in objects_in(lake.store)}
 
 
 def break_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no request reach the table."""
+    """Let every request to the table fail."""
 
     def fail(*_: object, **__: object) -> None:
         raise Unavailable("the table does not answer")
@@ -104,11 +104,11 @@ def break_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryTable, "query_page", fail)
 
 
-# -- how it is found ---------------------------------------------------------------------------------
+# -- instances ---------------------------------------------------------------------------------------
 
 
-def test_fsspec_finds_it_by_its_protocol(fs: CommitlogFileSystem, url: str) -> None:
-    """A URL is enough for who knows fsspec alone."""
+def test_fsspec_finds_the_protocol(fs: CommitlogFileSystem, url: str) -> None:
+    """A URL is enough."""
     assert fsspec.get_filesystem_class("commitlog") is CommitlogFileSystem
     with fsspec.open("commitlog://lake/a/b", "w", metadata=url) as file:
         file.write("rows")
@@ -119,18 +119,18 @@ def test_fsspec_finds_it_by_its_protocol(fs: CommitlogFileSystem, url: str) -> N
         assert file.read() == b"rows"
 
 
-def test_the_package_does_without_fsspec() -> None:
-    """Who does not use it needs not have it."""
+def test_other_packages_work_without_fsspec() -> None:
+    """Only this one needs it."""
     code = (
         "import sys; sys.modules['fsspec'] = None; import commitlog, commitlog.namespaces, commitlog.cli"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_table_of_names_may_come_from_the_environment(
+def test_the_table_comes_from_the_environment(
     lake: Namespace, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An instance without arguments asks the environment."""
+    """For an instance without arguments."""
     fs = CommitlogFileSystem(skip_instance_cache=True)
     monkeypatch.delenv(METADATA, raising=False)
     with pytest.raises(ConfigurationError, match="no table of names"):
@@ -141,8 +141,8 @@ def test_the_table_of_names_may_come_from_the_environment(
     assert repr(fs) == "CommitlogFileSystem()"
 
 
-def test_options_that_nothing_knows_are_refused(url: str) -> None:
-    """A slip of the pen is no option, nor a URL; what fsspec gives everybody is passed over."""
+def test_unknown_options_are_refused(url: str) -> None:
+    """So is an invalid URL. Options that fsspec passes to all file systems are ignored."""
     CommitlogFileSystem(url, use_listings_cache=False, asynchronous=True)
     with pytest.raises(ConfigurationError, match="unknown option 'stabel_paths'"):
         CommitlogFileSystem(url, stabel_paths=True)
@@ -150,8 +150,8 @@ def test_options_that_nothing_knows_are_refused(url: str) -> None:
         CommitlogFileSystem("sqlite://names.db")
 
 
-def test_options_are_those_of_a_mount(fs: CommitlogFileSystem, lake: Namespace, url: str) -> None:
-    """What concerns namespaces is handed on, and the block size is that of the file system."""
+def test_options_apply_to_namespaces(fs: CommitlogFileSystem, lake: Namespace, url: str) -> None:
+    """They are passed on. The block size is that of the file system."""
     lake.write("f", b"1")
     other = CommitlogFileSystem(url, grace=0.0, block_size=7)
     with other.open("lake/f") as file, other.open("lake/f", block_size=3) as smaller:
@@ -162,8 +162,8 @@ def test_options_are_those_of_a_mount(fs: CommitlogFileSystem, lake: Namespace, 
         CommitlogFileSystem(url, store="/elsewhere").ls("lake")
 
 
-def test_secrets_are_not_shown() -> None:
-    """What is printed has no credentials; what is pickled has those that were given."""
+def test_secrets_are_not_printed() -> None:
+    """The pickle has the arguments as they were given."""
     url = "dynamodb://names?region=eu-west-1&secret_access_key=hidden&access_key_id=known"
     fs = CommitlogFileSystem(url)
     shown = repr(fs) + str(fs) + fs._fs_token + str(hash(fs))
@@ -172,22 +172,22 @@ def test_secrets_are_not_shown() -> None:
     assert "hidden" in fs.to_json()
 
 
-# -- what is there -----------------------------------------------------------------------------------
+# -- status and listings -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "path", ["lake/a/b", "/lake/a/b", "lake/a/b/", "commitlog://lake/a/b", "commitlog:///lake/a/b"]
 )
-def test_one_file_has_several_spellings(fs: CommitlogFileSystem, path: str) -> None:
-    """With the protocol or without, with a slash at either end or without."""
+def test_paths_have_several_spellings(fs: CommitlogFileSystem, path: str) -> None:
+    """With or without the protocol, and with or without a slash at either end."""
     fs.pipe("lake/a/b", b"rows")
     assert fs.info(path)["name"] == "lake/a/b"
     assert fs.cat_file(path) == b"rows"
 
 
 @pytest.mark.parametrize("path", ["lake/a//b", "lake/../b", "no such/b", "lake/./b", "lake/a\nb"])
-def test_what_no_file_can_be_called_is_not_there(fs: CommitlogFileSystem, path: str) -> None:
-    """It is refused, and looking for it finds nothing."""
+def test_invalid_paths_do_not_exist(fs: CommitlogFileSystem, path: str) -> None:
+    """Writing to them is refused."""
     assert not fs.exists(path) and not fs.isfile(path) and not fs.isdir(path)
     assert fs.find(path) == []
     with pytest.raises(InvalidPath):
@@ -197,7 +197,7 @@ def test_what_no_file_can_be_called_is_not_there(fs: CommitlogFileSystem, path: 
 
 
 def test_details_of_a_file(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """fsspec's names, and what the namespace knows beside them."""
+    """The keys of fsspec, and those of the namespace."""
     status = lake.write("a/f", b"rows")
     lake.set_attributes("a/f", modified=5000)
     info = fs.info("lake/a/f")
@@ -211,7 +211,7 @@ def test_details_of_a_file(fs: CommitlogFileSystem, lake: Namespace) -> None:
 
 
 def test_details_of_directories(fs: CommitlogFileSystem) -> None:
-    """Namespaces are directories, and so is what has them."""
+    """Namespaces are directories, too."""
     for path in ("", "/", "commitlog://", "lake"):
         assert fs.isdir(path) and fs.exists(path) and not fs.isfile(path)
         assert (fs.info(path)["type"], fs.info(path)["size"]) == ("directory", 0)
@@ -221,8 +221,8 @@ def test_details_of_directories(fs: CommitlogFileSystem) -> None:
         fs.modified("")
 
 
-def test_what_is_missing(fs: CommitlogFileSystem, url: str) -> None:
-    """Files, directories and namespaces that are not there are no error for who asks that."""
+def test_missing_paths(fs: CommitlogFileSystem, url: str) -> None:
+    """Asking for missing files, directories and namespaces is no error."""
     fs.pipe("lake/f", b"")
     for path in ("lake/no", "lake/no/no", "lake/f/no", "land", "land/no"):
         assert not fs.exists(path) and not fs.isfile(path) and not fs.isdir(path)
@@ -235,10 +235,10 @@ def test_what_is_missing(fs: CommitlogFileSystem, url: str) -> None:
         nowhere.exists("lake")
 
 
-def test_a_service_that_fails_hides_nothing(
+def test_a_failing_service_hides_no_file(
     fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be asked is neither missing nor left out."""
+    """Paths look neither missing nor omitted."""
     fs.pipe("lake/a/f", b"")
     break_table(monkeypatch)
     for look in (
@@ -256,8 +256,8 @@ def test_a_service_that_fails_hides_nothing(
         fs.glob("lake/*/f")
 
 
-def test_walking(fs: CommitlogFileSystem) -> None:
-    """What is not there is omitted, told, or raised, as is wished."""
+def test_walk(fs: CommitlogFileSystem) -> None:
+    """A missing directory is omitted, passed to a handler, or raised."""
     fs.pipe({"lake/a/f": b"1", "lake/a/d/g": b"22"})
     assert list(fs.walk("lake")) == [
         ("lake", ["a"], []),
@@ -267,15 +267,15 @@ def test_walking(fs: CommitlogFileSystem) -> None:
     assert next(iter(fs.walk("lake", topdown=False)))[0] == "lake/a/d"
     assert [path for path, _, _ in fs.walk("lake", maxdepth=1)] == ["lake"]
     assert list(fs.walk("lake/no")) == []
-    told: list[OSError] = []
-    assert list(fs.walk("lake/no", on_error=told.append)) == []
-    assert [type(error) for error in told] == [NotFound]
+    reported: list[OSError] = []
+    assert list(fs.walk("lake/no", on_error=reported.append)) == []
+    assert [type(error) for error in reported] == [NotFound]
     with pytest.raises(NotFound):
         list(fs.walk("lake/no", on_error="raise"))
 
 
-def test_finding(fs: CommitlogFileSystem) -> None:
-    """Everything below, files alone or not, as deep as is wished; sizes; patterns."""
+def test_find(fs: CommitlogFileSystem) -> None:
+    """Files with or without directories, to any depth; sizes; patterns."""
     fs.pipe({"lake/a/f": b"1", "lake/a/d/g": b"22", "lake/h": b"333"})
     assert fs.find("lake") == fs.find("") == ["lake/a/d/g", "lake/a/f", "lake/h"]
     assert fs.find("lake/a/f") == ["lake/a/f"]
@@ -293,7 +293,7 @@ def test_finding(fs: CommitlogFileSystem) -> None:
 
 
 def test_nothing_is_cached(fs: CommitlogFileSystem, url: str) -> None:
-    """What one instance does, another one sees at once."""
+    """An instance sees the changes of another one at once."""
     other = CommitlogFileSystem(url, skip_instance_cache=True)
     assert other.ls("lake") == []
     fs.pipe("lake/f", b"1")
@@ -304,8 +304,8 @@ def test_nothing_is_cached(fs: CommitlogFileSystem, url: str) -> None:
     assert other.ls("lake", detail=False) == ["lake/g"]
 
 
-def test_marks_of_content_change_with_it(fs: CommitlogFileSystem) -> None:
-    """Checksum and key are the same as long as the file is, and others for each version and file."""
+def test_checksums_change_with_the_content(fs: CommitlogFileSystem) -> None:
+    """They differ for each version and each file."""
     fs.pipe({"lake/f": b"1", "lake/g": b"1"})
     seen = {fs.ukey("lake/f"), fs.ukey("lake/g"), fs.ukey("lake"), fs.ukey("")}
     assert len(seen) == 4
@@ -321,15 +321,15 @@ def test_marks_of_content_change_with_it(fs: CommitlogFileSystem) -> None:
 
 @pytest.mark.parametrize("start", [None, 0, 3, -3, 9, 99, -99])
 @pytest.mark.parametrize("end", [None, 0, 5, -2, 99, -99])
-def test_slices_are_those_of_python(fs: CommitlogFileSystem, start: int | None, end: int | None) -> None:
-    """`cat_file` counts as slices of bytes do."""
+def test_slices_work_as_in_python(fs: CommitlogFileSystem, start: int | None, end: int | None) -> None:
+    """`cat_file` counts like slices of bytes."""
     content = b"0123456789"
     fs.pipe("lake/f", content)
     assert fs.cat_file("lake/f", start, end) == content[start:end]
 
 
 def test_slices_of_many_files(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is in the place of its path; what fails is returned there, or raised."""
+    """In the order of the paths. Errors are returned in place, or raised."""
     fs.pipe({f"lake/{number}": bytes([48 + number]) * 5 for number in range(5)})
     paths = [f"lake/{number}" for number in (3, 1, 4, 1)]
     opened: list[str] = []
@@ -349,10 +349,8 @@ def test_slices_of_many_files(fs: CommitlogFileSystem, monkeypatch: pytest.Monke
         fs.cat_ranges("lake/0", 0, 1)
 
 
-def test_slices_are_read_at_the_same_time(
-    fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No request waits for another; slices of one file are of one version of it."""
+def test_slices_are_read_concurrently(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All slices of a file are of one version."""
     fs.pipe("lake/f", b"old!")
     together = threading.Barrier(4, timeout=30)
     real = MemoryStore.get
@@ -366,8 +364,8 @@ def test_slices_are_read_at_the_same_time(
     assert fs.cat_ranges(["lake/f"] * 4, [0, 1, 2, 3], [1, 2, 3, 4]) == [b"o", b"l", b"d", b"!"]
 
 
-def test_an_open_file_stays_what_it_was(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """It is read on as it was opened, after it was overwritten, moved and deleted."""
+def test_an_open_file_reads_its_version(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """Also after the file was overwritten, moved and deleted."""
     fs.pipe("lake/f", b"old")
     with fs.open("lake/f", block_size=1, cache_type="none") as file:
         assert file.read(1) == b"o"
@@ -381,8 +379,8 @@ def test_an_open_file_stays_what_it_was(fs: CommitlogFileSystem, lake: Namespace
         assert file.readinto(bytearray(2)) == 2
 
 
-def test_what_is_gone_is_not_read_as_something_else(fs: CommitlogFileSystem, url: str) -> None:
-    """Content that was collected, or that others changed, is an error, never other bytes."""
+def test_lost_content_is_an_error(fs: CommitlogFileSystem, url: str) -> None:
+    """Content that was collected, or that others changed, never becomes other bytes."""
     fs = CommitlogFileSystem(url, grace=0)
     fs.pipe("lake/f", b"old")
     with fs.open("lake/f") as file:
@@ -401,8 +399,8 @@ def test_what_is_gone_is_not_read_as_something_else(fs: CommitlogFileSystem, url
     fs.rm("lake/object")
 
 
-def test_an_open_file_can_be_sent_elsewhere(fs: CommitlogFileSystem) -> None:
-    """A pickled file goes on where it was, unless the file was overwritten since."""
+def test_an_open_file_can_be_pickled(fs: CommitlogFileSystem) -> None:
+    """It continues at its position, unless the file was overwritten."""
     fs.pipe("lake/f", b"0123456789")
     with fs.open("lake/f", block_size=2, cache_type="bytes") as file:
         file.seek(4)
@@ -420,8 +418,8 @@ def test_an_open_file_can_be_sent_elsewhere(fs: CommitlogFileSystem) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 4, BIG])
-def test_a_file_shows_when_it_is_closed(fs: CommitlogFileSystem, lake: Namespace, size: int) -> None:
-    """Whole, and with the directories above it; not before."""
+def test_a_file_appears_when_it_is_closed(fs: CommitlogFileSystem, lake: Namespace, size: int) -> None:
+    """It is complete, and its parent directories appear with it."""
     file = fs.open("lake/a/b/f", "wb")
     assert file.writable() and not file.readable() and not file.seekable()
     assert file.write(b"x" * size) == size == file.tell()
@@ -433,24 +431,24 @@ def test_a_file_shows_when_it_is_closed(fs: CommitlogFileSystem, lake: Namespace
     assert fs.cat("lake/a/b/f") == b"x" * size
     with pytest.raises(ValueError, match="is closed"):
         file.write(b"more")
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
 @pytest.mark.parametrize(
     ("compression", "size"), [(None, 4), (None, BIG), ("gzip", 4), ("bz2", 4), ("xz", 4)]
 )
 @pytest.mark.parametrize("mode", ["wb", "w", "xb", "x"])
-def test_a_block_that_fails_writes_nothing(
+def test_a_failed_with_block_writes_nothing(
     fs: CommitlogFileSystem, lake: Namespace, mode: str, compression: str | None, size: int
 ) -> None:
-    """A file does not show if its block ends with an exception, with whatever is around it."""
+    """Also with text or compression around the file."""
     data: Any = b"x" * size if "b" in mode else "x" * size
     with pytest.raises(KeyError), fs.open("lake/f", mode, compression=compression) as file:
         file.write(data)
         raise KeyError
     assert file.closed
     inner = file.buffer if isinstance(file, io.TextIOWrapper) else file
-    assert getattr(inner, "_outer", inner).closed  # else it would write when it is forgotten
+    assert getattr(inner, "_outer", inner).closed  # else it would write when it is collected
     with pytest.raises(ValueError, match="closed"):
         file.write(data)
     assert fs.ls("lake") == [] and stored(lake) == set()
@@ -458,8 +456,10 @@ def test_a_block_that_fails_writes_nothing(
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "bz2", "xz", "infer"])
-def test_text_and_compression(fs: CommitlogFileSystem, compression: str | None) -> None:
-    """What is around a file is closed with it, and reads back what was written."""
+def test_text_and_compression_are_closed_with_the_file(
+    fs: CommitlogFileSystem, compression: str | None
+) -> None:
+    """The file reads back as it was written."""
     with fs.open("lake/f.gz", "wt", compression=compression, encoding="latin-1", newline="") as file:
         file.write("a\r\nü\r\n")
     with fs.open("lake/f.gz", "r", compression=compression, encoding="latin-1") as file:
@@ -474,10 +474,10 @@ def test_text_and_compression(fs: CommitlogFileSystem, compression: str | None) 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "xz"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "UTF_16", "utf-16-le", "utf-32"])
-def test_the_order_of_bytes_is_marked(
+def test_utf_16_has_a_byte_order_mark(
     fs: CommitlogFileSystem, encoding: str, compression: str | None
 ) -> None:
-    """A text has the mark that Python writes into a local file, once."""
+    """The same as in a local file, once."""
     with fs.open("lake/t", "w", encoding=encoding, compression=compression, newline="") as file:
         file.write("a\n")
         file.write("ü")
@@ -489,10 +489,10 @@ def test_the_order_of_bytes_is_marked(
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 @pytest.mark.parametrize("mode", ["rb", "r"])
-def test_a_block_that_fails_while_reading(
+def test_a_failed_with_block_while_reading(
     fs: CommitlogFileSystem, mode: str, compression: str | None
 ) -> None:
-    """The file is closed, and the exception is the block's."""
+    """The file is closed, and the exception is raised."""
     with fs.open("lake/f", "wb", compression=compression) as file:
         file.write(b"rows")
     with pytest.raises(KeyError), fs.open("lake/f", mode, compression=compression) as file:
@@ -505,7 +505,7 @@ def test_a_block_that_fails_while_reading(
 def test_a_file_that_is_never_closed_is_not_written(
     fs: CommitlogFileSystem, lake: Namespace, mode: str, compression: str | None
 ) -> None:
-    """It is forgotten with a warning, as nobody has said that all of it is there."""
+    """It is dropped with a warning, because it may be incomplete."""
     file = fs.open("lake/f", mode, compression=compression)
     file.write(b"half" if mode == "wb" else "half")
     with pytest.warns(ResourceWarning, match="never closed"):
@@ -513,8 +513,8 @@ def test_a_file_that_is_never_closed_is_not_written(
     assert fs.ls("lake") == [] and stored(lake) == set()
 
 
-def test_what_must_be_new(fs: CommitlogFileSystem, lake: Namespace, tmp_path: Path) -> None:
-    """A file is refused at once if it is there, and at its end if it came meanwhile."""
+def test_mode_x_requires_a_new_file(fs: CommitlogFileSystem, lake: Namespace, tmp_path: Path) -> None:
+    """An existing file is refused at once, and a concurrent one on closing."""
     fs.pipe("lake/f", b"1")
     (tmp_path / "local").write_bytes(b"2")
     for refused in (
@@ -532,14 +532,14 @@ def test_what_must_be_new(fs: CommitlogFileSystem, lake: Namespace, tmp_path: Pa
     with pytest.raises(AlreadyExists):
         other.close()
     assert (fs.cat("lake/f"), fs.cat("lake/g")) == (b"1", b"one")
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
 @pytest.mark.parametrize("size", [4, BIG])
-def test_an_upload_that_fails_leaves_nothing(
+def test_a_failed_upload_leaves_nothing(
     fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """A file that cannot be closed does not show, and its upload is dropped."""
+    """The file does not appear, and its content is removed."""
 
     def fail(*_: object) -> None:
         raise Unavailable("the store does not answer")
@@ -555,14 +555,14 @@ def test_an_upload_that_fails_leaves_nothing(
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 @pytest.mark.parametrize("mode", ["wb", "w"])
-def test_a_file_that_lacks_something_does_not_show(
+def test_an_incomplete_file_does_not_appear(
     fs: CommitlogFileSystem,
     lake: Namespace,
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
     compression: str | None,
 ) -> None:
-    """What could not be written is missing, so nothing is, though the next write might succeed."""
+    """After a failed write, closing writes nothing, even if later writes would succeed."""
 
     def fail(*_: object) -> None:
         raise Unavailable("the store does not answer")
@@ -578,10 +578,10 @@ def test_a_file_that_lacks_something_does_not_show(
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_an_upload_that_cannot_be_aborted_hides_no_error(
+def test_a_failed_abort_hides_no_error(
     fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch, compression: str | None
 ) -> None:
-    """Who is told is told of the first thing that went wrong."""
+    """The first error is raised."""
 
     def fail(*_: object) -> None:
         raise Unavailable("the store does not answer")
@@ -600,8 +600,8 @@ def test_an_upload_that_cannot_be_aborted_hides_no_error(
         file.close()
 
 
-def test_one_of_many_who_create_a_file_succeeds(fs: CommitlogFileSystem) -> None:
-    """Whoever does not is told so."""
+def test_only_one_of_several_creators_succeeds(fs: CommitlogFileSystem) -> None:
+    """The others get an error."""
 
     def create(number: int) -> bool:
         try:
@@ -618,30 +618,30 @@ def test_one_of_many_who_create_a_file_succeeds(fs: CommitlogFileSystem) -> None
 
 @pytest.mark.parametrize("mode", ["ab", "a", "r+b", "w+b", "rb+"])
 def test_files_are_written_once(fs: CommitlogFileSystem, mode: str) -> None:
-    """Nothing can be appended to a file, nor changed in it."""
+    """Files cannot be appended to or changed in place."""
     fs.pipe("lake/f", b"1")
     with pytest.raises(NotSupported, match="written once"):
         fs.open("lake/f", mode)
 
 
 @pytest.mark.parametrize("mode", ["", "zz", "U", "b", "rw", "rr", "rbt"])
-def test_what_is_no_mode(fs: CommitlogFileSystem, mode: str) -> None:
-    """It is a mistake in the call, as it is to Python, and not something that is missing here."""
+def test_invalid_modes_are_refused(fs: CommitlogFileSystem, mode: str) -> None:
+    """As in Python, this is a `ValueError`."""
     fs.pipe("lake/f", b"1")
     with pytest.raises(ValueError, match="invalid mode"):
         fs.open("lake/f", mode)
 
 
-def test_the_letters_of_a_mode_have_no_order(fs: CommitlogFileSystem) -> None:
-    """As Python has it."""
+def test_the_letters_of_a_mode_have_any_order(fs: CommitlogFileSystem) -> None:
+    """As in Python."""
     with fs.open("lake/f", "bw") as file:
         file.write(b"1")
     assert fs.open("lake/f", "br").read() == b"1"
 
 
 @pytest.mark.parametrize("value", ["text", 5, None])
-def test_text_is_not_bytes(fs: CommitlogFileSystem, value: object) -> None:
-    """What is no bytes is refused in words, in a transaction, too."""
+def test_content_has_to_be_bytes(fs: CommitlogFileSystem, value: object) -> None:
+    """Other types are refused with a message, also in a transaction."""
     with pytest.raises(TypeError, match="encode it as bytes"):
         fs.pipe("lake/f", value)
     with pytest.raises(TypeError, match="encode it as bytes"), fs.transaction:
@@ -649,8 +649,8 @@ def test_text_is_not_bytes(fs: CommitlogFileSystem, value: object) -> None:
     assert fs.ls("lake") == []
 
 
-def test_where_no_file_can_be(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """In the place of a directory, below a file, or above all namespaces."""
+def test_paths_of_new_files(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """Not of a directory, below a file, or above all namespaces."""
     fs.pipe("lake/d/f", b"1")
     for path, error in {"lake/d": IsADirectory, "lake/d/f/g": NotADirectory, "": InvalidPath}.items():
         with pytest.raises(error):
@@ -659,17 +659,17 @@ def test_where_no_file_can_be(fs: CommitlogFileSystem, lake: Namespace) -> None:
             fs.pipe_file(path, b"2")
     with pytest.raises(NotFound, match="no namespace 'land'"):
         fs.pipe_file("land/f", b"2")
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_what_is_not_offered(fs: CommitlogFileSystem) -> None:
-    """It is said in words, as an error that fsspec and Python know."""
+def test_unsupported_methods_raise(fs: CommitlogFileSystem) -> None:
+    """The error is known to fsspec and to Python."""
     with pytest.raises(NotImplementedError, match="give them credentials"):
         fs.sign("lake/f")
 
 
-def test_times_of_files(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """`touch` makes an empty file, empties one, or changes its time alone."""
+def test_touch(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """It makes an empty file, empties a file, or changes only its time."""
     fs.touch("lake/f", truncate=False)
     assert fs.cat("lake/f") == b""
     fs.pipe("lake/f", b"1")
@@ -680,9 +680,7 @@ def test_times_of_files(fs: CommitlogFileSystem, lake: Namespace) -> None:
     assert fs.cat("lake/f") == b""
 
 
-def test_touching_what_somebody_makes_at_that_moment(
-    fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_touch_keeps_a_concurrent_file(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its content stays."""
 
     def too_early(self: Namespace, path: str, **_: object) -> None:
@@ -694,15 +692,15 @@ def test_touching_what_somebody_makes_at_that_moment(
     assert fs.cat("lake/f") == b"1"
 
 
-def test_local_files_come_and_go(fs: CommitlogFileSystem, tmp_path: Path) -> None:
-    """Trees of files, block by block, with progress."""
+def test_put_and_get_of_trees(fs: CommitlogFileSystem, tmp_path: Path) -> None:
+    """Block by block, with progress."""
     source = tmp_path / "source"
     (source / "d" / "empty").mkdir(parents=True)
     (source / "d" / "f").write_bytes(b"x" * 1000)
     fs.blocksize = 300
-    told = fsspec.callbacks.Callback()
-    fs.put_file(str(source / "d" / "f"), "lake/g", callback=told)
-    assert (told.size, told.value) == (1000, 1000)
+    reported = fsspec.callbacks.Callback()
+    fs.put_file(str(source / "d" / "f"), "lake/g", callback=reported)
+    assert (reported.size, reported.value) == (1000, 1000)
     fs.put(str(source), "lake/target", recursive=True)
     assert fs.find("lake/target", withdirs=True) == [
         "lake/target",
@@ -715,11 +713,11 @@ def test_local_files_come_and_go(fs: CommitlogFileSystem, tmp_path: Path) -> Non
     assert (tmp_path / "back" / "d" / "empty").is_dir()
 
 
-# -- names -------------------------------------------------------------------------------------------
+# -- changes of names --------------------------------------------------------------------------------
 
 
-def test_directories_are_made(fs: CommitlogFileSystem) -> None:
-    """`mkdir` makes one that is new, `makedirs` one that may be there."""
+def test_mkdir_and_makedirs(fs: CommitlogFileSystem) -> None:
+    """`mkdir` requires a new directory; `makedirs` accepts an existing one."""
     fs.mkdir("lake/a/b")
     for path in ("lake/a/b", "lake/a", "lake"):
         with pytest.raises(FileExistsError):
@@ -740,8 +738,8 @@ def test_directories_are_made(fs: CommitlogFileSystem) -> None:
         fs.makedirs("lake/f", exist_ok=True)
 
 
-def test_files_and_empty_directories_are_removed(fs: CommitlogFileSystem) -> None:
-    """Each by its own method, and both by `rm`; what is not empty stays."""
+def test_rm_file_rmdir_and_rm(fs: CommitlogFileSystem) -> None:
+    """Directories with contents stay."""
     fs.pipe({"lake/d/f": b"", "lake/d/g": b""})
     fs.mkdir("lake/e")
     with pytest.raises(IsADirectoryError):
@@ -765,7 +763,7 @@ def test_files_and_empty_directories_are_removed(fs: CommitlogFileSystem) -> Non
 def test_a_directory_is_removed_in_one_transaction(
     fs: CommitlogFileSystem, transactions: list[int]
 ) -> None:
-    """However much is in it; what is below it in the same list goes with it."""
+    """For any size. Paths below it in the same list are removed with it."""
     fs.pipe({f"lake/d/e/{number}": b"" for number in range(20)})
     fs.pipe({"lake/d.txt": b"", "lake/d/x": b"", "lake/other/f": b""})
     transactions.clear()
@@ -776,8 +774,8 @@ def test_a_directory_is_removed_in_one_transaction(
     assert fs.ls("lake") == []
 
 
-def test_removing_no_deeper_than_wished(fs: CommitlogFileSystem) -> None:
-    """A directory with something deeper stays, and is an error."""
+def test_rm_with_maxdepth(fs: CommitlogFileSystem) -> None:
+    """A directory with deeper contents stays, and is an error."""
     fs.pipe({"lake/d/f": b"", "lake/d/e/g": b""})
     with pytest.raises(DirectoryNotEmpty):
         fs.rm("lake/d", recursive=True, maxdepth=1)
@@ -805,10 +803,10 @@ def test_removing_no_deeper_than_wished(fs: CommitlogFileSystem) -> None:
         (["lake/f"], ["lake/e/new"], "lake/e/new"),
     ],
 )
-def test_moving(
+def test_mv(
     fs: CommitlogFileSystem, transactions: list[int], source: Any, target: Any, becomes: str
 ) -> None:
-    """To a new name, in the place of a file, or into a directory, in one transaction."""
+    """To a new name, over a file, or into a directory, in one transaction."""
     fs.pipe({"lake/f": b"moved", "lake/d/x/y": b"moved", "lake/g": b"replaced"})
     fs.mkdir("lake/e")
     transactions.clear()
@@ -818,8 +816,8 @@ def test_moving(
     assert len([path for path in fs.find("lake") if fs.cat(path) == b"moved"]) == 2
 
 
-def test_moving_nothing_and_nowhere(fs: CommitlogFileSystem, land: Namespace) -> None:
-    """What cannot be moved stays where it is, and the error says why."""
+def test_refused_moves_change_nothing(fs: CommitlogFileSystem, land: Namespace) -> None:
+    """The error has the reason."""
     fs.pipe({"lake/f": b"1", "lake/d/g": b"2", "lake/e/d/h": b"3"})
     before = fs.find("lake")
     fs.mv("lake/d", "lake/d/")
@@ -851,20 +849,20 @@ def test_moving_nothing_and_nowhere(fs: CommitlogFileSystem, land: Namespace) ->
         (["lake/f"], ["lake/a/b/g"], "lake/a/b/g"),
     ],
 )
-def test_moving_makes_the_directories_above(
+def test_mv_makes_missing_parents(
     fs: CommitlogFileSystem, source: Any, target: Any, becomes: str
 ) -> None:
-    """A target may be below directories that are missing, as on object stores."""
+    """As on object stores."""
     fs.pipe({"lake/f": b"moved", "lake/d/y": b"moved"})
     fs.mv(source, target)
     assert fs.cat(becomes) == b"moved"
     assert len(fs.find("lake")) == 2
 
 
-def test_a_copy_is_a_file_of_its_own(
+def test_a_copy_has_its_own_content(
     fs: CommitlogFileSystem, lake: Namespace, land: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store copies what it can, the rest is read and written; neither needs the source again."""
+    """The store copies it if possible; otherwise it is read and written."""
     fs.pipe("lake/d/f", b"0123456789")
     copies: list[str] = []
     real = MemoryStore.copy
@@ -884,13 +882,13 @@ def test_a_copy_is_a_file_of_its_own(
     assert len(copies) == 1
     fs.rm("lake/d", recursive=True)
     assert fs.cat("lake/copied") == fs.cat("lake/streamed") == b"0123456789"
-    assert len(named(lake)) == 2
+    assert len(referenced(lake)) == 2
     with pytest.raises(FileNotFoundError):
         fs.cp_file("lake/no", "lake/x")
 
 
-def test_directories_of_any_depth_are_made(fs: CommitlogFileSystem) -> None:
-    """In as many transactions as that takes; whether the last may be there is as of any other."""
+def test_makedirs_has_no_depth_limit(fs: CommitlogFileSystem) -> None:
+    """It takes as many transactions as needed. `exist_ok` applies as usual."""
     deep = "lake/" + "/".join("d" * 200)
     fs.makedirs(deep)
     assert len(fs.find("lake/d", withdirs=True)) == 200
@@ -901,7 +899,7 @@ def test_directories_of_any_depth_are_made(fs: CommitlogFileSystem) -> None:
 
 
 @pytest.mark.parametrize("transaction", [False, True])
-def test_trees_of_any_depth_are_put_and_copied(
+def test_put_and_cp_have_no_depth_limit(
     fs: CommitlogFileSystem, lake: Namespace, tmp_path: Path, transaction: bool
 ) -> None:
     """Deeper than the directories that one transaction makes with a file."""
@@ -921,7 +919,7 @@ def test_trees_of_any_depth_are_put_and_copied(
 def test_files_of_a_transaction_appear_at_once(
     fs: CommitlogFileSystem, lake: Namespace, transactions: list[int], tmp_path: Path
 ) -> None:
-    """However they were written, new or not, in one transaction of the table, at its end."""
+    """All kinds of writes are one transaction of the table, at the end."""
     fs.pipe({"lake/old": b"old", "lake/source": b"source"})
     (tmp_path / "local").write_bytes(b"local")
     transactions.clear()
@@ -951,10 +949,10 @@ def test_files_of_a_transaction_appear_at_once(
 
 
 @pytest.mark.parametrize("size", [4, BIG])
-def test_a_transaction_that_fails_leaves_nothing(
+def test_a_failed_transaction_leaves_nothing(
     fs: CommitlogFileSystem, lake: Namespace, size: int
 ) -> None:
-    """No file, no object, no upload; and the next one is not affected."""
+    """No file, object or upload remains. The next transaction works."""
     with pytest.raises(KeyError), fs.transaction:
         fs.pipe("lake/f", b"x" * size)
         left = fs.open("lake/g", "wb")
@@ -968,7 +966,7 @@ def test_a_transaction_that_fails_leaves_nothing(
 
 
 def test_a_transaction_has_a_limit(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """What does not fit into one shows not at all, and the error tells what to do."""
+    """Files that do not fit are not made, and the error has advice."""
     with (
         pytest.raises(TransactionTooLarge, match="new directory that has no readers yet, then rename"),
         fs.transaction,
@@ -982,10 +980,8 @@ def test_a_transaction_has_a_limit(fs: CommitlogFileSystem, lake: Namespace) -> 
     assert len(fs.ls("lake/d")) == 95
 
 
-def test_what_one_transaction_cannot_make(
-    fs: CommitlogFileSystem, lake: Namespace, land: Namespace
-) -> None:
-    """Files in two namespaces, files that must be new beside others, files that are open."""
+def test_refused_transactions(fs: CommitlogFileSystem, lake: Namespace, land: Namespace) -> None:
+    """Files in two namespaces, new files next to replaced ones, and open files."""
     with pytest.raises(NotSupported, match="'x'"), fs.transaction:
         fs.pipe("lake/f", b"1")
         fs.pipe_file("lake/g", b"1", mode="create")
@@ -1002,19 +998,19 @@ def test_what_one_transaction_cannot_make(
     assert fs.ls("lake") == [] and stored(lake) == set()
 
 
-def test_new_files_of_a_transaction(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """All of them must be new when it ends, or none is made."""
+def test_mode_x_in_a_transaction(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """All files must be new at the end, or none is made."""
     with fs.transaction:
         fs.pipe({"lake/a": b"1", "lake/b": b"1"}, mode="create")
     with pytest.raises(FileExistsError), fs.transaction:
         fs.pipe({"lake/c": b"2", "lake/d": b"2"}, mode="create")
         lake.write("d", b"meanwhile")
     assert fs.find("lake") == ["lake/a", "lake/b", "lake/d"]
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_the_last_content_of_a_path_counts(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """A file that is written twice in a transaction is made once; one that is discarded, not at all."""
+def test_the_last_content_of_a_path_is_used(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """A file that is written twice is made once; a discarded one is not made."""
     with fs.transaction:
         fs.pipe("lake/f", b"1")
         fs.pipe("lake/f", b"2")
@@ -1023,13 +1019,13 @@ def test_the_last_content_of_a_path_counts(fs: CommitlogFileSystem, lake: Namesp
             file.write(b"3")
             raise KeyError
     assert fs.cat("lake/*") == {"lake/f": b"2"}
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_an_unknown_outcome_drops_nothing(
+def test_after_an_unknown_outcome_content_stays(
     fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files may show, so their content stays."""
+    """The files may appear."""
 
     def lose(self: Namespace, files: object, **_: object) -> None:
         raise OutcomeUnknown("no answer")
@@ -1043,8 +1039,8 @@ def test_an_unknown_outcome_drops_nothing(
     assert fs.cat("lake/f") == b"2"
 
 
-def test_a_file_can_be_committed_by_hand(fs: CommitlogFileSystem, lake: Namespace) -> None:
-    """With ``autocommit=False`` it shows when `commit` is called; discarding it later does nothing."""
+def test_a_file_can_be_committed_explicitly(fs: CommitlogFileSystem, lake: Namespace) -> None:
+    """With ``autocommit=False`` it appears at `commit`. A later `discard` has no effect."""
     file = fs.open("lake/f", "wb", autocommit=False)
     file.write(b"1")
     file.close()
@@ -1062,7 +1058,7 @@ def test_a_file_can_be_committed_by_hand(fs: CommitlogFileSystem, lake: Namespac
 
 
 def meet(monkeypatch: pytest.MonkeyPatch, method: str, parties: int) -> None:
-    """Let no request of a kind reach the store before so many are on their way."""
+    """Let requests of a kind wait until this number of them is in progress."""
     together = threading.Barrier(parties, timeout=30)
     real = getattr(MemoryStore, method)
 
@@ -1093,10 +1089,10 @@ def contents(top: Path) -> dict[str, bytes]:
     }
 
 
-def test_many_files_go_at_the_same_time(
+def test_calls_for_many_files_are_concurrent(
     fs: CommitlogFileSystem, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as `batch_size` says, wherever a call is about many; none is waited for by the next."""
+    """`batch_size` is the number of concurrent files in all these calls."""
     with monkeypatch.context() as patched:
         meet(patched, "put", 8)
         fs.put(f"{many}/", "lake/a", recursive=True, batch_size=8)
@@ -1114,10 +1110,10 @@ def test_many_files_go_at_the_same_time(
     assert len(other.cat(fs.find("lake/p"))) == 8
 
 
-def test_no_more_go_than_was_said(
+def test_batch_size_is_the_maximum(
     fs: CommitlogFileSystem, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither up nor down; a number that means nothing is refused."""
+    """For uploads and downloads. An invalid number is refused."""
     now = most = 0
     lock = threading.Lock()
     real_put, real_get = MemoryStore.put, MemoryStore.get
@@ -1153,7 +1149,7 @@ def test_many_files_take_few_transactions(
     land: Namespace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is stored while one is under way is made by the next, in each namespace."""
+    """Files that are stored during a transaction are made by the next one, in each namespace."""
     ready = threading.Semaphore(0)
     real = MemoryStore.put
 
@@ -1178,10 +1174,10 @@ def test_many_files_take_few_transactions(
     assert len(fs.ls("lake/e")) == len(fs.ls("land/e")) == 9
 
 
-def test_the_first_failure_ends_it(
+def test_the_first_failure_ends_the_call(
     fs: CommitlogFileSystem, lake: Namespace, many: Path, tmp_path: Path
 ) -> None:
-    """No other file is begun; its error is raised, and has a note of what became of the rest."""
+    """No other file is started. The error has a note of the state."""
     fs.makedirs("lake/a/0/00")
     with pytest.raises(IsADirectory, match="'a/0/00' is a directory") as raised:
         fs.put(f"{many}/", "lake/a", recursive=True, batch_size=1)
@@ -1190,7 +1186,7 @@ def test_the_first_failure_ends_it(
     assert there < 40
     assert note.endswith("the rest were not started, or were cancelled")
     assert " of 45 paths were completed before the error" in note
-    assert stored(lake) == named(lake)  # what was stored for those that are not there is gone
+    assert stored(lake) == referenced(lake)  # the content of other files was removed
     missing = [str(tmp_path / f"no-{n}") for n in range(20)]
     with pytest.raises(FileNotFoundError) as raised_too:
         fs.put(missing, [f"lake/n/{n}" for n in range(20)], batch_size=4)
@@ -1201,7 +1197,7 @@ def test_the_first_failure_ends_it(
 def test_names_of_many_files_are_read_in_parallel(
     fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those that are piped, and of those of a transaction; one file alone needs no thread."""
+    """For `pipe` and for transactions. A single file needs no thread."""
     seen = watched_executors(monkeypatch)
     fs.pipe({f"lake/{number}": b"" for number in range(30)})
     assert sum(seen) == 30
@@ -1213,10 +1209,10 @@ def test_names_of_many_files_are_read_in_parallel(
     assert seen == [3]
 
 
-def test_one_file_that_cannot_be_made_keeps_nothing_from_its_group(
+def test_a_failed_file_does_not_stop_its_group(
     fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that were to come with it come without it."""
+    """The other files of the group are made."""
     gate = threading.Event()
     real = Namespace.link_many
     sizes: list[int] = []
@@ -1245,13 +1241,13 @@ def test_one_file_that_cannot_be_made_keeps_nothing_from_its_group(
         fs.pipe({f"lake/d/{n}": b"1" for n in range(12)})
     assert max(sizes) > 1
     assert len(fs.find("lake/d")) == 11
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_an_unknown_outcome_of_many_drops_nothing(
+def test_after_an_unknown_outcome_of_many_files_content_stays(
     fs: CommitlogFileSystem, lake: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may have been made: the content stays."""
+    """The files may exist."""
     real = Namespace.link_many
 
     def link_many(self: Namespace, files: Any, **kwargs: Any) -> Any:
@@ -1261,14 +1257,14 @@ def test_an_unknown_outcome_of_many_drops_nothing(
     monkeypatch.setattr(Namespace, "link_many", atomic_links(link_many))
     with pytest.raises(OutcomeUnknown):
         fs.pipe({f"lake/d/{n}": b"1" for n in range(30)})
-    assert named(lake)
-    assert stored(lake) == named(lake)
+    assert referenced(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_an_interrupt_leaves_nothing_unnamed(
+def test_an_interrupt_leaves_no_unreferenced_content(
     fs: CommitlogFileSystem, lake: Namespace, many: Path, tmp_path: Path
 ) -> None:
-    """Files under way are broken off, what no file was made of is removed, and files are whole."""
+    """Files in progress are cancelled, and unused content is removed."""
 
     class Impatient(fsspec.callbacks.Callback):
         def relative_update(self, inc: int = 1) -> None:
@@ -1279,7 +1275,7 @@ def test_an_interrupt_leaves_nothing_unnamed(
     with pytest.raises(KeyboardInterrupt):
         fs.put(f"{many}/", "lake/a", recursive=True, callback=Impatient())
     assert 0 < len(fs.find("lake/a")) < 40
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
     fs.put(f"{many}/", "lake/b", recursive=True)
     with pytest.raises(KeyboardInterrupt):
         fs.get("lake/b", str(tmp_path / "back"), recursive=True, callback=Impatient())
@@ -1287,8 +1283,8 @@ def test_an_interrupt_leaves_nothing_unnamed(
     assert found.items() <= contents(many).items() and len(found) < 40
 
 
-def test_progress_of_many_files(fs: CommitlogFileSystem, many: Path, tmp_path: Path) -> None:
-    """Each file is told of when it is done, and its bytes meanwhile, by one thread at a time."""
+def test_callbacks_of_many_files(fs: CommitlogFileSystem, many: Path, tmp_path: Path) -> None:
+    """They get each completed file and its bytes, from one thread at a time."""
     busy = threading.Lock()
 
     class Counter(fsspec.callbacks.Callback):
@@ -1313,17 +1309,17 @@ def test_progress_of_many_files(fs: CommitlogFileSystem, many: Path, tmp_path: P
     for counter in (up, down):
         assert counter.size == counter.value == len(counter.children) == 45
         assert all(child.ended for child in counter.children.values())
-        told = [child for child in counter.children.values() if child.size is not None]
-        assert len(told) == 40
-        assert all(child.size == child.value for child in told)
+        reported = [child for child in counter.children.values() if child.size is not None]
+        assert len(reported) == 40
+        assert all(child.size == child.value for child in reported)
     assert up.children[str(many / "1" / "13"), "lake/a/1/13"].value == 2
     assert down.children["lake/a/1/13", str(tmp_path / "back/1/13")].value == 2
 
 
-def test_few_large_files_go_at_a_time(
+def test_few_large_files_are_sent_at_a_time(
     fs: CommitlogFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in memory does not grow with the number of files: parts of four, and a block of each."""
+    """The memory holds the parts of four files, and one block of each other file."""
     fs.blocksize = 1000
     now = most = 0
     lock = threading.Lock()
@@ -1354,7 +1350,7 @@ def test_few_large_files_go_at_a_time(
 def test_many_files_in_a_transaction(
     fs: CommitlogFileSystem, lake: Namespace, many: Path, transactions: list[int]
 ) -> None:
-    """They are sent side by side, and show all at once when it ends."""
+    """They are sent concurrently, and appear at once at the end."""
     with fs.transaction:
         fs.put([str(path) for path in sorted(many.rglob("?[0-9]"))], "lake/a/")
         fs.pipe({"lake/b": b"1", "lake/c": b"2"})
@@ -1365,13 +1361,11 @@ def test_many_files_in_a_transaction(
         fs.put(f"{many}/", "lake/t", recursive=True)
         fs.put([str(many / "0" / "00"), str(many / "no")], ["lake/f", "lake/g"])
     assert fs.ls("lake", detail=False) == ["lake/a", "lake/b", "lake/c"]
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_of_what_goes_to_one_path_the_last_counts(
-    fs: CommitlogFileSystem, many: Path, tmp_path: Path
-) -> None:
-    """As if they went one after the other."""
+def test_the_last_source_of_a_path_is_used(fs: CommitlogFileSystem, many: Path, tmp_path: Path) -> None:
+    """As if the files were copied one after the other."""
     files = [str(many / "0" / "00"), str(many / "1" / "01")]
     fs.put(files, ["lake/x", "/lake/x/"])
     assert fs.cat("lake/x") == b"1"
@@ -1382,8 +1376,8 @@ def test_of_what_goes_to_one_path_the_last_counts(
     assert fs.cat("lake/z") == b"2"
 
 
-def test_new_files_only(fs: CommitlogFileSystem, lake: Namespace, many: Path) -> None:
-    """Mode "create" replaces nothing, of many files either."""
+def test_mode_create_of_many_files(fs: CommitlogFileSystem, lake: Namespace, many: Path) -> None:
+    """Mode "create" replaces no file."""
     fs.pipe("lake/a/1/01", b"old")
     for _ in range(2):
         with pytest.raises(AlreadyExists):
@@ -1391,13 +1385,13 @@ def test_new_files_only(fs: CommitlogFileSystem, lake: Namespace, many: Path) ->
     with pytest.raises(AlreadyExists):
         fs.pipe({"lake/n": b"1", "lake/a/1/01": b"2"}, mode="create")
     assert fs.cat("lake/a/1/01") == b"old"
-    assert stored(lake) == named(lake)
+    assert stored(lake) == referenced(lake)
 
 
-def test_half_a_file_is_not_left(
+def test_a_failed_download_leaves_no_partial_file(
     fs: CommitlogFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A local file whose content did not come is removed; an open one is its owner's."""
+    """An open file that was passed in is not removed."""
     fs.pipe("lake/f", b"0123456789")
     fs.blocksize = 4
     real = OpenFile.read
@@ -1419,10 +1413,8 @@ def test_half_a_file_is_not_left(
         fs.get_file("lake", into)
 
 
-def test_trees_are_synchronised(
-    fs: CommitlogFileSystem, url: str, many: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """fsspec's `rsync` sends what differs, and removes what is gone, if it is told to."""
+def test_rsync(fs: CommitlogFileSystem, url: str, many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec's `rsync` copies differences, and removes missing files if requested."""
     monkeypatch.setenv(METADATA, url)
     both = GenericFileSystem()
     assert len(rsync(f"file://{many}", "commitlog://lake/a", fs=both)) == 40
@@ -1434,8 +1426,8 @@ def test_trees_are_synchronised(
     assert len(fs.find("lake/a")) == 39
 
 
-def test_contents_of_many_files(fs: CommitlogFileSystem) -> None:
-    """By path, of lists, patterns and directories; what fails is raised, omitted or returned."""
+def test_cat_of_many_files(fs: CommitlogFileSystem) -> None:
+    """By path, for lists, patterns and directories. Errors are raised, omitted or returned."""
     fs.pipe({"lake/a/x": b"0123", "lake/a/d/y": b"4567"})
     assert fs.cat("lake/a", recursive=True) == {"lake/a/d/y": b"4567", "lake/a/x": b"0123"}
     assert fs.cat(["lake/a/x"], start=1, end=3) == {"lake/a/x": b"12"}
@@ -1448,10 +1440,10 @@ def test_contents_of_many_files(fs: CommitlogFileSystem) -> None:
     assert [type(returned[path]) for path in paths] == [bytes, NotFound, IsADirectory]
 
 
-def test_directories_come_with_what_they_have(
+def test_directories_are_made_with_their_contents(
     fs: CommitlogFileSystem, many: Path, transactions: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only those that have nothing are made by themselves."""
+    """Only empty ones are made separately."""
     made: list[str] = []
     real = Namespace.make_directory
 
@@ -1470,10 +1462,10 @@ def test_directories_come_with_what_they_have(
         fs.put(f"{many}/", "lake/c", recursive=True)
 
 
-def test_what_was_found_is_not_looked_for_again(
+def test_matches_are_not_looked_up_again(
     fs: CommitlogFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pattern that finds many files costs no request for each, before they go side by side."""
+    """A pattern with many matches takes no request for each."""
     fs.pipe({f"lake/a/{n}.csv": b"%d" % n for n in range(5)} | {"lake/a/d.csv/x": b""})
     looked: list[str] = []
     real = Namespace.stat
@@ -1487,8 +1479,8 @@ def test_what_was_found_is_not_looked_for_again(
     assert max(looked.count(f"a/{n}.csv") for n in range(5)) == 1
 
 
-def test_paths_may_be_objects(fs: CommitlogFileSystem, tmp_path: Path) -> None:
-    """A `pathlib.Path` is what its text is, wherever a path is taken."""
+def test_paths_can_be_path_objects(fs: CommitlogFileSystem, tmp_path: Path) -> None:
+    """A `pathlib.Path` is accepted in place of a string."""
     there, back = PurePosixPath("lake/f"), tmp_path / "back"
     (tmp_path / "here").write_text("1")
     fs.put(tmp_path / "here", there)
@@ -1500,10 +1492,10 @@ def test_paths_may_be_objects(fs: CommitlogFileSystem, tmp_path: Path) -> None:
     assert fs.find("lake") == ["lake/g"]
 
 
-def test_copies_of_many_files(
+def test_cp_of_many_files(
     fs: CommitlogFileSystem, land: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With empty directories, and to other namespaces; what went away meanwhile is passed over."""
+    """With empty directories, and to other namespaces. Files that no longer exist are skipped."""
     fs.pipe({f"lake/a/{n}": b"%d" % n for n in range(9)})
     fs.makedirs("lake/a/empty")
     fs.blocksize = 4
@@ -1523,10 +1515,8 @@ def test_copies_of_many_files(
         fs.cp("lake/a/no", "lake/e")
 
 
-def test_what_is_removed_goes_at_the_same_time(
-    fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that a pattern finds; of directories first what they have."""
+def test_rm_is_concurrent(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matches of a pattern are removed concurrently; contents before their directories."""
     fs.pipe({f"lake/a/{n}": b"" for n in range(8)} | {"lake/a/d/e/f": b""})
     together = threading.Barrier(4, timeout=30)
     real = Namespace.delete
@@ -1543,11 +1533,11 @@ def test_what_is_removed_goes_at_the_same_time(
     assert fs.ls("lake") == []
 
 
-# -- elsewhere ---------------------------------------------------------------------------------------
+# -- other threads and processes ---------------------------------------------------------------------
 
 
-def test_instances_are_sent_elsewhere(fs: CommitlogFileSystem, url: str) -> None:
-    """Pickle and JSON make one with the same arguments."""
+def test_instances_can_be_serialized(fs: CommitlogFileSystem, url: str) -> None:
+    """Pickle and JSON create an instance with the same arguments."""
     fs.pipe("lake/f", b"1")
     given = CommitlogFileSystem(url, grace=60.0)
     for again in (
@@ -1560,8 +1550,8 @@ def test_instances_are_sent_elsewhere(fs: CommitlogFileSystem, url: str) -> None
     assert given != fs
 
 
-def test_each_thread_has_its_own(lake: Namespace, url: str) -> None:
-    """A thread's transaction does not take in what others write; one instance serves many threads."""
+def test_each_thread_has_its_own_instance(lake: Namespace, url: str) -> None:
+    """A transaction contains the writes of one thread. Several threads can share an instance."""
     with ThreadPoolExecutor(1) as thread, (fs := CommitlogFileSystem(url)).transaction:
         other = thread.submit(CommitlogFileSystem, url).result()
         assert other is not fs
@@ -1573,7 +1563,7 @@ def test_each_thread_has_its_own(lake: Namespace, url: str) -> None:
 
 
 def test_a_namespace_is_opened_once(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two threads that open it at the same time, both use the one that was first."""
+    """If two threads open it at the same time, both use one instance."""
     together = threading.Barrier(2, timeout=30)
     made: list[Namespace] = []
 
@@ -1603,8 +1593,8 @@ def test_a_directory_as_a_mapping(fs: CommitlogFileSystem) -> None:
     assert list(mapping) == []
 
 
-def test_it_can_be_closed(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It opens again what it needs."""
+def test_a_closed_instance_opens_again(fs: CommitlogFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens connections when it needs them."""
     fs.pipe("lake/f", b"1")
     closed: list[Namespace] = []
     monkeypatch.setattr(Namespace, "close", lambda self: closed.append(self))
@@ -1623,7 +1613,7 @@ def _write(fs: CommitlogFileSystem, path: str) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_other_processes(tmp_path: Path, method: str) -> None:
-    """A child reads and writes with what it was sent, or was born with, and its parent goes on."""
+    """A child process works with an instance that it got by pickle or fork, and so does its parent."""
     names = f"sqlite://{tmp_path / 'names.db'}"
     create_namespace("lake", store=str(tmp_path / "content"), metadata=names).close()
     fs = CommitlogFileSystem(names, skip_instance_cache=True)
