@@ -20,7 +20,7 @@ from commitlog.connect import connect
 from commitlog.errors import ConfigurationError, NotFound
 from commitlog.namespace import NAMESPACE_SCHEMA, Namespace, NamespaceMetadata, Restorer
 from commitlog.namespace.metadata import not_there
-from commitlog.namespace.model.keys import MARKERS, Keys
+from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.oplog import OperationLog
 from commitlog.stores.open import open_store
 from commitlog.tables.api import Table
@@ -81,7 +81,7 @@ def list_namespaces(
     """
     table = _open_metadata(metadata, _clock_of(clock), session)
     with closing(table):
-        for item in table.query(MARKERS):
+        for item in table.query(NAMESPACES):
             yield str(item["name"])
 
 
@@ -189,7 +189,7 @@ def create_namespace(
     with ExitStack() as undone:
         table = undone.enter_context(closing(_open_metadata(metadata, how.clock, session)))
         _make_embedded(table)
-        if table.get(Keys(name).marker) is None:
+        if table.get(Keys(name).metadata) is None:
             lake = how.open(name, table, place, log=_log_of(name) if log else None)
             undone.callback(lake.store.close)
             if lake.create():
@@ -308,7 +308,7 @@ def _reading_threads() -> ThreadPoolExecutor:
 
 
 def _mounted(name: str, table: Table, given: Url | None, how: _How) -> Namespace:
-    item = table.get(Keys(name).marker)
+    item = table.get(Keys(name).metadata)
     if item is None:
         raise not_there(name, table.url)
     marker = NamespaceMetadata.from_item(item)

@@ -12,7 +12,7 @@ from commitlog._util.request_stats import count_methods
 from commitlog.errors import ConfigurationError, Conflict, NotADirectory, NotFound
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.external.diff import DiffReader
-from commitlog.namespace.external.listing_diff import listing_diff
+from commitlog.namespace.external.listing_diff import diff_listing
 from commitlog.namespace.external.prune import Pruner, PruneReport
 from commitlog.namespace.external.sync import plan_bind
 from commitlog.namespace.model.binding import Binding
@@ -93,7 +93,7 @@ class Bindings:
             directory, binding = pending.pop()
             for child in self._directories(directory):
                 below = binding.below(child.name)
-                if below is None or not self._is_free(directory, child, below):
+                if below is None or not self._can_bind(directory, child, below):
                     continue
                 with contextlib.suppress(NotFound):
                     pending.append((self._rebind(child, below), below))
@@ -141,7 +141,7 @@ class Bindings:
         done = SyncReport()
         pending = [self._directory(path)]
         if empty_store:
-            self._believe()
+            self._accept_store()
         while pending:
             directory = pending.pop()
             if directory.binding is None:
@@ -186,8 +186,8 @@ class Bindings:
         if older_than is not None and not older_than >= 0:
             raise ConfigurationError(f"older_than is {older_than!r} seconds; it must be 0 or more")
         pruner = Pruner(
-            joint=self._context.overlay,
-            joining=self._context.synchronizer,
+            overlay=self._context.overlay,
+            synchronizer=self._context.synchronizer,
             planning=self._context.planning,
             clock=self._context.clock,
             backoff=self._context.backoff,
@@ -196,7 +196,7 @@ class Bindings:
         )
         top = self._directory(path)
         if empty_store:
-            self._believe()
+            self._accept_store()
         return pruner.prune(top, progress=progress)
 
     def diff(
@@ -230,16 +230,16 @@ class Bindings:
         walk = self._context.tree.walk(split(path))
         # An entry that only the store has is compared, too.
         top = self._context.stat(path).entry if walk.missing else walk.last
-        differ = DiffReader(joint=self._context.overlay, content=self._context.content)
-        yield from differ.differences(path, top, prefix, progress or (lambda looked: None))
+        reader = DiffReader(overlay=self._context.overlay, content=self._context.content)
+        yield from reader.diff(path, top, prefix, progress or (lambda count: None))
 
-    def _believe(self) -> None:
+    def _accept_store(self) -> None:
         """Accept the store as the right one from now on. Raises `BucketNotFound`."""
-        outside = self._context.overlay.outside
-        outside.prove(may_be_empty=True)
-        mark = outside.mark()
-        if mark is not None and outside.is_gone(mark):
-            self._context.identity.put(mark)
+        backing_store = self._context.overlay.backing_store
+        backing_store.verify(may_be_empty=True)
+        identity = backing_store.identity()
+        if identity is not None and backing_store.is_missing(identity):
+            self._context.identity.put(identity)
 
     def _sync(
         self, directory: Entry, done: SyncReport, *, may_be_empty: bool
@@ -257,19 +257,19 @@ class Bindings:
                 directory = now
             if now.binding is None:  # unbound meanwhile
                 return [], done
-            level = listing_diff(self._context.overlay, now)
-            settled = self._context.synchronizer.settle(now, level, may_be_empty=may_be_empty)
-            new = [entry for entry in settled.made.values() if entry.data is not None]
+            listing = diff_listing(self._context.overlay, now)
+            synced = self._context.synchronizer.sync_listing(now, listing, may_be_empty=may_be_empty)
+            new = [entry for entry in synced.written.values() if entry.data is not None]
             done = evolve(
                 done,
                 files=done.files + sum(entry.version == 1 for entry in new),
                 updated=done.updated + sum(entry.version > 1 for entry in new),
-                removed=done.removed + settled.removed,
+                removed=done.removed + synced.removed,
             )
-            if settled.whole:
-                seen = {**level.seen, **settled.made}
-                below = [entry for entry in seen.values() if entry.is_directory]
-                unfit = done.unfit + level.unfit
+            if synced.complete:
+                visible = {**listing.visible, **synced.written}
+                below = [entry for entry in visible.values() if entry.is_directory]
+                unfit = done.unfit + listing.unfit
                 return below, evolve(done, directories=done.directories + 1, unfit=unfit)
         raise Conflict(f"others kept changing what is below {directory.name!r}; repeat it")
 
@@ -287,7 +287,7 @@ class Bindings:
                 continue
             for child in self._directories(directory):
                 below = binding.below(child.name)
-                if child.id in done or _is_at(child.binding, below):
+                if child.id in done or _have_same_prefix(child.binding, below):
                     pending.append((child, below))
         return found
 
@@ -307,7 +307,7 @@ class Bindings:
     def _directories(self, directory: Entry) -> Iterator[Entry]:
         return (entry for entry in self._context.tree.entries(directory) if entry.is_directory)
 
-    def _is_free(self, directory: Entry, child: Entry, below: Binding) -> bool:
+    def _can_bind(self, directory: Entry, child: Entry, below: Binding) -> bool:
         """Return whether a directory inside a bound one is to be bound with it."""
         if child.binding is not None:
             return child.binding.prefix == below.prefix
@@ -327,7 +327,7 @@ class Bindings:
         return self._context.run(plan)
 
 
-def _is_at(binding: Binding | None, other: Binding | None) -> bool:
+def _have_same_prefix(binding: Binding | None, other: Binding | None) -> bool:
     """Return whether both bindings exist and have the same prefix."""
     return binding is not None and other is not None and binding.prefix == other.prefix
 

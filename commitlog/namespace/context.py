@@ -74,7 +74,7 @@ class MetadataCache:
         """Return the metadata; see `Namespace.describe`."""
         known = self.known
         if known is None:
-            item = self._table.get(self._keys.marker)
+            item = self._table.get(self._keys.metadata)
             if item is None:
                 raise not_there(self._name, self._table.url)
             self.known = known = NamespaceMetadata.from_item(item)
@@ -97,7 +97,7 @@ class MetadataCache:
             return known.epoch
         assert self._epochs is not None
         try:
-            item = self._table.get(self._keys.marker)
+            item = self._table.get(self._keys.metadata)
             if item is None:
                 return self._epochs.complete(self._new_id)
             self.known = known = NamespaceMetadata.from_item(item)
@@ -249,12 +249,12 @@ def open_context(
         log=None if epochs is None else FencedLog(epochs=epochs, epoch=metadata.epoch),
         recorder=recorder,
     )
-    outside = BackingStore(counting_store, lambda: metadata.describe(writing=False).mark)
-    overlay = Overlay(rows=tree, outside=outside, clock=clock)
+    backing_store = BackingStore(counting_store, lambda: metadata.describe(writing=False).identity)
+    overlay = Overlay(tree=tree, backing_store=backing_store, clock=clock)
     row_planning = PlanContext(
         tree=tree, keys=keys, clock=clock, new_id=new_id, grace=grace, stable_paths=False
     )
-    synchronizer = Synchronizer(planning=row_planning, changes=changes, outside=outside)
+    synchronizer = Synchronizer(planning=row_planning, changes=changes, backing_store=backing_store)
     return NamespaceContext(
         name=name,
         table=counting_table,
@@ -276,13 +276,13 @@ def open_context(
         view=ReadView(
             table=counting_table,
             keys=keys,
-            joint=overlay,
-            joining=synchronizer,
+            overlay=overlay,
+            synchronizer=synchronizer,
             may_write=lambda: metadata.describe(writing=True),
         ),
         planning=evolve(
             row_planning,
-            tree=WriteView(table=counting_table, keys=keys, joint=overlay, joining=synchronizer),
+            tree=WriteView(table=counting_table, keys=keys, overlay=overlay, synchronizer=synchronizer),
             stable_paths=stable_paths,
         ),
         row_planning=row_planning,

@@ -21,19 +21,19 @@ __all__ = ["create"]
 
 def create(context: NamespaceContext) -> bool:
     """Create a namespace; return False if it exists already. See `Namespace.create`."""
-    mark: str | None = None
+    identity: str | None = None
     tried = False
 
     def plan() -> tuple[Change | None, bool]:
-        nonlocal mark, tried
+        nonlocal identity, tried
         if _is_created(context):
             return None, False
-        word = context.new_id()
+        change_id = context.new_id()
         if not tried:  # store the object first: once the table has the namespace, its path is known
-            path = identity_path(context.name, word)
-            mark = path if context.identity.put(path) else None
+            path = identity_path(context.name, change_id)
+            identity = path if context.identity.put(path) else None
             tried = True
-        return _plan_creation(context, word, mark), True
+        return _plan_creation(context, change_id, identity), True
 
     try:
         created = context.run_undescribed(plan)
@@ -44,9 +44,11 @@ def create(context: NamespaceContext) -> bool:
                 " its format. Restore the table from a backup, or choose another name"
             ) from error
         raise
-    if mark is not None and context.describe(writing=False).mark != mark:  # another process was first
+    if (
+        identity is not None and context.describe(writing=False).identity != identity
+    ):  # another process was first
         with contextlib.suppress(CommitError):
-            context.store.delete(mark)
+            context.store.delete(identity)
     return created
 
 
@@ -67,7 +69,7 @@ def _is_created(context: NamespaceContext) -> bool:
 
 
 def _has_metadata(context: NamespaceContext) -> bool:
-    return context.table.get(context.keys.marker) is not None
+    return context.table.get(context.keys.metadata) is not None
 
 
 def _has_log(context: NamespaceContext) -> bool:
@@ -78,24 +80,24 @@ def _has_log(context: NamespaceContext) -> bool:
     if context.changes.log.epochs.newest() != FIRST:
         return True
     # Pending operations first: one that is decided or compacted meanwhile is found at its next place.
-    if any(parsed(operation).witness != context.keys.marker for operation in log.pending()):
+    if any(parsed(operation).witness != context.keys.metadata for operation in log.pending()):
         return True
     if any(operation.decision is Decision.COMMITTED for operation in log.history()):
         return True
     return Checkpoints(log, new_id=context.new_id).newest() is not None
 
 
-def _plan_creation(context: NamespaceContext, word: str, mark: str | None) -> Change:
+def _plan_creation(context: NamespaceContext, change_id: str, identity: str | None) -> Change:
     keys = context.keys
     now = int(context.clock.epoch() * 1000)
-    change = Change("create a namespace", word, keys.marker)
+    change = Change("create a namespace", change_id, keys.metadata)
     metadata = NamespaceMetadata(
-        key=keys.marker,
+        key=keys.metadata,
         store=context.store.url,
         log=context.metadata.log_prefix,
-        mark=mark,
+        identity=identity,
         created=now,
-        word=change.word,
+        change_id=change.id,
     )
     change.put(metadata, Absent())
     for id, shards in ((ROOT, Shards()), (TRASH, Shards(now=TRASH_SHARDS, first=TRASH_SHARDS))):
@@ -103,13 +105,13 @@ def _plan_creation(context: NamespaceContext, word: str, mark: str | None) -> Ch
             key=keys.entry(TOP, 0, id),
             id=id,
             version=1,
-            word=change.word,
+            change_id=change.id,
             created=now,
             modified=now,
             updated=now,
             shards=shards,
         )
         change.put(entry, Absent())
-    guard = Guard(key=keys.gate(ROOT, 0), shards=1, word=change.word)
+    guard = Guard(key=keys.guard(ROOT, 0), shards=1, change_id=change.id)
     change.put(guard, Absent())
     return change

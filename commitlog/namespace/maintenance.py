@@ -15,7 +15,7 @@ from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
 from commitlog.namespace.fsck.fixes import RepairContext
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.fsck.references import named_among
+from commitlog.namespace.fsck.references import find_referenced
 from commitlog.namespace.fsck.repair import Outcome, Repairer, RepairReport
 from commitlog.namespace.gc.objects import Collector, GcReport
 from commitlog.namespace.gc.trash import Sweeper, TrashReport
@@ -24,7 +24,7 @@ from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.log.recovery import Recovery
 from commitlog.namespace.log.rewrite import LogRewriter, LogRewriteReport
 from commitlog.namespace.metadata import NamespaceMetadata
-from commitlog.namespace.model.keys import MARKERS
+from commitlog.namespace.model.keys import NAMESPACES
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.plan_files import plan_object_update
 from commitlog.namespace.write.plan_tree import plan_directories
@@ -82,17 +82,17 @@ class Maintenance:
         def make(path: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
             return self._context.run(plan_directories, path, known)
 
-        def renew(path: str, info: ObjectInfo) -> Entry | None:
+        def update(path: str, info: ObjectInfo) -> Entry | None:
             return self._context.run(plan_object_update, path, info)
 
-        adopter = Importer(
+        importer = Importer(
             tree=self._context.tree,
-            batches=self._context.bulk_linker(),
+            linker=self._context.bulk_linker(),
             store=self._context.store,
-            make_below=make,
-            renew=renew,
+            make_directories=make,
+            update=update,
         )
-        return adopter.adopt(prefix, into, start_after=start_after, progress=progress)
+        return importer.import_objects(prefix, into, start_after=start_after, progress=progress)
 
     def empty_trash(self, progress: Callable[[TrashReport], object] | None = None) -> TrashReport:
         """Remove the contents of the trash; return a report of removed items and of failures.
@@ -132,21 +132,21 @@ class Maintenance:
             store=self._context.store,
             clock=self._context.clock,
             backoff=self._context.backoff,
-            prove=self._prove_objects,
+            verify=self._verify_ownership,
             new_id=self._context.new_id,
-            named=self._files_among,
+            referenced=self._files_among,
         )
         return collector.collect(progress)
 
-    def _prove_objects(self) -> None:
+    def _verify_ownership(self) -> None:
         """Check the ownership of the log and the identity of the store, before objects are removed."""
         if self._context.changes.log is not None:
             self._with_log()
-        self._context.overlay.outside.prove_if_marked()
+        self._context.overlay.backing_store.verify_if_identified()
 
     def _files_among(self, paths: Collection[str]) -> Collection[str]:
         log = None if self._context.changes.log is None else LogReader.of(self._context.changes.log.log)
-        return named_among(set(paths), TableReader.of(self._context.table), log, by=(Entry,))
+        return find_referenced(set(paths), TableReader.of(self._context.table), log, by=(Entry,))
 
     def compact_log(
         self,
@@ -223,7 +223,7 @@ class Maintenance:
         self,
         *,
         objects: bool = False,
-        unnamed: bool = False,
+        orphans: bool = False,
         grace: float = 5.0,
         pending: float = 3600.0,
         age: float = AGE,
@@ -240,27 +240,27 @@ class Maintenance:
             objects: whether to check the object of each file in the store, too. In a bound directory
                 that is not authoritative, an object that others change is no loss: `Bindings.sync`
                 updates the file.
-            unnamed: whether to list the store for unreferenced objects, too.
+            orphans: whether to list the store for unreferenced objects, too.
             grace: seconds after which a suspected problem is read again before it is reported.
             pending: seconds for which a change may be pending in the log.
             age: seconds for which an object may be in the store before a file refers to it: longer than
                 any job takes.
             progress: called from time to time with the report so far.
 
-        Raises `BucketNotFound`; with `objects` or `unnamed`, also `StoreEmpty` if the store does not
+        Raises `BucketNotFound`; with `objects` or `orphans`, also `StoreEmpty` if the store does not
         belong to the namespace.
         """
         self._context.metadata.forget()  # the namespace may have been restored since the last read
-        self._check_marker(mended=True, writing=False)
+        self._check_metadata(repairing=True, writing=False)
         log, fenced = self._log_to_compare()
         checker = Checker(
             table=TableReader.of(self._context.table),
             keys=self._context.keys,
             clock=self._context.clock,
             log=log,
-            store=self._store_reader() if objects or unnamed else None,
+            store=self._store_reader() if objects or orphans else None,
             objects=objects,
-            unnamed=unnamed,
+            orphans=orphans,
             grace=grace,
             pending=pending,
             age=age,
@@ -288,7 +288,7 @@ class Maintenance:
             only: names of the problems to repair; by default all, except those that must be requested.
         """
         wanted = [each for each in findings if _is_wanted(each.problem, only)]
-        self._check_marker(mended=any(map(self._mends_marker, wanted)))
+        self._check_metadata(repairing=any(map(self._repairs_metadata, wanted)))
         log = None if self._context.changes.log is None else self._context.changes.log.log
         context = RepairContext(
             planning=self._context.planning,
@@ -300,10 +300,12 @@ class Maintenance:
         reader = TableReader.of(self._context.table)
         repairer = Repairer(table=reader, context=context)
         pending = [each for each in wanted if each.problem.name == "pending-change"]
-        marks = [each for each in wanted if each.problem.name == "no-mark"]
-        others = (each for each in wanted if each.problem.name not in ("pending-change", "no-mark"))
+        marks = [each for each in wanted if each.problem.name == "no-store-identity"]
+        others = (
+            each for each in wanted if each.problem.name not in ("pending-change", "no-store-identity")
+        )
         for done in repairer.repair(others, dry_run=dry_run):
-            if self._mends_marker(done.finding):
+            if self._repairs_metadata(done.finding):
                 self._context.metadata.forget()
             yield done
         if pending and not dry_run:
@@ -340,25 +342,25 @@ class Maintenance:
         log = self._with_log()
         return Recovery(table=self._context.table, log=log.log).recover(older_than=older_than)
 
-    def _check_marker(self, *, mended: bool, writing: bool = True) -> None:
+    def _check_metadata(self, *, repairing: bool, writing: bool = True) -> None:
         """Check that this library knows the namespace's format, if the metadata record exists.
 
         Args:
             mended: whether the record is about to be repaired, or is only read: then it may be damaged.
             writing: whether the namespace is going to be changed.
         """
-        item = self._context.table.get(self._context.keys.marker)
-        if item is not None and not mended:
+        item = self._context.table.get(self._context.keys.metadata)
+        if item is not None and not repairing:
             self._context.describe(writing=writing)
         elif item is not None:
             with contextlib.suppress(CorruptRecord):
                 NamespaceMetadata.from_item(item).check(writing=writing)
                 self._context.describe(writing=False)
 
-    def _mends_marker(self, finding: Finding) -> bool:
+    def _repairs_metadata(self, finding: Finding) -> bool:
         """Return whether a finding is a damaged metadata record that this log can repair."""
-        rows = [item for item in finding.records if item["place"] == MARKERS]
-        if not rows or finding.problem.name == "no-mark":
+        rows = [item for item in finding.records if item["place"] == NAMESPACES]
+        if not rows or finding.problem.name == "no-store-identity":
             return False
         if finding.logged is not None:
             return True
@@ -370,7 +372,7 @@ class Maintenance:
         # Without the metadata record the identity object is unknown; other problems can still be found.
         return StoreReader.of(
             self._context.store,
-            None if self._context.metadata.known is None else self._context.overlay.outside.prove,
+            None if self._context.metadata.known is None else self._context.overlay.backing_store.verify,
         )
 
     def _with_log(self) -> FencedLog:

@@ -27,7 +27,7 @@ FORMAT = 2
 
 _PLAIN, _FENCED = 1, 2
 
-_MARKER = "namespace"
+_KIND = "namespace"
 
 
 @frozen(kw_only=True)
@@ -36,12 +36,12 @@ class Epoch:
 
     Attributes:
         number: 0 until a restore, or `Maintenance.rewrite_log`, begins the next epoch.
-        word: the unique string in the path of its log; "" for number 0.
+        id: the unique string in the path of its log; "" for number 0.
         table: URL of the table that it belongs to, without credentials; for messages.
     """
 
     number: int = 0
-    word: str = ""
+    id: str = ""
     table: str = field(default="", eq=False)
 
 
@@ -61,9 +61,9 @@ class NamespaceMetadata:
             does not know. So this number is higher if records have fields that must be kept.
         store: URL of the store that has the data, without credentials.
         log: path of the log in that store; None if changes are not logged.
-        mark: path of the object that identifies that store; None if it could not be stored.
+        identity: path of the object that identifies that store; None if it could not be stored.
         created: epoch millisecond.
-        word: a unique string of the call that created the namespace.
+        change_id: id of the change that wrote this record.
         epoch: the epoch of the log that belongs to this table.
         read_only: whether the table is a read-only copy.
     """
@@ -74,9 +74,9 @@ class NamespaceMetadata:
     min_writer: int = field(default=_PLAIN, validator=validators.ge(1))
     store: str
     log: str | None = None
-    mark: str | None = None
+    identity: str | None = None
     created: int
-    word: str
+    change_id: str
     epoch: Epoch = FIRST
     read_only: bool = False
 
@@ -118,18 +118,18 @@ class NamespaceMetadata:
             "log": self.log,
             "created": self.created,
         }
-        if self.mark is not None:
-            body["mark"] = self.mark
+        if self.identity is not None:
+            body["mark"] = self.identity
         if self.epoch.number:
-            body["epoch"] = [self.epoch.number, self.epoch.word]
+            body["epoch"] = [self.epoch.number, self.epoch.id]
         if self.read_only:
             body["read_only"] = True
-        return {**key_items(self.key), "word": self.word, "body": encode(Document(_MARKER, body))}
+        return {**key_items(self.key), "word": self.change_id, "body": encode(Document(_KIND, body))}
 
     @classmethod
     def from_item(cls, item: Item) -> NamespaceMetadata:
         """Return the metadata in `item`. Raises `CorruptRecord`, `FormatTooNew`."""
-        document = document_of(item, _MARKER)
+        document = document_of(item, _KIND)
         fields = mapping(document.body)
         return build(
             document,
@@ -140,9 +140,9 @@ class NamespaceMetadata:
                 min_writer=count(fields["min_writer"]),
                 store=text(fields["store"]),
                 log=maybe_text(fields["log"]),
-                mark=maybe_text(fields.get("mark")),
+                identity=maybe_text(fields.get("mark")),
                 created=count(fields["created"]),
-                word=text(item["word"]),
+                change_id=text(item["word"]),
                 epoch=_epoch(fields.get("epoch")),
                 read_only=flag(fields.get("read_only", False)),
             ),
@@ -152,8 +152,8 @@ class NamespaceMetadata:
 def _epoch(value: object) -> Epoch:
     if value is None:
         return FIRST
-    number, word = items(value)
-    return Epoch(number=count(number), word=text(word))
+    number, id = items(value)
+    return Epoch(number=count(number), id=text(id))
 
 
 def not_there(namespace: str, url: str) -> NotFound:

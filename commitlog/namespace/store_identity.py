@@ -18,13 +18,13 @@ from commitlog.stores.api import ObjectStore
 __all__ = ["StoreIdentity", "identity_path"]
 
 
-def identity_path(namespace: str, word: str) -> str:
-    """Return the path of a namespace's identity object; `word` is a unique string.
+def identity_path(namespace: str, id: str) -> str:
+    """Return the path of a namespace's identity object; `id` is a unique string.
 
     >>> identity_path("lake", "0b1c")
     '_commitlog/namespaces/lake/mark/0b1c'
     """
-    return f"{RESERVED}namespaces/{namespace}/mark/{word}"
+    return f"{RESERVED}namespaces/{namespace}/mark/{id}"
 
 
 @frozen(kw_only=True)

@@ -168,7 +168,7 @@ def test_files_come_at_one_moment(lake: Namespace) -> None:
     linked = list(files.values())
     assert [status.path for status in linked] == paths
     assert all(lake.stat(status.path) == status for status in linked)
-    assert {status.entry.word for status in linked} == {linked[0].entry.word}
+    assert {status.entry.change_id for status in linked} == {linked[0].entry.change_id}
     assert [status.version for status in linked] == [1, 2, 1, 1, 1, 1] and linked[1].id == old.id
     assert all(dict(status.attributes) == {"x": "1"} for status in linked)
     assert sorted(audit(lake)) == ["a", "a/new", "a/old", "b", "b/3", "b/c", "b/c/1", "b/c/2", "top"]

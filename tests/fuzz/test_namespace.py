@@ -41,7 +41,7 @@ FILE = Entry(
     key=KEYS.entry("root", 0, "f"),
     id="f" * 32,
     version=3,
-    word="w" * 32,
+    change_id="w" * 32,
     created=1_800_000_000_000,
     modified=1_800_000_000_001,
     updated=1_800_000_000_002,
@@ -56,23 +56,23 @@ RECORDS: dict[str, Record] = {
         FILE, data=None, binding=Binding(prefix="raw/", max_age=0.5, synced=1_800_000_000_000)
     ),
     "directory": Directory(key=KEYS.directory("d"), parent="root", name="d"),
-    "gate": Guard(key=KEYS.gate("d", 1), shards=2, word="w"),
+    "gate": Guard(key=KEYS.guard("d", 1), shards=2, change_id="w"),
     "garbage": Garbage(
         key=KEYS.garbage(5, "abc/abcdef"),
         file="f",
         version=1,
-        word="w",
+        change_id="w",
         not_before=5,
         data=evolve(DATA, version=None),
     ),
     "tombstone": Tombstone(
-        key=KEYS.tombstone("d", "f"), word="w", path="raw/f", etag='"e"', stored=5, left=6_000
+        key=KEYS.tombstone("d", "f"), change_id="w", path="raw/f", etag='"e"', stored=5, left=6_000
     ),
     "tombstone of a directory": Tombstone(
-        key=KEYS.tombstone("d", "f/"), word="w", path="raw/f/", left=6_000
+        key=KEYS.tombstone("d", "f/"), change_id="w", path="raw/f/", left=6_000
     ),
     "marker": NamespaceMetadata(
-        key=KEYS.marker, store="s3://bucket/p", created=1_800_000_000_000, word="w"
+        key=KEYS.metadata, store="s3://bucket/p", created=1_800_000_000_000, change_id="w"
     ),
 }
 #: What an attribute of an item can be.

@@ -88,7 +88,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "_add_unstored",
-                'Absent() if tombstone is None else Equals("word", tombstone.word)',
+                'Absent() if tombstone is None else Equals("word", tombstone.change_id)',
                 "None",
             )
         ),
@@ -117,8 +117,8 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="a directory is synchronised when its rows agree with the store",
         edit=Edit(
             (
-                "Synchronizer.settle",
-                "except PlanOutdated:\n    whole = False\n"
+                "Synchronizer.sync_listing",
+                "except PlanOutdated:\n    complete = False\n"
                 "    if self.planning.tree.again(directory) != directory:",
                 "except PlanOutdated:\n    if self.planning.tree.again(directory) != directory:",
             )
@@ -136,9 +136,9 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="a listing, or `sync`, makes the rows agree with the store, and notes when it began",
         edit=Edit(
             (
-                "Synchronizer.settle",
-                "directory = self._mark(directory, level.began)",
-                "directory = self._mark(directory, self.planning.now())",
+                "Synchronizer.sync_listing",
+                "directory = self._record_sync(directory, listing.began)",
+                "directory = self._record_sync(directory, self.planning.now())",
             )
         ),
         setting=_binding(
@@ -167,18 +167,18 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="what is there all the time is in a listing",
         edit=Edit(
             (
-                "_Comparison.read",
+                "_Comparison.read_rows",
                 "self.tombstones = {each.name: each for each in "
-                "self.joint.rows.tombstones(self.directory)}",
+                "self.overlay.tree.tombstones(self.directory)}",
                 (
-                    "rows = list(self.joint.rows.entries(self.directory, after=after))\n"
+                    "rows = list(self.overlay.tree.entries(self.directory, after=after))\n"
                     "self.tombstones = {each.name: each for each in "
-                    "self.joint.rows.tombstones(self.directory)}"
+                    "self.overlay.tree.tombstones(self.directory)}"
                 ),
             ),
             (
-                "_Comparison.read",
-                "for row in self.joint.rows.entries(self.directory, after=after):",
+                "_Comparison.read_rows",
+                "for row in self.overlay.tree.entries(self.directory, after=after):",
                 "for row in rows:",
             ),
         ),
@@ -193,7 +193,7 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         name="a name that is hidden taken for nothing",
         where=_WHERE,
         rule="an entry wins over a tombstone of its name",
-        edit=Edit(("Overlay.look", "if now != row:", "if False:")),
+        edit=Edit(("Overlay.compare", "if current != row:", "if False:")),
         setting=_binding([read("in/a")], [write("in/a", b"own")]),
         caught="read of A is told NotFound, and it was never so",
         story="B overwrites the file between the moments at which A reads its row and its tombstone.",
@@ -204,9 +204,10 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="`prune` removes tombstones whose objects are gone or replaced",
         edit=Edit(
             (
-                "_Comparison.listen",
-                "if name in idle and self.tombstones[name].hides(info):",
-                "if name not in self.seen and name in idle and self.tombstones[name].hides(info):",
+                "_Comparison.list_store",
+                "if name in unneeded and self.tombstones[name].hides(info):",
+                "if name not in self.visible and name in unneeded "
+                "and self.tombstones[name].hides(info):",
             )
         ),
         setting=_binding([write("in/a", b"own"), prune(), delete("in/a")]),
@@ -219,8 +220,8 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         rule="what was deleted does not come back, whoever lists, and whoever dies",
         edit=Edit(
             (
-                "Pruner._without",
-                'Delete(each.key, Equals("word", each.word)) for each in tombstones',
+                "Pruner._remove_tombstones",
+                'Delete(each.key, Equals("word", each.change_id)) for each in tombstones',
                 "Delete(each.key) for each in tombstones",
             )
         ),
@@ -236,7 +237,11 @@ NAMESPACE_BINDINGS: tuple[Mutant, ...] = (
         where=_WHERE,
         rule="in a directory that is not bound, tombstones hide nothing, and all of them go",
         edit=Edit(
-            ("Pruner._without", "check=Check(directory.key, directory.unchanged())", "check=None")
+            (
+                "Pruner._remove_tombstones",
+                "check=Check(directory.key, directory.unchanged())",
+                "check=None",
+            )
         ),
         setting=_binding([prune("in")], [bind("raw/", "in", max_age=0.0), list_("in")], prepare=_hide),
         caught="what was deleted is back: .*|pruning has brought back .*",

@@ -35,7 +35,7 @@ _SHARED: Mapping[str, Any] = {
     "files": {"d/f": b"0", "d/g": b"1"},
     "make": UpkeepWorld,
     "damage": share_object,
-    "spared": ("record-differs", "object-named-twice"),
+    "spared": ("record-differs", "object-shared"),
     "moments": False,
 }
 
@@ -81,9 +81,9 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
             (
                 "Restorer.restore",
                 "refill = RestoreWriter(",
-                "begun.finish(marker.to_item())\nrefill = RestoreWriter(",
+                "begun.finish(metadata.to_item())\nrefill = RestoreWriter(",
             ),
-            ("Restorer.restore", "begun.finish(marker.to_item())\ntell(", "tell("),
+            ("Restorer.restore", "begun.finish(metadata.to_item())\ntell(", "tell("),
         ),
         setting=naming({"R": [restore()]}, make=UpkeepWorld, **_TREE),
         caught="restored is something else than there was",
@@ -267,7 +267,7 @@ NAMESPACE_MAINTENANCE: tuple[Mutant, ...] = (
         ),
         setting=naming(
             {"R": [repair(same_names, times=1), 1.0, collect()]},
-            **{**_SHARED, "damage": share_object_before, "spared": ("log-newer", "object-named-twice")},
+            **{**_SHARED, "damage": share_object_before, "spared": ("log-newer", "object-shared")},
             grace=0.0,
         ),
         caught="I5: garbage-in-use",

@@ -60,7 +60,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "add_entry",
-                "if not change.writes_to(context.keys.gate(parent.id, place)):",
+                "if not change.writes_to(context.keys.guard(parent.id, place)):",
                 "if False:",
             )
         ),
@@ -114,7 +114,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "close_directory",
-                'change.delete(context.keys.gate(directory.id, shard), Equals("shards", shards))',
+                'change.delete(context.keys.guard(directory.id, shard), Equals("shards", shards))',
                 "pass",
             )
         ),
@@ -167,7 +167,7 @@ NAMESPACE_MOVES: tuple[Mutant, ...] = (
         name="an entry added whatever the number of shards",
         where="namespace.md#how-it-works",
         rule="a gate is written on condition that it has the number of shards that were counted on",
-        edit=Edit(("add_entry", 'change.word), Equals("shards", shards.now))', "change.word), None)")),
+        edit=Edit(("add_entry", 'change.id), Equals("shards", shards.now))', "change.id), None)")),
         setting=naming({"A": [grow("d", shards=2)], "B": [write("d/f", b"1")]}, made=("d",)),
         caught="I7",
         story="B knows of one shard, and A has doubled them; the gate says what B knows.",

@@ -103,7 +103,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes._refused_after_all",
-                'return reason.item is None or reason.item.get("word") != change.word',
+                'return reason.item is None or reason.item.get("word") != change.id',
                 "return True",
             )
         ),
@@ -121,7 +121,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Changes._is_done",
-                'return found is not None and found.get("word") == change.word',
+                'return found is not None and found.get("word") == change.id',
                 "return found is not None",
             )
         ),
@@ -136,7 +136,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="a retry without the token",
         where="namespace.md#atomicity",
         rule="a lost answer is followed by the same transaction with the same token",
-        edit=Edit(("Changes._settle", "token=change.word", "token=None")),
+        edit=Edit(("Changes._settle", "token=change.id", "token=None")),
         setting=naming(
             {"A": [write("f", b"1", overwrite=False)], "B": [1.0, delete("f")]}, Fault.DUPLICATED
         ),

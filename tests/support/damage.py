@@ -56,7 +56,7 @@ def directory(at: World, path: str) -> Directory:
 
 def gate(at: World, path: str, shard: int = 0) -> Guard:
     """Return a gate of the directory at a path."""
-    item = at.table.get(KEYS.gate(entry(at, path).id, shard))
+    item = at.table.get(KEYS.guard(entry(at, path).id, shard))
     assert item is not None
     return Guard.from_item(item)
 
@@ -145,7 +145,9 @@ def list_garbage(at: World, path: str, not_before: int = 5) -> None:
     found = entry(at, path)
     assert found.data is not None
     key = KEYS.garbage(not_before, found.data.path)
-    record = Garbage(key=key, file=found.id, version=1, word="w", not_before=not_before, data=found.data)
+    record = Garbage(
+        key=key, file=found.id, version=1, change_id="w", not_before=not_before, data=found.data
+    )
     put(at, record)
 
 
@@ -251,7 +253,7 @@ def stray_gate(at: World) -> None:
     trashed = next(
         each for each in at.entries(at.table).values() if each.key.hash.startswith("lake/e/trash")
     )
-    put(at, Guard(key=KEYS.gate(trashed.id, 0), shards=1, word="w"))
+    put(at, Guard(key=KEYS.guard(trashed.id, 0), shards=1, change_id="w"))
 
 
 def unreadable(at: World) -> None:
@@ -401,7 +403,7 @@ def lose_garbage(at: World) -> None:
 
 def lose_mark(at: World) -> None:
     """Remove the object by which the store is known."""
-    mark = at.lake.describe(writing=False).mark
+    mark = at.lake.describe(writing=False).identity
     assert mark is not None
     at.store.delete(mark)
 
@@ -414,7 +416,7 @@ def change_marker(at: World, **changes: Any) -> None:
 
 def marker_of(at: World) -> Item:
     """Return the marker's item."""
-    item = at.table.get(KEYS.marker)
+    item = at.table.get(KEYS.metadata)
     assert item is not None
     return item
 
@@ -483,7 +485,7 @@ def spoil(at: World, random: Random) -> None:
         case 5:
             assert file.data is not None
             key = KEYS.garbage(random.randrange(9), file.data.path)
-            put(at, Garbage(key=key, file="x", version=1, word="w", not_before=5, data=file.data))
+            put(at, Garbage(key=key, file="x", version=1, change_id="w", not_before=5, data=file.data))
         case 6:
             put(at, evolve(random.choice([each for each in entries if each.is_directory]), key=place))
         case 7:
@@ -493,73 +495,73 @@ def spoil(at: World, random: Random) -> None:
 
 
 DAMAGES = {
-    "the marker is gone": Damage("no-marker", lambda at: at.table.delete(KEYS.marker)),
+    "the marker is gone": Damage("no-metadata", lambda at: at.table.delete(KEYS.metadata)),
     "an entry cannot be read": Damage(
         "corrupt-record",
         lambda at: corrupt(at, entry(at, "empty/new").key),
-        frozenset({"log-newer", "names-unknown"}),
+        frozenset({"log-newer", "references-unknown"}),
     ),
     "a directory record cannot be read": Damage(
         "corrupt-record", lambda at: corrupt(at, KEYS.directory(entry(at, "empty").id))
     ),
     "a gate cannot be read": Damage(
-        "corrupt-record", lambda at: corrupt(at, KEYS.gate(entry(at, "empty").id, 3))
+        "corrupt-record", lambda at: corrupt(at, KEYS.guard(entry(at, "empty").id, 3))
     ),
     "garbage cannot be read": Damage(
         "corrupt-record",
         lambda at: at.table.put({"place": KEYS.garbage_slot(3), "name": "-", "body": b"{"}),
-        frozenset({"names-unknown"}),
+        frozenset({"references-unknown"}),
     ),
     "neither entry nor record of a directory can be read": Damage(
         "corrupt-record",
         lambda at: lose_directory(at, "empty/b"),
-        frozenset({"unreachable-entry", "stray-gate", "log-newer", "names-unknown"}),
+        frozenset({"unreachable-entry", "stray-guard", "log-newer", "references-unknown"}),
     ),
     "something else is there": Damage(
         "strange-record",
         lambda at: at.table.put({"place": "lake/z/1", "name": "-"}),
-        left=frozenset({"strange-record", "names-unknown"}),
+        left=frozenset({"strange-record", "references-unknown"}),
     ),
     "the root is gone": Damage("no-root", lambda at: lose(at, ""), frozenset({"log-newer"})),
-    "a directory has two names": Damage("directory-named-twice", lambda at: twice(at, "d2", more=0)),
+    "a directory has two names": Damage("duplicate-directory", lambda at: twice(at, "d2", more=0)),
     "a directory has two names, the wrong one newer": Damage(
-        "directory-named-twice", lambda at: twice(at, "d2", more=5), frozenset({"row-newer"})
+        "duplicate-directory", lambda at: twice(at, "d2", more=5), frozenset({"row-newer"})
     ),
     "a file has two names": Damage(
-        "file-named-twice", lambda at: twice(at, "over", more=1), frozenset({"row-newer"})
+        "duplicate-file", lambda at: twice(at, "over", more=1), frozenset({"row-newer"})
     ),
     "a file has two names that are alike": Damage(
-        "file-named-twice", lambda at: twice(at, "over", more=0)
+        "duplicate-file", lambda at: twice(at, "over", more=0)
     ),
     "a directory record is gone": Damage(
         "no-directory-record", lambda at: at.table.delete(KEYS.directory(entry(at, "empty").id))
     ),
     "a directory record is wrong": Damage("wrong-directory-record", wrong_record),
     "the name of a directory is gone": Damage(
-        "nameless-directory", lambda at: lose(at, "empty/b"), frozenset({"log-newer"})
+        "orphan-directory", lambda at: lose(at, "empty/b"), frozenset({"log-newer"})
     ),
     "the name of an empty directory is gone": Damage(
-        "nameless-directory", lambda at: lose(at, "d2"), frozenset({"log-newer"})
+        "orphan-directory", lambda at: lose(at, "d2"), frozenset({"log-newer"})
     ),
     "nothing is known of a directory": Damage(
-        "unreachable-entry", forget_directory, frozenset({"log-newer", "stray-gate"})
+        "unreachable-entry", forget_directory, frozenset({"log-newer", "stray-guard"})
     ),
     "a directory is below itself": Damage("cycle", cycle, frozenset({"row-newer"})),
-    "a gate is gone": Damage("no-gate", lambda at: at.table.delete(KEYS.gate(entry(at, "empty").id, 2))),
-    "a gate is wrong": Damage("wrong-gate", lambda at: put(at, evolve(gate(at, "empty"), shards=1))),
-    "a gate is left": Damage("stray-gate", stray_gate),
-    "an entry is in the wrong shard": Damage("wrong-shard", wrong_shard, frozenset({"record-differs"})),
-    "a name is there twice": Damage("name-twice", name_twice, frozenset({"row-newer"})),
-    "a file and a directory have one name": Damage("name-twice", name_twice_of_either_kind),
-    "an object is named twice": Damage(
-        "object-named-twice", object_twice, frozenset({"record-differs"})
+    "a gate is gone": Damage(
+        "no-guard", lambda at: at.table.delete(KEYS.guard(entry(at, "empty").id, 2))
     ),
+    "a gate is wrong": Damage("wrong-guard", lambda at: put(at, evolve(gate(at, "empty"), shards=1))),
+    "a gate is left": Damage("stray-guard", stray_gate),
+    "an entry is in the wrong shard": Damage("wrong-shard", wrong_shard, frozenset({"record-differs"})),
+    "a name is there twice": Damage("duplicate-name", name_twice, frozenset({"row-newer"})),
+    "a file and a directory have one name": Damage("duplicate-name", name_twice_of_either_kind),
+    "an object is named twice": Damage("object-shared", object_twice, frozenset({"record-differs"})),
     "content is garbage": Damage("garbage-in-use", lambda at: list_garbage(at, "over")),
-    "garbage is listed twice": Damage("garbage-listed-twice", listed_twice),
+    "garbage is listed twice": Damage("duplicate-garbage", listed_twice),
     "a tombstone is left": Damage(
         "stray-tombstone",
         lambda at: put(
-            at, Tombstone(key=KEYS.tombstone("nobody", "n"), word="w", path="n", etag="1", left=1)
+            at, Tombstone(key=KEYS.tombstone("nobody", "n"), change_id="w", path="n", etag="1", left=1)
         ),
     ),
     "an object is gone": Damage(
@@ -571,16 +573,16 @@ DAMAGES = {
     "others have changed an object": Damage(
         "out-of-date", change_outside, left=frozenset({"out-of-date"})
     ),
-    "an object is nobody's": Damage("unnamed-object", store_unnamed, only=("unnamed-object",)),
+    "an object is nobody's": Damage("orphan-object", store_unnamed, only=("orphan-object",)),
     "a record of another namespace is newer": Damage(
-        "names-unknown", newer_elsewhere, left=frozenset({"names-unknown"})
+        "references-unknown", newer_elsewhere, left=frozenset({"references-unknown"})
     ),
     "an entry is gone": Damage("log-newer", lambda at: lose(at, "over")),
     "an entry is gone, and its path taken": Damage("log-newer", lambda at: take_place(at, "over")),
     "a directory is gone, and its path taken": Damage(
         "log-newer",
         lambda at: take_place(at, "empty/b"),
-        frozenset({"nameless-directory", "wrong-directory-record"}),
+        frozenset({"orphan-directory", "wrong-directory-record"}),
     ),
     "an entry is where it was, and its new path taken": Damage("log-newer", taken_meanwhile),
     "an entry is older": Damage("log-newer", older, frozenset({"garbage-in-use"})),
@@ -595,21 +597,21 @@ DAMAGES = {
     "a directory cannot be read, and a copy of it is in the trash": Damage(
         "corrupt-record",
         corrupt_with_a_copy,
-        frozenset({"wrong-shard", "wrong-directory-record", "log-newer", "names-unknown"}),
+        frozenset({"wrong-shard", "wrong-directory-record", "log-newer", "references-unknown"}),
     ),
     "an entry is newer, with another's object, and a copy of it is elsewhere": Damage(
-        "file-named-twice",
+        "duplicate-file",
         lambda at: (newer_with_another_object(at), twice(at, "over", more=0)),
-        frozenset({"object-named-twice", "wrong-shard"}),
+        frozenset({"object-shared", "wrong-shard"}),
         moved=1,
     ),
     "an entry is newer, with another's object": Damage(
-        "row-newer", newer_with_another_object, frozenset({"object-named-twice"}), moved=1
+        "row-newer", newer_with_another_object, frozenset({"object-shared"}), moved=1
     ),
     "an entry is newer, with another's object, and lost+found cannot be made at once": Damage(
         "row-newer",
         lambda at: newer_with_another_object(at, closed=True),
-        frozenset({"object-named-twice", "no-gate"}),
+        frozenset({"object-shared", "no-guard"}),
         moved=1,
     ),
     "an entry of the log cannot be read": Damage(
@@ -628,12 +630,12 @@ DAMAGES = {
     "a file is a directory": Damage(
         "record-differs",
         lambda at: change_kind(at, "over"),
-        frozenset({"no-directory-record", "no-gate"}),
+        frozenset({"no-directory-record", "no-guard"}),
     ),
     "a directory is a file": Damage(
         "record-differs",
         lambda at: change_kind(at, "empty"),
-        frozenset({"object-named-twice"}),
+        frozenset({"object-shared"}),
     ),
     "a file has a path for a name": Damage(
         "bad-name", lambda at: move_row(at, "x/y"), frozenset({"record-differs", "wrong-shard"})
@@ -650,30 +652,30 @@ DAMAGES = {
     "there is something beside a gate": Damage("misplaced-record", beside_a_gate),
     "an entry is in the place of a gate": Damage("corrupt-record", entry_in_a_gate),
     "a directory has two records": Damage("misplaced-record", second_record),
-    "the root is below itself": Damage("directory-named-twice", put_below_itself),
+    "the root is below itself": Damage("duplicate-directory", put_below_itself),
     "the root is below itself, without a log": Damage(
-        "directory-named-twice", put_below_itself, logged=False
+        "duplicate-directory", put_below_itself, logged=False
     ),
     "garbage is forgotten": Damage("unlisted-garbage", lose_garbage),
-    "the mark is gone": Damage("no-mark", lose_mark, only=("no-mark",)),
-    "the marker names no log": Damage("wrong-marker", lambda at: change_marker(at, log=None)),
+    "the mark is gone": Damage("no-store-identity", lose_mark, only=("no-store-identity",)),
+    "the marker names no log": Damage("wrong-metadata", lambda at: change_marker(at, log=None)),
     "the marker names another store": Damage(
-        "wrong-marker", lambda at: change_marker(at, store="memory://x")
+        "wrong-metadata", lambda at: change_marker(at, store="memory://x")
     ),
     "the marker cannot be read": Damage("corrupt-record", spoil_marker),
     "a tombstone cannot be read": Damage("corrupt-record", spoil_tombstone),
     "a tombstone that the log has not cannot be read": Damage(
         "corrupt-record", lambda at: spoil_tombstone(at, logged=False)
     ),
-    "the log is empty": Damage("wrong-marker", empty_log, frozenset({"row-newer"})),
+    "the log is empty": Damage("wrong-metadata", empty_log, frozenset({"row-newer"})),
     "the first entry of the log is gone": Damage(
-        "wrong-marker", lambda at: empty_log(at, but_the_first=True), frozenset({"row-newer"})
+        "wrong-metadata", lambda at: empty_log(at, but_the_first=True), frozenset({"row-newer"})
     ),
     "an entry of the log is cut": Damage("unreadable-log", cut_log, left=frozenset({"unreadable-log"})),
     "a directory is lost, and its path taken": Damage(
-        "log-newer", lose_and_take, frozenset({"nameless-directory"}), moved=1
+        "log-newer", lose_and_take, frozenset({"orphan-directory"}), moved=1
     ),
     "a directory is lost, and its path taken, without a log": Damage(
-        "nameless-directory", lose_and_take, moved=1, logged=False
+        "orphan-directory", lose_and_take, moved=1, logged=False
     ),
 }

@@ -17,7 +17,7 @@ from commitlog.errors import (
 )
 from commitlog.namespace import Namespace, Restorer
 from commitlog.namespace.model.garbage import Garbage
-from commitlog.namespace.model.keys import MARKERS, Keys
+from commitlog.namespace.model.keys import NAMESPACES, Keys
 from commitlog.namespace.model.records import Entry
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
@@ -235,7 +235,7 @@ def records(table: ServiceTable, store: MemoryStore) -> dict[Key, Item]:
     """Return all records but gates, whose words tell nothing, garbage that is gone already, and the
     marker, which tells of another epoch.
     """
-    found = {table.schema.key_of(item): item for item in table.scan() if item["place"] != MARKERS}
+    found = {table.schema.key_of(item): item for item in table.scan() if item["place"] != NAMESPACES}
     gone = {
         key
         for key, item in found.items()

@@ -18,7 +18,9 @@ __all__ = ["fsck"]
 @click.command(cls=PredicateCommand)
 @click.argument("name")
 @click.option("--objects", is_flag=True, help="Also check the object of each file in the store.")
-@click.option("--unnamed", is_flag=True, help="Also list the store, to find objects without a file.")
+@click.option(
+    "--orphans", is_flag=True, help="Also list the store, to find orphan objects: without a file."
+)
 @click.option("--repair", is_flag=True, help="Repair the problems that can be repaired.")
 @click.option("--dry-run", is_flag=True, help="With --repair: show the repairs without making them.")
 @click.option(
@@ -26,7 +28,7 @@ __all__ = ["fsck"]
     multiple=True,
     type=click.Choice(sorted(PROBLEMS)),
     metavar="KIND",
-    help="With --repair: only this kind; no-mark and unnamed-object require it. Repeatable.",
+    help="With --repair: only this kind; no-store-identity and orphan-object require it. Repeatable.",
 )
 @click.option(
     "--older-than",
@@ -48,7 +50,7 @@ def fsck(
     connection: Connection,
     name: str,
     objects: bool,
-    unnamed: bool,
+    orphans: bool,
     repair: bool,
     dry_run: bool,
     only: tuple[str, ...],
@@ -79,7 +81,7 @@ def fsck(
 
         checked = namespace.maintenance.fsck(
             objects=objects,
-            unnamed=unnamed,
+            orphans=orphans,
             grace=confirm_after,
             age=older_than,
             progress=progress,
@@ -102,7 +104,7 @@ def fsck(
         names = f"{checked.entries} files and directories, {checked.records} records"
         content = f", {checked.objects} objects" * objects
         click.echo(f"checked: {names}{content}; problems: {len(checked.findings)}, left: {left}")
-        if sizes := [found.size for found in checked.findings if found.problem.name == "unnamed-object"]:
+        if sizes := [found.size for found in checked.findings if found.problem.name == "orphan-object"]:
             click.echo(f"objects without a file: {len(sizes)}, {readable(sum(sizes))}")
     click.get_current_context().exit(Exit.FAILED if left else Exit.DONE)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from attrs import evolve, frozen
 
 from commitlog.errors import InvalidPath
-from commitlog.namespace.external.listing_diff import ListingDiff, listing_diff
+from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
 from commitlog.namespace.external.overlay import Overlay, backing_path
 from commitlog.namespace.external.store import WINDOW
 from commitlog.namespace.model.binding import Binding
@@ -26,7 +26,7 @@ from commitlog.stores.api import ObjectInfo, same_etag
 __all__ = ["DiffReader"]
 
 #: Number of entries between two progress reports.
-_TOLD = 100
+_PROGRESS_STEP = 100
 
 
 @frozen(kw_only=True)
@@ -34,15 +34,15 @@ class DiffReader:
     """Compares the rows of one namespace with its store.
 
     Args:
-        joint: compares directories.
+        overlay: compares directories.
         content: compares single files.
     """
 
-    joint: Overlay
+    overlay: Overlay
     content: Content
 
-    def differences(
-        self, path: str, top: Entry, prefix: str | None, tell: Callable[[int], object]
+    def diff(
+        self, path: str, top: Entry, prefix: str | None, progress: Callable[[int], object]
     ) -> Iterator[Difference]:
         """Yield the differences at and below a path.
 
@@ -50,52 +50,52 @@ class DiffReader:
             path: of a file or directory.
             top: its entry.
             prefix: compare the directory as if it were bound to this prefix.
-            tell: called now and then with the number of files and directories compared so far.
+            progress: called from time to time with the number of files and directories compared so far.
         """
         if not top.is_directory:
-            yield from self._of_file(path, top)
+            yield from self._diff_file(path, top)
             return
         if prefix is not None:
             top = evolve(top, binding=Binding(prefix=prefix))
         pending = [(path, top)]
-        looked = 0
+        compared = 0
         while pending:
             path, directory = pending.pop()
             rows: Iterable[Entry]
             if directory.binding is None:
-                rows = self.joint.rows.entries(directory)
+                rows = self.overlay.tree.entries(directory)
             else:
-                level = listing_diff(self.joint, directory)
-                rows = level.rows()
-                yield from self._of_level(path, directory, level, as_if=prefix is not None)
+                listing = diff_listing(self.overlay, directory)
+                rows = listing.rows()
+                yield from self._diff_listing(path, directory, listing, as_if=prefix is not None)
             files: list[tuple[str, Entry]] = []
             for entry in rows:
-                looked += 1
-                if looked % _TOLD == 0:
-                    tell(looked)
+                compared += 1
+                if compared % _PROGRESS_STEP == 0:
+                    progress(compared)
                 below = join(path, entry.name)
                 if not entry.is_directory:
                     if backing_path(directory, entry) is None:
                         files.append((below, entry))
                     if len(files) == WINDOW:
-                        yield from self._of_files(files)
+                        yield from self._diff_files(files)
                         files.clear()
                     continue
                 if prefix is not None and entry.binding is None and directory.binding is not None:
                     entry = evolve(entry, binding=directory.binding.below(entry.name))
                 pending.append((below, entry))
-            yield from self._of_files(files)
+            yield from self._diff_files(files)
 
-    def _of_files(self, files: Sequence[tuple[str, Entry]]) -> Iterator[Difference]:
+    def _diff_files(self, files: Sequence[tuple[str, Entry]]) -> Iterator[Difference]:
         store = self.content.store
         heads = [store.begin_head(file.data.path) for _, file in files if file.data is not None]
         for (path, file), head in zip(files, heads, strict=True):
             info = head().info
             assert file.data is not None
             if info is None or not same_etag(info.etag, file.data.etag):
-                yield from self._of_file(path, file)
+                yield from self._diff_file(path, file)
 
-    def _of_file(self, path: str, file: Entry) -> Iterator[Difference]:
+    def _diff_file(self, path: str, file: Entry) -> Iterator[Difference]:
         assert file.data is not None
         if self.content.difference(file.data) is None:
             return
@@ -105,72 +105,74 @@ class DiffReader:
             if kind is not None:
                 yield _difference(path, now, kind)
 
-    def _of_level(
-        self, path: str, directory: Entry, level: ListingDiff, *, as_if: bool
+    def _diff_listing(
+        self, path: str, directory: Entry, listing: ListingDiff, *, as_if: bool
     ) -> Iterator[Difference]:
         assert directory.binding is not None
         binding = directory.binding
-        for news in level.news:
-            below = join(path, news.name)
-            if news.row is not None or (news.seen is not None and news.seen.data is not None):
-                yield from self._of_name(below, directory, news.name)
+        for diff in listing.diffs:
+            below = join(path, diff.name)
+            if diff.row is not None or (diff.visible is not None and diff.visible.data is not None):
+                yield from self._diff_name(below, directory, diff.name)
             else:
-                yield from self._unknown(below, f"{binding.prefix}{news.name}/", directory)
-        for name, info in level.hidden.items():
-            yield from self._hidden(join(path, name.rstrip("/")), directory, name, info)
-        for at, info in level.unfit.items():
+                yield from self._unknown_prefix(below, f"{binding.prefix}{diff.name}/", directory)
+        for name, info in listing.hidden.items():
+            yield from self._hidden_object(join(path, name.rstrip("/")), directory, name, info)
+        for at, info in listing.unfit.items():
             name = at[len(binding.prefix) :].removesuffix("/")
             below = join(path, name)
             if info is None:
-                row = level.seen.get(name)
+                row = listing.visible.get(name)
                 if as_if and row is not None and row.is_directory and row.binding is None:
                     continue  # this directory is compared on its own
-                yield from self._unknown(below, at, directory)
+                yield from self._unknown_prefix(below, at, directory)
             else:
-                yield from self._no_file(below, info, directory)
+                yield from self._unknown_object(below, info, directory)
 
-    def _of_name(self, path: str, directory: Entry, name: str) -> Iterator[Difference]:
-        row = self.joint.row(directory, name)
-        news = self.joint.look(directory, name, row)
-        if news.is_unchanged:
+    def _diff_name(self, path: str, directory: Entry, name: str) -> Iterator[Difference]:
+        row = self.overlay.row(directory, name)
+        diff = self.overlay.compare(directory, name, row)
+        if diff.is_unchanged:
             return
         if row is None:
-            if news.seen is not None and news.seen.data is not None:
-                yield _difference(path, news.seen, "unknown")
-        elif news.seen is None or news.seen.is_directory:
+            if diff.visible is not None and diff.visible.data is not None:
+                yield _difference(path, diff.visible, "unknown")
+        elif diff.visible is None or diff.visible.is_directory:
             yield _difference(path, row, "missing")
         else:
             yield _difference(path, row, "changed")
 
-    def _unknown(self, path: str, prefix: str, directory: Entry) -> Iterator[Difference]:
+    def _unknown_prefix(self, path: str, prefix: str, directory: Entry) -> Iterator[Difference]:
         """Yield all objects under a prefix that is not a directory of the namespace."""
         assert directory.binding is not None
-        for info in self.joint.outside.below(prefix, within=directory.binding.prefix):
+        for info in self.overlay.backing_store.list_below(prefix, within=directory.binding.prefix):
             if info.path != prefix:  # otherwise it is an empty object that marks the directory
-                yield from self._no_file(f"{path}/{info.path[len(prefix) :]}", info, directory)
+                yield from self._unknown_object(f"{path}/{info.path[len(prefix) :]}", info, directory)
 
-    def _no_file(self, path: str, info: ObjectInfo, directory: Entry) -> Iterator[Difference]:
+    def _unknown_object(self, path: str, info: ObjectInfo, directory: Entry) -> Iterator[Difference]:
         if self._is_file(path, info):
             return
         name = info.path.rpartition("/")[2]
         if not _is_path(info.path):
-            yield _difference(path, self.joint.odd_of(directory, name, info), "unknown")
-        elif self.joint.outside.at(info.path) is not None:
-            yield _difference(path, self.joint.file_of(directory, name, info), "unknown")
+            yield _difference(path, self.overlay.unlinkable_file(directory, name, info), "unknown")
+        elif self.overlay.backing_store.head(info.path) is not None:
+            yield _difference(path, self.overlay.unstored_file(directory, name, info), "unknown")
 
-    def _hidden(
+    def _hidden_object(
         self, path: str, directory: Entry, name: str, info: ObjectInfo | None
     ) -> Iterator[Difference]:
-        tombstone = self.joint.rows.tombstone(directory, name)
+        tombstone = self.overlay.tree.tombstone(directory, name)
         if tombstone is None:
             return
         if info is None:
-            if self.joint.outside.has_any(tombstone.path):
-                yield _difference(path, self.joint.directory_of(directory, name[:-1], None), "hidden")
+            if self.overlay.backing_store.has_any(tombstone.path):
+                yield _difference(
+                    path, self.overlay.unstored_directory(directory, name[:-1], None), "hidden"
+                )
             return
-        now = self.joint.outside.at(info.path)
+        now = self.overlay.backing_store.head(info.path)
         if now is not None and tombstone.hides(now) and not self._is_file(path, info):
-            yield _difference(path, self.joint.file_of(directory, name, now), "hidden")
+            yield _difference(path, self.overlay.unstored_file(directory, name, now), "hidden")
 
     def _is_file(self, path: str, info: ObjectInfo) -> bool:
         row = self._row(path)
@@ -178,7 +180,7 @@ class DiffReader:
 
     def _row(self, path: str) -> Entry | None:
         try:
-            walk = self.joint.rows.walk(split(path))
+            walk = self.overlay.tree.walk(split(path))
         except InvalidPath:
             return None
         return None if walk.missing else walk.last

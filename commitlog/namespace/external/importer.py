@@ -65,20 +65,20 @@ class Importer:
 
     Args:
         tree: of the namespace.
-        batches: links new files.
+        linker: links new files.
         store: has the objects.
-        make_below: makes all directories on a path, as `plan_tree.plan_directories` plans it.
-        renew: updates the file at a path to the given object, and returns it; None if nothing is at the
+        make_directories: creates all directories on a path, as `plan_tree.plan_directories` plans it.
+        update: updates the file at a path to the given object, and returns it; None if nothing is at the
             path. Raises `AlreadyExists` if something else is there.
     """
 
     tree: Tree
-    batches: BulkLinker
+    linker: BulkLinker
     store: ObjectStore
-    make_below: Callable[[str, Sequence[Entry]], tuple[Entry, ...]]
-    renew: Callable[[str, ObjectInfo], Entry | None]
+    make_directories: Callable[[str, Sequence[Entry]], tuple[Entry, ...]]
+    update: Callable[[str, ObjectInfo], Entry | None]
 
-    def adopt(
+    def import_objects(
         self,
         prefix: str,
         into: str,
@@ -86,7 +86,7 @@ class Importer:
         start_after: str = "",
         progress: Callable[[ImportReport], object] | None = None,
     ) -> ImportReport:
-        """See `Namespace.adopt`."""
+        """See `Maintenance.import_objects`."""
         if prefix and not prefix.endswith("/"):
             raise ConfigurationError(f"prefix {prefix!r} is not a directory: end it in a slash")
         depth = 1 + len(split(into))
@@ -99,7 +99,7 @@ class Importer:
             known = top
             for batch in _batches(infos):
                 try:
-                    known, done = self._adopt(target, known, batch, done)
+                    known, done = self._import_batch(target, known, batch, done)
                 except Conflict as error:
                     raise Conflict(
                         f"{error}. {done.files} objects became files before that; to go on, start after"
@@ -110,7 +110,7 @@ class Importer:
             top = known[:depth]
         return done
 
-    def _adopt(
+    def _import_batch(
         self, target: str, known: Sequence[Entry], infos: list[ObjectInfo], done: ImportReport
     ) -> tuple[Sequence[Entry], ImportReport]:
         """Import objects of one directory; return the directories on its path, and the new totals."""
@@ -123,7 +123,7 @@ class Importer:
         except (InvalidPath, NotADirectory, AlreadyExists, TransactionTooLarge) as error:
             return known, _refused(done, infos, error)
         directory = known[-1]
-        fit: dict[str, ObjectInfo] = {}
+        valid: dict[str, ObjectInfo] = {}
         refused: list[tuple[str, str]] = []
         for listed in infos:
             name = listed.path.rpartition("/")[2]
@@ -132,17 +132,17 @@ class Importer:
                 if info is not None:
                     Data.of(info)
                     split_new(join(target, name))
-                    fit[name] = info
+                    valid[name] = info
             except (InvalidPath, Unavailable) as error:
                 refused.append((listed.path, str(error)))
-        there = self._present(directory, sorted(fit))
+        present = self._present(directory, sorted(valid))
         new: dict[str, ObjectInfo] = {}
-        for name, info in fit.items():
-            entry = there.get(name)
+        for name, info in valid.items():
+            entry = present.get(name)
             try:
                 if entry is not None and _is_known(entry, info):
                     done = evolve(done, known=done.known + 1)
-                elif entry is None or self.renew(join(target, name), info) is None:
+                elif entry is None or self.update(join(target, name), info) is None:
                     new[name] = info
                 else:
                     done = evolve(done, updated=done.updated + 1, bytes=done.bytes + info.size)
@@ -151,15 +151,17 @@ class Importer:
         done = evolve(done, refused=done.refused + refused)
         return known, self._link(target, directory, new, done) if new else done
 
-    def _make(self, names: tuple[str, ...], known: Sequence[Entry], there: int = 0) -> tuple[Entry, ...]:
-        """Make directories with one change, or in steps if it is too large; `there` of them exist."""
+    def _make(
+        self, names: tuple[str, ...], known: Sequence[Entry], existing: int = 0
+    ) -> tuple[Entry, ...]:
+        """Create directories with one change, or in steps if it is too large; `existing` exist."""
         try:
-            return self.make_below("/".join(names), known[: 1 + len(names)])
+            return self.make_directories("/".join(names), known[: 1 + len(names)])
         except TransactionTooLarge:
-            half = (there + len(names)) // 2
-            if half == there:
+            half = (existing + len(names)) // 2
+            if half == existing:
                 raise
-        upper = self._make(names[:half], known, there)
+        upper = self._make(names[:half], known, existing)
         return self._make(names, max(known, upper, key=len), half)
 
     def _present(self, directory: Entry, names: list[str]) -> dict[str, Entry]:
@@ -188,7 +190,7 @@ class Importer:
             name: NewFile(data=Data.of(info), modified=modified_of(info)) for name, info in new.items()
         }
         try:
-            linked = self.batches.link(target, files, within=directory.id)
+            linked = self.linker.link(target, files, within=directory.id)
         except TransactionTooLarge as error:  # of a single file: the path is too deep for every file
             return _refused(done, new.values(), error)
         refused = [(new[name].path, str(error)) for name, error in linked.taken.items()]
@@ -202,13 +204,13 @@ class Importer:
 
 
 def _refused(done: ImportReport, infos: Iterable[ObjectInfo], error: Exception) -> ImportReport:
-    told = [(info.path, str(error)) for info in infos]
-    return evolve(done, refused=done.refused + told)
+    refused = [(info.path, str(error)) for info in infos]
+    return evolve(done, refused=done.refused + refused)
 
 
 def _is_known(entry: Entry, info: ObjectInfo) -> bool:
     data = entry.data
-    return data is not None and not data.own and data.path == info.path and data.is_still(info)
+    return data is not None and not data.own and data.path == info.path and data.matches(info)
 
 
 def _batches(infos: Iterable[ObjectInfo]) -> Iterator[list[ObjectInfo]]:

@@ -19,14 +19,14 @@ from attrs import evolve, frozen
 from commitlog.clock import Clock
 from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.model.binding import Binding
-from commitlog.namespace.model.data import Data, OddData, modified_of
+from commitlog.namespace.model.data import Data, UnlinkableData, modified_of
 from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.keys import Keys, places_of
 from commitlog.namespace.model.records import Entry, Shards
 from commitlog.namespace.read.tree import Tree
 from commitlog.stores.api import ObjectInfo
 
-__all__ = ["NameDiff", "Overlay", "backing_path", "left_by", "renewed"]
+__all__ = ["NameDiff", "Overlay", "backing_path", "is_external", "refreshed", "tombstone_for"]
 
 
 def backing_path(directory: Entry, entry: Entry) -> str | None:
@@ -34,31 +34,38 @@ def backing_path(directory: Entry, entry: Entry) -> str | None:
     if directory.binding is None:
         return None
     if entry.data is not None:
-        home = directory.binding.path_of(entry.name)
-        return home if entry.data.path == home and not entry.data.own else None
+        path = directory.binding.path_of(entry.name)
+        return path if entry.data.path == path and not entry.data.own else None
     below = directory.binding.below(entry.name)
     if entry.binding is None or below is None or entry.binding.prefix != below.prefix:
         return None
     return below.prefix
 
 
-def left_by(keys: Keys, directory: Entry, entry: Entry, *, word: str, now: int) -> Tombstone | None:
+def is_external(directory: Entry | None, entry: Entry) -> bool:
+    """Return whether other programs may change the object of a file, at its backing path."""
+    return directory is not None and backing_path(directory, entry) is not None
+
+
+def tombstone_for(
+    keys: Keys, directory: Entry, entry: Entry, *, change_id: str, now: int
+) -> Tombstone | None:
     """Return the tombstone to write when `entry` leaves `directory`; None if none is needed.
 
     Args:
         keys: of the namespace.
         directory, entry: as they were.
-        word: id of the change.
+        change_id: id of the change.
         now: epoch millisecond.
     """
-    home = backing_path(directory, entry)
-    if home is None:
+    path = backing_path(directory, entry)
+    if path is None:
         return None
     name = entry.name if entry.data is not None else f"{entry.name}/"
     return Tombstone(
         key=keys.tombstone(directory.id, name),
-        word=word,
-        path=home,
+        change_id=change_id,
+        path=path,
         etag=None if entry.data is None else entry.data.etag,
         stored=None if entry.data is None else entry.data.stored,
         left=now,
@@ -72,20 +79,20 @@ class NameDiff:
     Attributes:
         name: the name.
         row: the entry in the table.
-        seen: the visible entry: the row itself, or an entry that is not in the table in this form.
-        tombstone: a tombstone of that name. If `seen` is an entry, the tombstone does not hide it; if
-            `seen` is None, the tombstone hides the store's object.
+        visible: the visible entry: the row itself, or an entry that is not in the table in this form.
+        tombstone: a tombstone of that name. If `visible` is an entry, the tombstone does not hide it; if
+            `visible` is None, the tombstone hides the store's object.
     """
 
     name: str
     row: Entry | None
-    seen: Entry | None
+    visible: Entry | None
     tombstone: Tombstone | None = None
 
     @property
     def is_unchanged(self) -> bool:
         """Whether the table agrees with the store."""
-        return self.seen is self.row
+        return self.visible is self.row
 
 
 @frozen(kw_only=True)
@@ -93,78 +100,78 @@ class Overlay:
     """Combines rows and objects in the bound directories of one namespace. Thread-safe.
 
     Args:
-        rows: reads the table.
-        outside: the store.
+        tree: reads the table.
+        backing_store: the store.
         clock: gives the age of synchronisations.
     """
 
-    rows: Tree
-    outside: BackingStore
+    tree: Tree
+    backing_store: BackingStore
     clock: Clock
 
-    def asks(self, directory: Entry) -> bool:
+    def needs_store(self, directory: Entry) -> bool:
         """Return whether the store has to be asked for the entries of a directory."""
         return directory.binding is not None and not directory.binding.is_fresh(self.now())
 
     def row(self, directory: Entry, name: str) -> Entry | None:
         """Return the row for a name."""
-        return self.rows.find(directory, name) if directory.is_stored else None
+        return self.tree.find(directory, name) if directory.is_stored else None
 
-    def look(self, directory: Entry, name: str, row: Entry | None) -> NameDiff:
+    def compare(self, directory: Entry, name: str, row: Entry | None) -> NameDiff:
         """Ask the store about one name: a HEAD and, if there is no object, a listing of one object.
 
         A missing or hidden file may have been overwritten since its row was read, and have another
         object. So the row is read again before the name is reported as missing.
         """
-        news = self._look(directory, name, row)
-        if news.seen is None and (row is not None or news.tombstone is not None):
-            now = self.row(directory, name)
-            if now != row:
-                return self._look(directory, name, now)
-        return news
+        diff = self._compare(directory, name, row)
+        if diff.visible is None and (row is not None or diff.tombstone is not None):
+            current = self.row(directory, name)
+            if current != row:
+                return self._compare(directory, name, current)
+        return diff
 
-    def _look(self, directory: Entry, name: str, row: Entry | None) -> NameDiff:
+    def _compare(self, directory: Entry, name: str, row: Entry | None) -> NameDiff:
         binding = directory.binding
         assert binding is not None
         if row is not None and backing_path(directory, row) is None:
-            return NameDiff(name=name, row=row, seen=row)
+            return NameDiff(name=name, row=row, visible=row)
         if row is not None and row.is_directory:
-            return NameDiff(name=name, row=row, seen=row)
-        hider: Tombstone | None = None
-        info = self.outside.at(binding.path_of(name))
+            return NameDiff(name=name, row=row, visible=row)
+        hiding: Tombstone | None = None
+        info = self.backing_store.head(binding.path_of(name))
         if info is not None:
             if row is not None:
-                return NameDiff(name=name, row=row, seen=renewed(row, info))
+                return NameDiff(name=name, row=row, visible=refreshed(row, info))
             tombstone = self._tombstone(directory, name)
             if tombstone is None or not tombstone.hides(info):
-                seen = self.file_of(directory, name, info)
-                return NameDiff(name=name, row=None, seen=seen, tombstone=tombstone)
-            hider = tombstone
+                visible = self.unstored_file(directory, name, info)
+                return NameDiff(name=name, row=None, visible=visible, tombstone=tombstone)
+            hiding = tombstone
         below = binding.below(name)
-        if below is not None and self.outside.has_any(below.prefix):
+        if below is not None and self.backing_store.has_any(below.prefix):
             tombstone = self._tombstone(directory, f"{name}/")
             if tombstone is None or tombstone.path != below.prefix:
-                seen = self.directory_of(directory, name, below)
-                return NameDiff(name=name, row=row, seen=seen, tombstone=tombstone)
-            hider = tombstone
-        return NameDiff(name=name, row=row, seen=None, tombstone=hider)
+                visible = self.unstored_directory(directory, name, below)
+                return NameDiff(name=name, row=row, visible=visible, tombstone=tombstone)
+            hiding = tombstone
+        return NameDiff(name=name, row=row, visible=None, tombstone=hiding)
 
     def _tombstone(self, directory: Entry, name: str) -> Tombstone | None:
-        return self.rows.tombstone(directory, name) if directory.is_stored else None
+        return self.tree.tombstone(directory, name) if directory.is_stored else None
 
-    def file_of(self, directory: Entry, name: str, info: ObjectInfo) -> Entry:
+    def unstored_file(self, directory: Entry, name: str, info: ObjectInfo) -> Entry:
         """Return an entry for an object without a row."""
-        return self._file_of(directory, name, info, Data.of(info))
+        return self._unstored_file(directory, name, info, Data.of(info))
 
-    def odd_of(self, directory: Entry, name: str, info: ObjectInfo) -> Entry:
+    def unlinkable_file(self, directory: Entry, name: str, info: ObjectInfo) -> Entry:
         """Return an entry for an object whose path is not valid, so that it can only be listed."""
-        return self._file_of(directory, name, info, OddData.of(info))
+        return self._unstored_file(directory, name, info, UnlinkableData.of(info))
 
-    def directory_of(self, directory: Entry, name: str, binding: Binding | None) -> Entry:
+    def unstored_directory(self, directory: Entry, name: str, binding: Binding | None) -> Entry:
         """Return an entry for a prefix without a row."""
         return self._unstored(directory, name, self.now(), binding=binding)
 
-    def _file_of(self, directory: Entry, name: str, info: ObjectInfo, data: Data) -> Entry:
+    def _unstored_file(self, directory: Entry, name: str, info: ObjectInfo, data: Data) -> Entry:
         return self._unstored(directory, name, modified_of(info), data=data)
 
     def _unstored(
@@ -178,10 +185,10 @@ class Overlay:
     ) -> Entry:
         shards = directory.shards
         return Entry(
-            key=self.rows.keys.entry(directory.id, places_of(name, shards.now, shards.first)[0], name),
+            key=self.tree.keys.entry(directory.id, places_of(name, shards.now, shards.first)[0], name),
             id="",
             version=0,
-            word="",
+            change_id="",
             created=modified,
             modified=modified,
             updated=modified,
@@ -195,9 +202,9 @@ class Overlay:
         return int(self.clock.epoch() * 1000)
 
 
-def renewed(row: Entry, info: ObjectInfo) -> Entry:
+def refreshed(row: Entry, info: ObjectInfo) -> Entry:
     """Return a row updated to the object `info`; the same row if the object has not changed."""
     assert row.data is not None
-    if row.data.is_still(info):
+    if row.data.matches(info):
         return row
     return evolve(row, data=Data.of(info), modified=modified_of(info))

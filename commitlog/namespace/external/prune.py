@@ -3,7 +3,7 @@
 A tombstone is read before the store is listed. It is removed only if the listing has nothing for it to
 hide, not even an object that a row covers, and the binding of the directory has not changed. So a
 deleted file never comes back. A row is removed only after its object was requested once more, from a
-store that proves its presence before and after.
+store that is verified before and after.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from commitlog._util.frozen_map import AppendOnly
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, Conflict
-from commitlog.namespace.external.listing_diff import ListingDiff, listing_diff
+from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
 from commitlog.namespace.external.overlay import NameDiff, Overlay, backing_path
 from commitlog.namespace.external.store import WINDOW
 from commitlog.namespace.external.sync import Synchronizer
@@ -58,8 +58,8 @@ class Pruner:
     """Prunes directories of one namespace.
 
     Args:
-        joint: compares directories with the store.
-        joining: removes rows of bound directories.
+        overlay: compares directories with the store.
+        synchronizer: removes rows of bound directories.
         planning: what the plans use that remove other rows.
         clock: gives the age of tombstones; waited on between attempts.
         backoff: retry policy for directories that others change.
@@ -67,8 +67,8 @@ class Pruner:
         may_be_empty: whether all objects of the store may have been removed.
     """
 
-    joint: Overlay
-    joining: Synchronizer
+    overlay: Overlay
+    synchronizer: Synchronizer
     planning: PlanContext
     clock: Clock
     backoff: Backoff
@@ -77,7 +77,7 @@ class Pruner:
 
     def prune(self, top: Entry, *, progress: Callable[[PruneReport], object] | None) -> PruneReport:
         """See `Bindings.prune`."""
-        done = _Done()
+        done = _Totals()
         pending = [top]
         while pending:
             directory = pending.pop()
@@ -87,89 +87,97 @@ class Pruner:
             except AGAIN as error:
                 done.fail(directory.id, error)
             if progress is not None:
-                progress(done.pruned())
-        return done.pruned()
+                progress(done.report())
+        return done.report()
 
-    def _prune(self, directory: Entry, done: _Done) -> list[Entry]:
+    def _prune(self, directory: Entry, done: _Totals) -> list[Entry]:
         """Prune one directory; return its subdirectories. Raises `Conflict` if it keeps changing."""
         for _ in self.backoff.attempts(self.clock):
-            now = self.joint.rows.again(directory)
+            now = self.overlay.tree.again(directory)
             if now is None:  # renamed, or deleted, meanwhile
                 return []
             rows: Iterable[Entry]
             if now.binding is None:
-                left = self._without(now, list(self.joint.rows.tombstones(now)), done)
-                rows = () if left is None else self.joint.rows.entries(now)
+                left = self._remove_tombstones(now, list(self.overlay.tree.tombstones(now)), done)
+                rows = () if left is None else self.overlay.tree.entries(now)
             else:
-                level = listing_diff(self.joint, now)
-                left = self._without_lost(now, level, done)
-                left = None if left is None else self._without(left, self._useless(level), done)
-                rows = level.rows()
+                listing = diff_listing(self.overlay, now)
+                left = self._remove_rows(now, listing, done)
+                left = (
+                    None
+                    if left is None
+                    else self._remove_tombstones(left, self._unneeded(listing), done)
+                )
+                rows = listing.rows()
             if left is None:
                 continue
             below: list[Entry] = []
-            self._remove_files(self._lost(left, rows, below), done)
+            self._remove_files(self._missing_files(left, rows, below), done)
             return below
         raise Conflict(f"other clients kept changing directory {directory.name!r}; repeat it")
 
-    def _without_lost(self, directory: Entry, level: ListingDiff, done: _Done) -> Entry | None:
+    def _remove_rows(self, directory: Entry, listing: ListingDiff, done: _Totals) -> Entry | None:
         """Remove the rows of a bound directory whose objects are gone; return its new entry.
 
         None if others have changed the same records.
         """
-        gone = iter([news for news in level.news if news.seen is None])
+        gone = iter([diff for diff in listing.diffs if diff.visible is None])
         # One transaction at a time: if one fails, the report is right about the earlier ones.
         while batch := list[NameDiff](islice(gone, MAX_WRITES - 1 - directory.shards.now)):
-            settled = self.joining.settle(
-                directory, evolve(level, news=batch), mark=False, may_be_empty=self.may_be_empty
+            synced = self.synchronizer.sync_listing(
+                directory, evolve(listing, diffs=batch), record=False, may_be_empty=self.may_be_empty
             )
-            done.files += settled.removed
-            if not settled.whole:
+            done.files += synced.removed
+            if not synced.complete:
                 return None
-            directory = settled.directory
+            directory = synced.directory
         return directory
 
-    def _useless(self, level: ListingDiff) -> list[Tombstone]:
+    def _unneeded(self, listing: ListingDiff) -> list[Tombstone]:
         before = None if self.older_than is None else (self.clock.epoch() - self.older_than) * 1000
         return [
             each
-            for name, each in level.tombstones.items()
-            if name in level.idle or (before is not None and each.left <= before)
+            for name, each in listing.tombstones.items()
+            if name in listing.unneeded or (before is not None and each.left <= before)
         ]
 
-    def _without(self, directory: Entry, tombstones: Sequence[Tombstone], done: _Done) -> Entry | None:
+    def _remove_tombstones(
+        self, directory: Entry, tombstones: Sequence[Tombstone], done: _Totals
+    ) -> Entry | None:
         """Remove tombstones if the directory is unchanged; return it, or None if it has changed.
 
         A tombstone with another change id was written since, or another client prunes.
         """
         removals = RecordDeleter(
-            table=self.joint.rows.table,
+            table=self.overlay.tree.table,
             clock=self.clock,
             backoff=self.backoff,
             new_id=self.planning.new_id,
         )
         removed = removals.remove(
-            [Delete(each.key, Equals("word", each.word)) for each in tombstones],
+            [Delete(each.key, Equals("word", each.change_id)) for each in tombstones],
             check=Check(directory.key, directory.unchanged()),
         )
         done.tombstones += len(removed.keys)
         for error in removed.failed.values():
             raise error
-        if len(removed.keys) < len(tombstones) and self.joint.rows.again(directory) != directory:
+        if len(removed.keys) < len(tombstones) and self.overlay.tree.again(directory) != directory:
             return None
         return directory
 
-    def _lost(self, directory: Entry, rows: Iterable[Entry], below: list[Entry]) -> Iterator[Entry]:
+    def _missing_files(
+        self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
+    ) -> Iterator[Entry]:
         """Yield files outside their backing path whose objects are gone; collect directories in `below`.
 
         The store is asked about many files at a time.
         """
-        foreign = self._foreign(directory, rows, below)
-        while batch := list(islice(foreign, WINDOW)):  # several files may share one object
-            missing = set(self.joint.outside.missing({path for _, path in batch}))
+        files = self._external_files(directory, rows, below)
+        while batch := list(islice(files, WINDOW)):  # several files may share one object
+            missing = set(self.overlay.backing_store.missing({path for _, path in batch}))
             yield from (file for file, path in batch if path in missing)
 
-    def _foreign(
+    def _external_files(
         self, directory: Entry, rows: Iterable[Entry], below: list[Entry]
     ) -> Iterator[tuple[Entry, str]]:
         """Yield files outside their backing path with objects of others, and the objects' paths."""
@@ -179,15 +187,17 @@ class Pruner:
             elif not entry.data.own and backing_path(directory, entry) is None:
                 yield entry, entry.data.path
 
-    def _remove_files(self, lost: Iterator[Entry], done: _Done) -> None:
+    def _remove_files(self, lost: Iterator[Entry], done: _Totals) -> None:
         while batch := list(islice(lost, _PROVED)):
             paths = {file.id: file.data.path for file in batch if file.data is not None}
-            gone = self.joint.outside.gone(list(paths.values()), may_be_empty=self.may_be_empty)
+            gone = self.overlay.backing_store.confirmed_missing(
+                list(paths.values()), may_be_empty=self.may_be_empty
+            )
             for file in batch:
                 if paths[file.id] not in gone:
                     continue
                 try:
-                    self.joining.changes.apply(plan_remove_files(self.planning, [file]))
+                    self.synchronizer.changes.apply(plan_remove_files(self.planning, [file]))
                 except PlanOutdated:
                     continue  # the file has changed since
                 except AGAIN as error:
@@ -197,7 +207,7 @@ class Pruner:
 
 
 @define
-class _Done:
+class _Totals:
     """The counts of a call in progress. See `PruneReport`."""
 
     directories: int = 0
@@ -209,7 +219,7 @@ class _Done:
         """Record an error, and the id for which records may be left."""
         self.failed += [(id, str(error))]
 
-    def pruned(self) -> PruneReport:
+    def report(self) -> PruneReport:
         """Return the report."""
         return PruneReport(
             directories=self.directories,

@@ -1,8 +1,8 @@
 """Access to the objects under a bound prefix, whichever program stored them.
 
-Content of the namespace itself is skipped: it has rows of its own. A missing object counts only if the
-store proves its presence before and after the request. A store that is not mounted, or is the wrong one,
-has no objects at all.
+Content of the namespace itself is skipped: it has rows of its own. An object counts as missing only if
+the store is verified before and after the request. A store that is not mounted, or is the wrong one, has
+no objects at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from commitlog.stores.api import ObjectInfo, ObjectStore
 __all__ = ["WINDOW", "BackingStore", "with_etag"]
 
 #: Sorts right after all paths that begin with `RESERVED`.
-_BEHIND_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
+_AFTER_RESERVED = RESERVED.removesuffix("/") + chr(ord("/") + 1)
 
 
 #: Number of objects that are requested at a time.
@@ -33,18 +33,18 @@ class BackingStore:
 
     Args:
         store: the store.
-        mark: returns the path of the object that identifies the store, or None. See
-            `commitlog.namespace.store_identity`.
+        identity: returns the path of the object that identifies the store, or None. See
+            `NamespaceMetadata.identity`.
     """
 
     store: ObjectStore
-    mark: Callable[[], str | None] = lambda: None
+    identity: Callable[[], str | None] = lambda: None
 
-    def prove(self, *, may_be_empty: bool = False, asked: str | None = None) -> None:
+    def verify(self, *, may_be_empty: bool = False, asked: str | None = None) -> None:
         """Make sure that the store is present, and is the store of the namespace. One HEAD.
 
-        Without a mark, the store must have at least one object; this takes one or two listings of one
-        object. An operation log is no proof: it is made again wherever it is missing.
+        Without an identity object, the store must have at least one object; this takes one or two
+        listings of one object. An operation log proves nothing: it is created wherever it is missing.
 
         Args:
             may_be_empty: accept a store without objects, if it is present.
@@ -52,44 +52,44 @@ class BackingStore:
 
         Raises `BucketNotFound`, and `StoreEmpty` unless `may_be_empty`.
         """
-        mark = self.mark()
-        if mark is not None and not may_be_empty and not self.is_gone(mark):
+        identity = self.identity()
+        if identity is not None and not may_be_empty and not self.is_missing(identity):
             return
         self.store.check()
         found = self._first("")
         if found is not None and found.path.startswith(RESERVED):
-            found = self._first("", start_after=_BEHIND_RESERVED)
-        if may_be_empty or (mark is None and found is not None):
+            found = self._first("", start_after=_AFTER_RESERVED)
+        if may_be_empty or (identity is None and found is not None):
             return
-        at = "" if asked is None else f"there is no object {asked!r}, but "
-        lacks = "no object at all" if mark is None else f"no {mark!r}, which identifies it"
+        where = "" if asked is None else f"there is no object {asked!r}, but "
+        lacks = "no object at all" if identity is None else f"no {identity!r}, which identifies it"
         raise StoreEmpty(
-            f"{at}{self.store.url} has {lacks}: it is not mounted, or not the store of the namespace,"
+            f"{where}{self.store.url} has {lacks}: it is not mounted, or not the store of the namespace,"
             " so no object is taken for gone. Mount it, or correct the URL. If it is the right store,"
             " and all its objects were removed, prune with empty_store=True (`commitlog namespace prune"
             " --empty-store`)"
         )
 
-    def prove_if_marked(self) -> None:
-        """Do as `prove`; a store without a mark only has to be present."""
-        self.prove(may_be_empty=self.mark() is None)
+    def verify_if_identified(self) -> None:
+        """Do as `verify`; a store without an identity object only has to be present."""
+        self.verify(may_be_empty=self.identity() is None)
 
-    def gone(self, paths: Collection[str], *, may_be_empty: bool = False) -> set[str]:
+    def confirmed_missing(self, paths: Collection[str], *, may_be_empty: bool = False) -> set[str]:
         """Return the paths that have no object, in a store that is present before and after.
 
-        Takes one HEAD for each path, and `prove` twice. Raises the errors of `prove`.
+        Takes one HEAD for each path, and `verify` twice. Raises the errors of `verify`.
         """
         asked = next(iter(paths), None)
-        self.prove(may_be_empty=may_be_empty, asked=asked)
-        gone = set(self.missing(paths))
-        if gone:
-            self.prove(may_be_empty=may_be_empty, asked=asked)
-        return gone
+        self.verify(may_be_empty=may_be_empty, asked=asked)
+        missing = set(self.missing(paths))
+        if missing:
+            self.verify(may_be_empty=may_be_empty, asked=asked)
+        return missing
 
     def missing(self, paths: Iterable[str]) -> Iterator[str]:
         """Yield the paths that have no object now. One HEAD for each path, many at a time.
 
-        This does not prove that the store is present: see `gone`.
+        This does not verify that the store is present: see `confirmed_missing`.
         """
         rest = iter(paths)
         while batch := list(islice(rest, WINDOW)):
@@ -98,7 +98,7 @@ class BackingStore:
                 if head().info is None:
                     yield path
 
-    def at(self, path: str) -> ObjectInfo | None:
+    def head(self, path: str) -> ObjectInfo | None:
         """Return the object at a path; None if none is there, or the path is not allowed. One HEAD."""
         if is_own(path):
             return None
@@ -107,7 +107,7 @@ class BackingStore:
         except InvalidPath:  # for example too long: every name is short enough, the whole path is not
             return None
 
-    def is_gone(self, path: str) -> bool:
+    def is_missing(self, path: str) -> bool:
         """Return whether there is no object at a path, whichever program stored it. One HEAD."""
         return self.store.begin_head(path)().info is None
 
@@ -130,7 +130,7 @@ class BackingStore:
                 return next(iter(page.objects), None)
             token = page.next_token
 
-    def level(self, prefix: str, *, after: str = "") -> Iterator[tuple[str, ObjectInfo | None]]:
+    def list_directory(self, prefix: str, *, after: str = "") -> Iterator[tuple[str, ObjectInfo | None]]:
         """Yield the names directly under a prefix that follow `after`, in no particular order.
 
         Each comes with its object, or with None if it is a prefix itself. One request for each thousand.
@@ -151,7 +151,7 @@ class BackingStore:
         if not found:
             self.store.check()
 
-    def below(self, prefix: str, *, within: str) -> Iterator[ObjectInfo]:
+    def list_below(self, prefix: str, *, within: str) -> Iterator[ObjectInfo]:
         """Yield all objects under a prefix, at any depth.
 
         Args:

@@ -1,10 +1,10 @@
-"""Saving the store's state to the table: rows are added, updated and removed as objects are.
+"""Synchronisation: rows of a bound directory are added, updated and removed as its objects are.
 
 A batch is one transaction. Its conditions: the binding of the directory is as it was when the directory
 was compared with the store, the rows are as they were then, and no tombstone was written since. A batch
 that removes or updates rows also writes the directory's entry: if two clients do this at once, one of
-them has to start again. Before a row is removed, its object is requested once more, from a store that
-proves its presence.
+them has to start again. Before a row is removed, its object is requested once more, and the store is
+verified.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from commitlog.namespace.write.plan_common import PlanContext, add_directories, 
 from commitlog.namespace.write.transaction import MAX_WRITES, Change, Changes, PlanOutdated
 from commitlog.tables.api import Absent, Equals
 
-__all__ = ["Settled", "Synchronizer", "plan_bind", "plan_sync"]
+__all__ = ["SyncResult", "Synchronizer", "plan_bind", "plan_sync"]
 
 
 @frozen(kw_only=True)
-class Settled:
+class SyncResult:
     """The result of synchronising a directory.
 
     Attributes:
         directory: its present entry.
-        made: entries that were written, by name.
+        written: entries that were written, by name.
         removed: number of rows that were removed.
-        whole: whether the table agrees with the listing of the store. If not, others have changed the
+        complete: whether the table agrees with the listing of the store. If not, others have changed the
             same records in between.
     """
 
     directory: Entry
-    made: dict[str, Entry]
+    written: dict[str, Entry]
     removed: int
-    whole: bool
+    complete: bool
 
 
 @frozen(kw_only=True)
@@ -50,119 +50,119 @@ class Synchronizer:
     Args:
         planning: what plans use.
         changes: applies changes to the namespace.
-        outside: the store.
+        backing_store: the store.
     """
 
     planning: PlanContext
     changes: Changes
-    outside: BackingStore
+    backing_store: BackingStore
 
-    def take(self, directory: Entry, news: Sequence[NameDiff]) -> tuple[Entry, dict[str, Entry]]:
-        """Apply one batch; return the directory's entry and the written entries, as they are now.
+    def sync_names(self, directory: Entry, diffs: Sequence[NameDiff]) -> tuple[Entry, dict[str, Entry]]:
+        """Save the state of some names; return the directory's entry and the written entries.
 
-        Raises the errors of `Changes.apply`, `PlanOutdated` among them if the batch is outdated; and, if
-        a row is to be removed, those of `BackingStore.prove`.
+        Raises the errors of `Changes.apply`, `PlanOutdated` among them if `diffs` are outdated; and, if
+        a row is to be removed, those of `BackingStore.verify`.
         """
-        if len(self.still(news)) < len(news):
+        if len(self.confirmed(diffs)) < len(diffs):
             raise PlanOutdated("an object is there again")
-        return self._take(directory, news)
+        return self._apply(directory, diffs)
 
-    def _take(self, directory: Entry, news: Sequence[NameDiff]) -> tuple[Entry, dict[str, Entry]]:
-        change, directory, made = plan_sync(self.planning, directory, news)
+    def _apply(self, directory: Entry, diffs: Sequence[NameDiff]) -> tuple[Entry, dict[str, Entry]]:
+        change, directory, written = plan_sync(self.planning, directory, diffs)
         self.changes.apply(change)
-        return directory, made
+        return directory, written
 
-    def still(self, news: Sequence[NameDiff], *, may_be_empty: bool = False) -> Sequence[NameDiff]:
+    def confirmed(self, diffs: Sequence[NameDiff], *, may_be_empty: bool = False) -> Sequence[NameDiff]:
         """Return the differences without those that would remove a row whose object exists.
 
-        If any would remove a row, raises the errors of `BackingStore.prove`.
+        If any would remove a row, raises the errors of `BackingStore.verify`.
         """
-        going = [path for each in news if (path := _going(each)) is not None]
-        if not going:
-            return news
-        gone = self.outside.gone(going, may_be_empty=may_be_empty)
-        return [each for each in news if (path := _going(each)) is None or path in gone]
+        paths = [path for each in diffs if (path := _removed_object(each)) is not None]
+        if not paths:
+            return diffs
+        missing = self.backing_store.confirmed_missing(paths, may_be_empty=may_be_empty)
+        return [each for each in diffs if (path := _removed_object(each)) is None or path in missing]
 
-    def settle(
-        self, directory: Entry, level: ListingDiff, *, mark: bool = True, may_be_empty: bool = False
-    ) -> Settled:
-        """Apply all differences of a listing; with `mark`, record when the directory was synchronised.
+    def sync_listing(
+        self, directory: Entry, listing: ListingDiff, *, record: bool = True, may_be_empty: bool = False
+    ) -> SyncResult:
+        """Save the state of a listing; with `record`, record when the directory was synchronised.
 
         Records that others change at the same time are left to them. The call stops if the directory
         itself has changed: it may not be bound any more. If rows are to be removed, raises the errors of
-        `BackingStore.prove`.
+        `BackingStore.verify`.
         """
-        news = self.still(level.news, may_be_empty=may_be_empty)
-        made: dict[str, Entry] = {}
+        diffs = self.confirmed(listing.diffs, may_be_empty=may_be_empty)
+        written: dict[str, Entry] = {}
         removed = 0
-        whole = len(news) == len(level.news)
-        for batch in _batches(news, MAX_WRITES - 1 - directory.shards.now):
+        complete = len(diffs) == len(listing.diffs)
+        for batch in _batches(diffs, MAX_WRITES - 1 - directory.shards.now):
             try:
-                directory, new = self._take(directory, batch)
+                directory, new = self._apply(directory, batch)
             except PlanOutdated:
-                whole = False
+                complete = False
                 if self.planning.tree.again(directory) != directory:
                     break
                 continue
-            made |= new
-            removed += sum(each.seen is None for each in batch)
-        if whole and mark:
+            written |= new
+            removed += sum(each.visible is None for each in batch)
+        if complete and record:
             try:
-                directory = self._mark(directory, level.began)
+                directory = self._record_sync(directory, listing.began)
             except PlanOutdated:
-                whole = False
-        return Settled(directory=directory, made=made, removed=removed, whole=whole)
+                complete = False
+        return SyncResult(directory=directory, written=written, removed=removed, complete=complete)
 
-    def _mark(self, directory: Entry, synced: int) -> Entry:
+    def _record_sync(self, directory: Entry, synced: int) -> Entry:
         assert directory.binding is not None
         binding = evolve(directory.binding, synced=synced)
-        change, marked = _plan_rewrite(
+        change, recorded = _plan_rewrite(
             self.planning, "mark a directory as synchronised", directory, binding
         )
         self.changes.apply(change)
-        return marked
+        return recorded
 
 
 def plan_sync(
-    context: PlanContext, directory: Entry, news: Sequence[NameDiff]
+    context: PlanContext, directory: Entry, diffs: Sequence[NameDiff]
 ) -> tuple[Change, Entry, dict[str, Entry]]:
     """Plan to apply differences; return the change, the directory's entry, and the new entries."""
-    word = context.new_id()
+    change_id = context.new_id()
     now = context.now()
-    keeps = all(each.row is None for each in news)
-    change = Change("take what the store has", word, directory.key)
+    only_adds = all(each.row is None for each in diffs)
+    change = Change("take what the store has", change_id, directory.key)
     after = directory
-    if not keeps:
-        after = evolve(directory, version=directory.version + 1, word=word, updated=now)
+    if not only_adds:
+        after = evolve(directory, version=directory.version + 1, change_id=change_id, updated=now)
         change.put(after, directory.unchanged())
-    made: dict[str, Entry] = {}
-    for each in news:
-        if each.seen is None:
+    written: dict[str, Entry] = {}
+    for each in diffs:
+        if each.visible is None:
             assert each.row is not None
             change.delete(each.row.key, each.row.unchanged())
             continue
-        entry = evolve(each.seen, version=each.seen.version + 1, word=word, updated=now)
+        entry = evolve(each.visible, version=each.visible.version + 1, change_id=change_id, updated=now)
         if each.row is None:
             entry = evolve(entry, id=context.new_id())
             _add_unstored(context, change, directory, entry, each)
         else:
             change.put(entry, each.row.unchanged())
-        made[each.name] = entry
-    if keeps:
-        change.witness = next(iter(made.values())).key
+        written[each.name] = entry
+    if only_adds:
+        change.witness = next(iter(written.values())).key
         change.check(directory.key, directory.unchanged())
-    return change, after, made
+    return change, after, written
 
 
 def _add_unstored(
-    context: PlanContext, change: Change, directory: Entry, entry: Entry, news: NameDiff
+    context: PlanContext, change: Change, directory: Entry, entry: Entry, diff: NameDiff
 ) -> None:
     """Add an entry for an object or prefix, on condition that no tombstone was written since."""
     name = f"{entry.name}/" if entry.is_directory else entry.name
-    tombstone = news.tombstone
+    tombstone = diff.tombstone
     change.check(
         context.keys.tombstone(directory.id, name),
-        Absent() if tombstone is None else Equals("word", tombstone.word),
+        Absent() if tombstone is None else Equals("word", tombstone.change_id),
     )
     if entry.is_directory:
         add_directories(context, change, directory, [entry])
@@ -193,7 +193,7 @@ def _plan_rewrite(
     new = evolve(
         directory,
         version=directory.version + 1,
-        word=change.word,
+        change_id=change.id,
         updated=context.now(),
         binding=binding,
     )
@@ -201,33 +201,33 @@ def _plan_rewrite(
     return change, new
 
 
-def _batches(news: Iterable[NameDiff], writes: int) -> Iterator[list[NameDiff]]:
+def _batches(diffs: Iterable[NameDiff], limit: int) -> Iterator[list[NameDiff]]:
     """Divide differences into batches that fit into one transaction each, with no name twice."""
     batch: dict[str, NameDiff] = {}
     size = 0
-    for each in news:
-        weight = _weight(each)
-        if size + weight > writes or each.name in batch:
+    for each in diffs:
+        writes = _write_count(each)
+        if size + writes > limit or each.name in batch:
             yield list(batch.values())
             batch, size = {}, 0
         batch[each.name] = each
-        size += weight
+        size += writes
     if batch:
         yield list(batch.values())
 
 
-def _going(news: NameDiff) -> str | None:
+def _removed_object(diff: NameDiff) -> str | None:
     """Return the path of the object whose row is to be removed; None if no row is."""
-    if news.seen is not None:
+    if diff.visible is not None:
         return None
-    assert news.row is not None
-    assert news.row.data is not None
-    return news.row.data.path
+    assert diff.row is not None
+    assert diff.row.data is not None
+    return diff.row.data.path
 
 
-def _weight(news: NameDiff) -> int:
+def _write_count(diff: NameDiff) -> int:
     """Return the number of writes for a difference, not counting guards of the directory."""
-    if news.row is not None:
+    if diff.row is not None:
         return 1
-    assert news.seen is not None
-    return 4 if news.seen.is_directory else 2
+    assert diff.visible is not None
+    return 4 if diff.visible.is_directory else 2

@@ -25,7 +25,7 @@ from commitlog.namespace.fsck.cross_checks import (
 )
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
-from commitlog.namespace.fsck.references import unnamed_objects
+from commitlog.namespace.fsck.references import find_orphans
 from commitlog.namespace.fsck.snapshot import Snapshot
 from commitlog.namespace.fsck.survey import Survey, survey_of_log
 from commitlog.namespace.fsck.tree_checks import TreeChecks
@@ -88,7 +88,7 @@ class Checker:
         store: reader of the objects, if they are to be checked.
         objects: whether to look up the object of each file. Files of bound directories that are up to
             date by definition are left out.
-        unnamed: whether to search the store for unreferenced objects.
+        orphans: whether to search the store for unreferenced objects.
         grace: seconds to wait before findings are read again.
         pending: seconds for which a change may be pending in the log.
         age: seconds for which an object may be in the store before a record refers to it.
@@ -103,7 +103,7 @@ class Checker:
     log: LogReader | None = None
     store: StoreReader | None = None
     objects: bool = False
-    unnamed: bool = False
+    orphans: bool = False
     grace: float = 5.0
     pending: float = 3600.0
     age: float = AGE
@@ -160,14 +160,14 @@ class Checker:
         found += self._unlisted(unlisted, logged)
         found += self._pending(logged)
         if log_survey is not None:
-            found += self._marker(snapshot.marker, log_survey.marker)
+            found += self._metadata(snapshot.metadata, log_survey.metadata)
         if self.store is not None and self.objects:
             for files, each in compare_with_store(checks, self.store, self._entries()):
                 found += each
                 tell(evolve(so_far, objects=so_far.objects + files))
-            found += self._mark(self.store, snapshot.marker)
-        if self.store is not None and self.unnamed:
-            found += self._unnamed(
+            found += self._store_identity(self.store, snapshot.metadata)
+        if self.store is not None and self.orphans:
+            found += self._orphans(
                 self.store, lambda listed: tell(evolve(so_far, listed=so_far.listed + listed))
             )
         if found:
@@ -186,17 +186,17 @@ class Checker:
             if isinstance(record, Entry):
                 yield record
 
-    def _marker(self, row: Item | None, logged: Item | None) -> Iterator[Finding]:
-        """Check that the marker is the one that the log has (I8)."""
-        if logged is not None and key_of(logged) != self.keys.marker:
+    def _metadata(self, row: Item | None, logged: Item | None) -> Iterator[Finding]:
+        """Check that the metadata record is the one that the log has (I8)."""
+        if logged is not None and key_of(logged) != self.keys.metadata:
             logged = None
         if row is None:
             if logged is not None:
-                kind, missing = PROBLEMS["no-marker"], (self.keys.marker,)
+                kind, missing = PROBLEMS["no-metadata"], (self.keys.metadata,)
                 yield Finding(problem=kind, path="", missing=missing, logged=logged)
             return
         try:
-            marker = evolve(NamespaceMetadata.from_item(row), word="")
+            metadata = evolve(NamespaceMetadata.from_item(row), change_id="")
         except CorruptRecord as error:
             kind = PROBLEMS["corrupt-record"]
             yield Finding(
@@ -205,22 +205,24 @@ class Checker:
             return
         if logged is None:
             detail = "the log has none"
-        elif (theirs := evolve(NamespaceMetadata.from_item(logged), word="")) != marker:
+        elif (theirs := evolve(NamespaceMetadata.from_item(logged), change_id="")) != metadata:
             names = [each.name for each in fields(NamespaceMetadata)]
-            odd = (name for name in names if getattr(marker, name) != getattr(theirs, name))
+            odd = (name for name in names if getattr(metadata, name) != getattr(theirs, name))
             detail = f"{' and '.join(odd)} differ from the log"
         else:
             return
-        kind = PROBLEMS["wrong-marker"]
+        kind = PROBLEMS["wrong-metadata"]
         yield Finding(problem=kind, path="", detail=detail, records=(row,), logged=logged)
 
-    def _mark(self, store: StoreReader, row: Item | None) -> Iterator[Finding]:
-        """Check that the store has the mark that identifies it."""
+    def _store_identity(self, store: StoreReader, row: Item | None) -> Iterator[Finding]:
+        """Check that the store has the object that identifies it."""
         with contextlib.suppress(CorruptRecord, FormatTooNew):
-            mark = None if row is None else NamespaceMetadata.from_item(row).mark
-            if mark is not None and store.begin_head(mark)().info is None:
+            identity = None if row is None else NamespaceMetadata.from_item(row).identity
+            if identity is not None and store.begin_head(identity)().info is None:
                 assert row is not None
-                yield Finding(problem=PROBLEMS["no-mark"], path="", object=mark, records=(row,))
+                yield Finding(
+                    problem=PROBLEMS["no-store-identity"], path="", object=identity, records=(row,)
+                )
 
     def _unlisted(self, unlisted: Collection[str], logged: LogSnapshot) -> Iterator[Finding]:
         """Check that the table lists the garbage that the log lists and that exists (I5)."""
@@ -229,7 +231,7 @@ class Checker:
             if item is None:
                 continue
             garbage = Garbage.from_item(item)
-            if garbage.data.own and not garbage.is_nameless:
+            if garbage.data.own and not garbage.is_orphan:
                 yield Finding(
                     problem=PROBLEMS["unlisted-garbage"],
                     path=garbage.data.path,
@@ -245,17 +247,17 @@ class Checker:
                 what = str(operation.body["what"])
                 yield Finding(problem=PROBLEMS["pending-change"], path=operation.id, detail=what)
 
-    def _unnamed(self, store: StoreReader, tell: Callable[[int], object]) -> Iterator[Finding]:
+    def _orphans(self, store: StoreReader, tell: Callable[[int], object]) -> Iterator[Finding]:
         """Check that a record refers to each object that a namespace stored (I5)."""
         until = self.clock.epoch() - self.age
         try:
-            left = unnamed_objects(self.table, store, self.log, until=until, tell=tell)
+            left = find_orphans(self.table, store, self.log, until=until, tell=tell)
         except (CorruptRecord, FormatTooNew) as error:
-            yield Finding(problem=PROBLEMS["names-unknown"], path="", detail=str(error))
+            yield Finding(problem=PROBLEMS["references-unknown"], path="", detail=str(error))
             return
         for info in left:
             yield Finding(
-                problem=PROBLEMS["unnamed-object"],
+                problem=PROBLEMS["orphan-object"],
                 path=info.path,
                 detail=f"{info.size} bytes",
                 object=info.path,

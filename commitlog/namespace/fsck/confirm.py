@@ -16,7 +16,7 @@ from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
 from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import MARKERS, read_place
+from commitlog.namespace.model.keys import NAMESPACES, read_place
 from commitlog.namespace.model.records import Entry, Guard
 from commitlog.tables.api import Item, Key
 
@@ -54,7 +54,7 @@ class Confirmer:
     def _still_holds(self, finding: Finding) -> bool:
         if not records_unchanged(self.table, finding):
             return False
-        if finding.problem.name in ("unlisted-garbage", "no-mark"):
+        if finding.problem.name in ("unlisted-garbage", "no-store-identity"):
             assert self.store is not None
             assert finding.object is not None
             there = self.store.begin_head(finding.object)().info is not None
@@ -65,7 +65,7 @@ class Confirmer:
             entry = Entry.from_item(finding.records[0])
             info = self.store.begin_head(finding.object)().info
             if info is None:
-                self.store.prove()
+                self.store.verify()
             return info is None or entry.data is None or not has_content(entry.data, info)
         return True
 
@@ -79,7 +79,7 @@ class Confirmer:
 
 
 #: Kinds of findings that compare the table with the log.
-_OF_LOG = ("log-newer", "row-newer", "record-differs", "wrong-marker", "pending-change")
+_OF_LOG = ("log-newer", "row-newer", "record-differs", "wrong-metadata", "pending-change")
 
 
 def _is_of_log(finding: Finding) -> bool:
@@ -90,18 +90,18 @@ def _logged_ids(finding: Finding) -> tuple[str, ...]:
     """Return the `State.of` that a finding compares with the log."""
     if finding.logged is not None and "id" not in finding.logged:
         key = key_of(finding.logged)
-        if key.hash == MARKERS:
+        if key.hash == NAMESPACES:
             return ("m",)
         place = read_place(key.hash)
         return (f"{place.kind}/{place.of}/{key.range}",)
-    if finding.problem.name == "wrong-marker":
+    if finding.problem.name == "wrong-metadata":
         return ("m",)
     return () if finding.id is None else (f"e/{finding.id}",)
 
 
 def with_occupant(table: TableReader, finding: Finding) -> Finding:
     """Base a finding on the record that now has the place of a missing one, if there is one."""
-    if finding.problem.name == "nameless-directory":
+    if finding.problem.name == "orphan-directory":
         return _with_occupants(table, finding)
     if finding.problem.name != "log-newer" or not finding.missing:
         return finding

@@ -8,7 +8,7 @@ from itertools import islice
 
 from attrs import evolve
 
-from commitlog.namespace.external.overlay import backing_path
+from commitlog.namespace.external.overlay import is_external
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import LogSnapshot, StoreReader
 from commitlog.namespace.fsck.tree_checks import TreeChecks
@@ -25,7 +25,6 @@ __all__ = [
     "compare_with_store",
     "find_unlisted",
     "has_content",
-    "is_external",
     "is_logged",
     "tombstone_id",
 ]
@@ -34,7 +33,7 @@ __all__ = [
 _WINDOW = 32
 
 #: Kinds of findings about several entries with one id. `TreeChecks` yields them before other kinds.
-_TWICE = ("directory-named-twice", "file-named-twice")
+_TWICE = ("duplicate-directory", "duplicate-file")
 
 #: Kinds of findings whose repair writes a new version of an entry. That version then supersedes the
 #: earlier one in the log.
@@ -43,12 +42,12 @@ _REWRITE = frozenset(
         "bad-name",
         "corrupt-record",
         "cycle",
-        "directory-named-twice",
-        "file-named-twice",
-        "name-twice",
-        "nameless-directory",
+        "duplicate-directory",
+        "duplicate-file",
+        "duplicate-name",
+        "orphan-directory",
         "no-directory-record",
-        "object-named-twice",
+        "object-shared",
         "unreachable-entry",
         "wrong-directory-record",
         "wrong-shard",
@@ -170,7 +169,7 @@ def compare_with_store(
         store: reader of the objects.
         entries: the files to check; by default those of `checks`.
 
-    If an object is missing, raises the errors of `StoreReader.prove`.
+    If an object is missing, raises the errors of `StoreReader.verify`.
     """
     files = (
         entry
@@ -200,7 +199,7 @@ def compare_with_store(
             )
             found.append(finding)
         if missing:
-            store.prove()
+            store.verify()
         yield len(batch), found
 
 
@@ -269,11 +268,6 @@ def _tracks_object(directory: Entry | None, entry: Entry) -> bool:
     if directory is None or directory.binding is None or not is_external(directory, entry):
         return False
     return directory.binding.max_age is not None or directory.binding.synced is None
-
-
-def is_external(directory: Entry | None, entry: Entry) -> bool:
-    """Tell whether other programs may change the object of a file, in the prefix of its directory."""
-    return directory is not None and backing_path(directory, entry) is not None
 
 
 def has_content(data: Data, info: ObjectInfo) -> bool:

@@ -15,10 +15,10 @@ from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.garbage import NAMELESS, Garbage, Tombstone
+from commitlog.namespace.model.garbage import NO_FILE, Garbage, Tombstone
 from commitlog.namespace.model.keys import (
-    MARKERS,
     MAX_SHARDS,
+    NAMESPACES,
     ROOT,
     TOP,
     TRASH,
@@ -77,49 +77,49 @@ def plan_fix(
     name = finding.problem.name
     if not finding.problem.fix or finding.waits:
         return None
-    change = Change(f"repair: {name}", context.row_planning.new_id(), context.row_planning.keys.marker)
+    change = Change(f"repair: {name}", context.row_planning.new_id(), context.row_planning.keys.metadata)
     fix = _Fix(context, change, finding, differing, references, dry_run=dry_run)
     match name:
-        case "no-marker" | "wrong-marker":
-            fix.marker()
-        case "corrupt-record" if finding.records[0]["place"] == MARKERS:
-            fix.marker()
+        case "no-metadata" | "wrong-metadata":
+            fix.metadata()
+        case "corrupt-record" if finding.records[0]["place"] == NAMESPACES:
+            fix.metadata()
         case "corrupt-record":
             fix.corrupt()
         case "no-root":
             fix.root(str(finding.id), Absent())
-        case "directory-named-twice":
+        case "duplicate-directory":
             fix.named_twice()
-        case "file-named-twice":
+        case "duplicate-file":
             fix.file_twice()
         case "no-directory-record" | "wrong-directory-record":
             fix.directory_record()
-        case "nameless-directory" | "unreachable-entry":
+        case "orphan-directory" | "unreachable-entry":
             fix.found_directory()
         case "cycle" | "bad-name":
             fix.into_lost_and_found(fix.entries[0])
-        case "no-gate":
-            fix.gates(fix.entries[0], finding.missing)
-        case "wrong-gate":
-            fix.gates(fix.entries[0], [key_of(finding.records[-1])])
+        case "no-guard":
+            fix.guards(fix.entries[0], finding.missing)
+        case "wrong-guard":
+            fix.guards(fix.entries[0], [key_of(finding.records[-1])])
         case "wrong-shard":
             fix.shard()
-        case "name-twice":
+        case "duplicate-name":
             for entry in fix.entries[1:-1]:
                 fix.into_lost_and_found(entry)
-        case "object-named-twice":
+        case "object-shared":
             fix.keep_object()
         case (
-            "stray-gate"
+            "stray-guard"
             | "stray-tombstone"
             | "garbage-in-use"
-            | "garbage-listed-twice"
+            | "duplicate-garbage"
             | "misplaced-record"
         ):
             fix.remove_record()
         case "unlisted-garbage":
             fix.put_logged(Absent())
-        case "unnamed-object":
+        case "orphan-object":
             fix.discard_object()
         case "log-newer" | "record-differs":
             fix.as_logged()
@@ -168,7 +168,7 @@ class _Fix:
         self.entries = [Entry.from_item(item) for item in readable]
 
     def _new(self, entry: Entry, version: int) -> Entry:
-        return evolve(entry, version=version, word=self._change.word, updated=self._now)
+        return evolve(entry, version=version, change_id=self._change.id, updated=self._now)
 
     def _entry(self, id: str, shards: Shards) -> Entry:
         """Return an entry for a directory of which only the id is known."""
@@ -176,7 +176,7 @@ class _Fix:
             key=Key("", id),
             id=id,
             version=self._now,  # higher than any earlier version
-            word=self._change.word,
+            change_id=self._change.id,
             created=self._now,
             modified=self._now,
             updated=self._now,
@@ -223,17 +223,17 @@ class _Fix:
         """Return the apparent shards of a directory, and whether it has entries."""
         now, filled = 1, False
         for shard in range(MAX_SHARDS):
-            gate = self._table.get(self._keys.gate(id, shard))
-            if gate is not None and isinstance(gate.get("shards"), int):
-                now = max(now, Guard.from_item(gate).shards)
+            guard = self._table.get(self._keys.guard(id, shard))
+            if guard is not None and isinstance(guard.get("shards"), int):
+                now = max(now, Guard.from_item(guard).shards)
             if next(self._table.query(self._keys.shard(id, shard)), None) is not None:
                 filled = True
                 now = max(now, 1 << shard.bit_length())
         return Shards(now=now, first=1), filled
 
-    def _drop_gates(self, id: str) -> None:
+    def _drop_guards(self, id: str) -> None:
         for shard in range(MAX_SHARDS):
-            key = self._keys.gate(id, shard)
+            key = self._keys.guard(id, shard)
             found = self._table.get(key)
             if found is not None:
                 self._change.delete(key, is_unchanged(found))
@@ -335,12 +335,12 @@ class _Fix:
         if filled:
             moved = self._in_lost_and_found(self._entry(id, shards))
             self._write_directory_record(moved, was)
-            gates = [self._keys.gate(id, shard) for shard in range(shards.now)]
-            self.gates(moved, gates, checked=True)
+            guards = [self._keys.guard(id, shard) for shard in range(shards.now)]
+            self.guards(moved, guards, checked=True)
         else:
             self._change.witness = self._keys.directory(id)
             self._change.delete(self._keys.directory(id), was)
-            self._drop_gates(id)
+            self._drop_guards(id)
         for key in self._finding.missing:
             self._change.check(key, Absent())  # it still has no entry
         for entry in self.entries:
@@ -359,17 +359,17 @@ class _Fix:
 
     # guard records and others
 
-    def gates(self, entry: Entry, keys: Iterable[Key], *, checked: bool = False) -> None:
+    def guards(self, entry: Entry, keys: Iterable[Key], *, checked: bool = False) -> None:
         """Write guard records of a directory, and replace existing ones."""
         if not checked:
             self._change.check(entry.key, entry.unchanged())
         for key in keys:
             found = self._table.get(key)
-            gate = Guard(key=key, shards=entry.shards.now, word=self._change.word)
+            guard = Guard(key=key, shards=entry.shards.now, change_id=self._change.id)
             if not checked:
                 self._change.witness = key
             if found is None or found.get("shards") != entry.shards.now:
-                self._change.put(gate, Absent() if found is None else is_unchanged(found))
+                self._change.put(guard, Absent() if found is None else is_unchanged(found))
 
     def remove_record(self) -> None:
         """Remove the last record of the finding, if the others are unchanged."""
@@ -392,19 +392,24 @@ class _Fix:
         self._change.witness = key
         data = Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
         garbage = Garbage(
-            key=key, file=NAMELESS, version=0, word=self._change.word, not_before=not_before, data=data
+            key=key,
+            file=NO_FILE,
+            version=0,
+            change_id=self._change.id,
+            not_before=not_before,
+            data=data,
         )
         self._change.put(garbage, Absent())
 
-    def marker(self) -> None:
-        """Put the marker of the log; if the log has none, put the current one again and log it."""
+    def metadata(self) -> None:
+        """Put the metadata record of the log; if it has none, put the current one again and log it."""
         rows = self._finding.records
         logged, log = self._finding.logged, self._of.changes.log
-        marker = NamespaceMetadata.from_item(rows[0] if logged is None else logged)
+        metadata = NamespaceMetadata.from_item(rows[0] if logged is None else logged)
         if logged is None and log is not None:
-            marker = evolve(marker, log=log.root.prefix)
+            metadata = evolve(metadata, log=log.root.prefix)
         self._change.put(
-            evolve(marker, word=self._change.word), is_unchanged(rows[0]) if rows else Absent()
+            evolve(metadata, change_id=self._change.id), is_unchanged(rows[0]) if rows else Absent()
         )
 
     def put_logged(self, was: TableCondition) -> None:
@@ -413,7 +418,7 @@ class _Fix:
         kind = read_place(key_of(self._finding.logged).hash).kind
         record = (Tombstone if kind == "t" else Garbage).from_item(self._finding.logged)
         self._change.witness = record.key
-        self._change.put(evolve(record, word=self._change.word), was)
+        self._change.put(evolve(record, change_id=self._change.id), was)
 
     # from the log
 
@@ -504,18 +509,18 @@ class _Fix:
             record = self._table.get(self._keys.directory(row.id))
             if record is not None and record.get("called") == row.name:
                 self._change.delete(self._keys.directory(row.id), is_unchanged(record))
-            self._drop_gates(row.id)
+            self._drop_guards(row.id)
         if finding.tombstone is not None and self._table.get(key_of(finding.tombstone)) is None:
             self._change.put(Tombstone.from_item(finding.tombstone), Absent())
 
     def _prevent_removal(self, entry: Entry) -> None:
         """Keep the directory of an entry from being removed meanwhile, unless it is already closed."""
         place = read_place(entry.key.hash)
-        key = self._keys.gate(place.of, place.shard)
+        key = self._keys.guard(place.of, place.shard)
         found = self._table.get(key)
         if found is not None and not self._change.writes_to(key):
-            gate = evolve(Guard.from_item(found), word=self._change.word)
-            self._change.put(gate, Equals("shards", gate.shards))
+            guard = evolve(Guard.from_item(found), change_id=self._change.id)
+            self._change.put(guard, Equals("shards", guard.shards))
 
     def corrupt(self) -> None:
         """Replace an unreadable record by a correct one."""
@@ -539,8 +544,8 @@ class _Fix:
         elif place.kind == "g" and entry is not None and entry.parent != TRASH:
             self._change.check(entry.key, entry.unchanged())
             self._change.witness = key
-            gate = Guard(key=key, shards=entry.shards.now, word=self._change.word)
-            self._change.put(gate, is_unchanged(item))
+            guard = Guard(key=key, shards=entry.shards.now, change_id=self._change.id)
+            self._change.put(guard, is_unchanged(item))
         elif place.kind in ("x", "t"):
             self.remove_record()
 

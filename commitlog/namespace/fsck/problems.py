@@ -87,11 +87,11 @@ _LOST, _BROKEN, _UNTIDY = Severity.LOST, Severity.BROKEN, Severity.UNTIDY
 
 _KINDS = (
     Problem(
-        name="no-marker",
+        name="no-metadata",
         severity=_BROKEN,
         invariant="",
-        meaning="the namespace has records, but no marker, which gives the format of the records",
-        repair="copies the marker from the log; without a log, restore the table from a backup",
+        meaning="the namespace has records, but no metadata record, which gives their format",
+        repair="copies the metadata record from the log; without a log, restore the table from a backup",
     ),
     Problem(
         name="corrupt-record",
@@ -104,12 +104,12 @@ _KINDS = (
         " or use a newer library",
     ),
     Problem(
-        name="wrong-marker",
+        name="wrong-metadata",
         severity=_BROKEN,
         invariant="I8",
-        meaning="the marker differs from the one in the log, or the log has none: the namespace could"
-        " not be restored, or is changed without its log",
-        repair="replaces the marker with the one from the log; if the log has none, writes the marker"
+        meaning="the metadata record differs from the one in the log, or the log has none: the namespace"
+        " could not be restored, or is changed without its log",
+        repair="replaces the metadata record with the one from the log; if the log has none, writes it"
         " again and logs it",
     ),
     Problem(
@@ -143,7 +143,7 @@ _KINDS = (
         repair="creates the entry again",
     ),
     Problem(
-        name="directory-named-twice",
+        name="duplicate-directory",
         severity=_BROKEN,
         invariant="I1",
         meaning="two entries refer to the same directory",
@@ -151,7 +151,7 @@ _KINDS = (
         " record names; if it names neither, changes nothing",
     ),
     Problem(
-        name="file-named-twice",
+        name="duplicate-file",
         severity=_BROKEN,
         invariant="I1",
         meaning="two entries have the id of the same file",
@@ -174,7 +174,7 @@ _KINDS = (
         repair="rebuilds the record from the entry",
     ),
     Problem(
-        name="nameless-directory",
+        name="orphan-directory",
         severity=_LOST,
         invariant="I1",
         meaning="no entry refers to a directory, so its contents have no path",
@@ -195,7 +195,7 @@ _KINDS = (
         repair="moves one of them into lost+found",
     ),
     Problem(
-        name="no-gate",
+        name="no-guard",
         severity=_BROKEN,
         invariant="I7",
         meaning="a shard of a directory has no guard record: nothing can be added to the shard, and the"
@@ -203,14 +203,14 @@ _KINDS = (
         repair="creates the guard record again",
     ),
     Problem(
-        name="wrong-gate",
+        name="wrong-guard",
         severity=_BROKEN,
         invariant="I7",
         meaning="a guard record and its directory have different numbers of shards",
         repair="writes the guard record again",
     ),
     Problem(
-        name="stray-gate",
+        name="stray-guard",
         severity=_BROKEN,
         invariant="I7",
         meaning="a deleted directory still has a guard record: entries could be added to it",
@@ -224,14 +224,14 @@ _KINDS = (
         repair="moves the entry to the right shard",
     ),
     Problem(
-        name="name-twice",
+        name="duplicate-name",
         severity=_LOST,
         invariant="I9",
         meaning="a directory has two entries with the same name, and only the first is found",
         repair="moves the other entry into lost+found",
     ),
     Problem(
-        name="object-named-twice",
+        name="object-shared",
         severity=_LOST,
         invariant="I5",
         meaning="two files have the same object: deleting one file removes the content of the other",
@@ -245,7 +245,7 @@ _KINDS = (
         repair="removes the object from the list of garbage",
     ),
     Problem(
-        name="garbage-listed-twice",
+        name="duplicate-garbage",
         severity=_UNTIDY,
         invariant="I5",
         meaning="an object is listed as garbage twice",
@@ -293,17 +293,17 @@ _KINDS = (
         fix=False,
     ),
     Problem(
-        name="no-mark",
+        name="no-store-identity",
         severity=_BROKEN,
         invariant="",
-        meaning="the store does not have the mark that identifies it to the namespace: it is another"
-        " store, or the mark was removed; garbage collection, pruning and synchronisation do nothing",
-        repair="stores the mark again; only if you ask for this kind by name, after you made sure that"
-        " this is the right store",
+        meaning="the store does not have the object that identifies it to the namespace: it is another"
+        " store, or the object was removed; garbage collection, pruning and synchronisation do nothing",
+        repair="stores the object again; only if you ask for this kind by name, after you made sure"
+        " that this is the right store",
         asked=True,
     ),
     Problem(
-        name="unnamed-object",
+        name="orphan-object",
         severity=_UNTIDY,
         invariant="I5",
         meaning="no record refers to an object that a namespace stored: its writer died, or another"
@@ -313,7 +313,7 @@ _KINDS = (
         asked=True,
     ),
     Problem(
-        name="names-unknown",
+        name="references-unknown",
         severity=_UNTIDY,
         invariant="I5",
         meaning="unreferenced objects cannot be determined: a record of any namespace of the table, or"

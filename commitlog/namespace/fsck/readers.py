@@ -58,21 +58,21 @@ class TableReader:
 class StoreReader:
     """A read-only view of the objects of a store.
 
-    A missing object counts only if `prove`, called afterwards, raises no error: it proves that the store
-    itself exists.
+    A missing object counts only if `verify`, called afterwards, raises no error: it checks that the
+    store itself exists.
     """
 
     url: str
-    prove: Callable[[], object]
+    verify: Callable[[], object]
     begin_head: Callable[[str], InFlight[Observation]]
     list: Callable[[], Iterator[ObjectInfo]]
 
     @classmethod
-    def of(cls, store: ObjectStore, prove: Callable[[], object] | None = None) -> StoreReader:
-        """Return a reader of the objects of `store`; by default, `prove` is its `check`."""
+    def of(cls, store: ObjectStore, verify: Callable[[], object] | None = None) -> StoreReader:
+        """Return a reader of the objects of `store`; by default, `verify` is its `check`."""
         return cls(
             url=store.url,
-            prove=store.check if prove is None else prove,
+            verify=store.check if verify is None else verify,
             begin_head=store.begin_head,
             list=store.list,
         )
@@ -85,7 +85,7 @@ class LogSnapshot:
     Attributes:
         states: the newest state of each requested file and directory, by id.
         tombstones, garbage: the newest states of tombstones and garbage, by `State.of`.
-        marker: the marker, if it was requested and the log has it.
+        metadata: the metadata record, if it was requested and the log has it.
         pending: operations that are not decided.
         changes: the changes of the pending operations.
     """
@@ -93,7 +93,7 @@ class LogSnapshot:
     states: dict[str, State] = field(factory=dict)
     tombstones: dict[str, State] = field(factory=dict)
     garbage: dict[str, State] = field(factory=dict)
-    marker: Item | None = None
+    metadata: Item | None = None
     pending: tuple[Operation, ...] = ()
     changes: tuple[LoggedChange, ...] = ()
 
@@ -106,7 +106,7 @@ class LogSnapshot:
         """Return the newest record of a `State.of`; None if the log has no such record."""
         kind, _, id = of.partition("/")
         if kind == "m":
-            return self.marker
+            return self.metadata
         states = {"e": self.states, "t": self.tombstones, "x": self.garbage}[kind]
         state = states.get(id if kind == "e" else of)
         return None if state is None else state.item
@@ -165,7 +165,7 @@ class LogReader:
         states: dict[str, State] = {}
         tombstones: dict[str, State] = {}
         garbage: dict[str, State] = {}
-        marker: Item | None = None
+        metadata: Item | None = None
         before = (state for state in self.checkpoint() if only is None or state.of in only)
         for state in merged(before, changed):
             kind, _, id = state.of.partition("/")
@@ -176,12 +176,12 @@ class LogReader:
             elif kind == "x":
                 garbage[state.of] = state
             elif kind == "m":
-                marker = state.item
+                metadata = state.item
         return LogSnapshot(
             states=states,
             tombstones=tombstones,
             garbage=garbage,
-            marker=marker,
+            metadata=metadata,
             pending=tuple(pending.values()),
             changes=tuple(map(parsed, pending.values())),
         )

@@ -19,16 +19,16 @@ from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, UnreadableItem
 
-__all__ = ["named_among", "references_to", "unnamed_objects"]
+__all__ = ["find_orphans", "find_referenced", "references_to"]
 
 #: Letters of the kinds of records that refer to no object.
-_NAMELESS = frozenset("dgt")
+_WITHOUT_OBJECTS = frozenset("dgt")
 
 #: Classes of records that refer to objects.
 _By: TypeAlias = tuple[type[Entry | Garbage], ...]
 
 
-def unnamed_objects(
+def find_orphans(
     table: TableReader,
     store: StoreReader,
     log: LogReader | None,
@@ -48,7 +48,7 @@ def unnamed_objects(
     Raises `CorruptRecord`, or `FormatTooNew`, for an unreadable record that may refer to an object: then
     the unreferenced objects cannot be determined.
     """
-    named = array("Q", sorted(array("Q", map(number_of, _named_objects(table)))))
+    referenced = array("Q", sorted(array("Q", map(number_of, _referenced_objects(table)))))
     left: dict[str, ObjectInfo] = {}
     for number, info in enumerate(store.list(), 1):
         if number % 1000 == 0:
@@ -57,16 +57,16 @@ def unnamed_objects(
             is_own(info.path)
             and not info.path.startswith(RESERVED)
             and info.last_modified <= until
-            and not _is_in(named, number_of(info.path))
+            and not _is_in(referenced, number_of(info.path))
         ):
             left[info.path] = info
     if left:  # the scan may have missed a record that was moved meanwhile
-        for path in named_among(left, table, log):
+        for path in find_referenced(left, table, log):
             del left[path]
     return list(left.values())
 
 
-def named_among(
+def find_referenced(
     paths: Collection[str], table: TableReader, log: LogReader | None, *, by: _By = (Entry, Garbage)
 ) -> frozenset[str]:
     """Return the referenced ones of some objects.
@@ -76,13 +76,13 @@ def named_among(
 
     Args:
         paths: paths of the objects.
-        table, log: see `unnamed_objects`.
+        table, log: see `find_orphans`.
         by: classes of the table's records that count.
 
-    Raises the same errors as `unnamed_objects`.
+    Raises the same errors as `find_orphans`.
     """
-    named = {path for path in _named_objects(table, by) if path in paths}
-    return frozenset(named.union(_logged_among(paths, log)))
+    referenced = {path for path in _referenced_objects(table, by) if path in paths}
+    return frozenset(referenced.union(_logged_among(paths, log)))
 
 
 def _logged_among(paths: Collection[str], log: LogReader | None) -> set[str]:
@@ -104,9 +104,9 @@ def references_to(
 
     Args:
         paths: paths of the objects.
-        table, log: see `unnamed_objects`.
+        table, log: see `find_orphans`.
 
-    Raises the same errors as `unnamed_objects`.
+    Raises the same errors as `find_orphans`.
     """
     found: dict[str, set[str]] = {path: set() for path in paths}
     for record in _naming(table, (Entry, Garbage)):
@@ -125,7 +125,7 @@ def _object_of(item: Item) -> str:
     return "" if data is None else data.path
 
 
-def _named_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
+def _referenced_objects(table: TableReader, by: _By = (Entry, Garbage)) -> Iterator[str]:
     """Yield the paths of all objects to which records refer, of all namespaces of the table."""
     return (record.data.path for record in _naming(table, by) if record.data is not None)
 
@@ -134,7 +134,7 @@ def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
     """Yield the records that may refer to objects, of all namespaces of the table."""
     for item in table.scan(unreadable=_refuse):
         _, kind, *of = f"{item['place']!s}/".split("/")
-        if not any(of) or kind in _NAMELESS:
+        if not any(of) or kind in _WITHOUT_OBJECTS:
             continue
         try:
             record = record_of(item)
@@ -153,7 +153,7 @@ def _naming(table: TableReader, by: _By) -> Iterator[Entry | Garbage]:
 def _refuse(found: UnreadableItem) -> None:
     """Raise `CorruptRecord` for an item that may refer to an object."""
     _, kind, *of = f"{found.item['place']!s}/".split("/")
-    if any(of) and kind not in _NAMELESS:
+    if any(of) and kind not in _WITHOUT_OBJECTS:
         raise CorruptRecord(found.reason)
 
 

@@ -24,7 +24,7 @@ from commitlog.namespace.fsck.confirm import records_unchanged
 from commitlog.namespace.fsck.fixes import RepairContext, plan_fix
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
-from commitlog.namespace.fsck.references import named_among, references_to
+from commitlog.namespace.fsck.references import find_referenced, references_to
 from commitlog.namespace.fsck.snapshot import read_kind
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.transaction import MAX_WRITES, Change, PlanOutdated
@@ -33,15 +33,15 @@ from commitlog.tables.api import Delete, Put
 __all__ = ["Outcome", "RepairReport", "Repairer"]
 
 _ORDER = {
-    "no-marker": 0,
-    "wrong-marker": 0,
+    "no-metadata": 0,
+    "wrong-metadata": 0,
     "corrupt-record": 1,  # the log may have the record
     "log-newer": 2,
     "record-differs": 2,
     "row-newer": 2,
     "no-root": 3,
-    "directory-named-twice": 4,  # else the wrong entry could be moved, and become the newer one
-    "file-named-twice": 4,
+    "duplicate-directory": 4,  # else the wrong entry could be moved, and become the newer one
+    "duplicate-file": 4,
 }
 
 #: Kinds of records that the log does not have. A removed directory record means a removed directory.
@@ -106,20 +106,20 @@ class Repairer:
             for each in in_order
             if each.id and each.problem.name in ("log-newer", "record-differs")
         }
-        named = cache(lambda: self._named(objects))
+        referenced = cache(lambda: self._referenced(objects))
         readable = [each for each in in_order if each.problem.name in _ORDER.keys() - {"corrupt-record"}]
         references = cache(lambda: self._references_to(readable))
         for finding in in_order:
-            nameless = finding.problem.name == "unnamed-object"
+            is_orphan = finding.problem.name == "orphan-object"
             # The object may have become a file since it was found, and has no record that would show it.
             # If it becomes one from now on, garbage collection detects that.
             if not records_unchanged(self.table, finding) or (
-                nameless and finding.object in (named() or ())
+                is_orphan and finding.object in (referenced() or ())
             ):
                 yield RepairReport(finding=finding, outcome=Outcome.CHANGED)
                 continue
             waits = finding.problem.name not in _ORDER and not waiting.isdisjoint(_ids(finding))
-            if waits or (nameless and named() is None):
+            if waits or (is_orphan and referenced() is None):
                 yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                 continue
             try:
@@ -159,10 +159,10 @@ class Repairer:
         except (CorruptRecord, FormatTooNew):
             return None
 
-    def _named(self, objects: Collection[str]) -> frozenset[str] | None:
+    def _referenced(self, objects: Collection[str]) -> frozenset[str] | None:
         """Return the referenced ones of some objects; None if they are unknown."""
         try:
-            return named_among(objects, self.table, self.context.log)
+            return find_referenced(objects, self.table, self.context.log)
         except (CorruptRecord, FormatTooNew):
             return None
 

@@ -11,13 +11,13 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.garbage import Garbage, Tombstone
-from commitlog.namespace.model.keys import MARKERS, is_in_place, read_place
+from commitlog.namespace.model.keys import NAMESPACES, is_in_place, read_place
 from commitlog.namespace.model.records import Directory, Entry, Guard
 from commitlog.tables.api import Item, Key, UnreadableItem
 
 __all__ = ["Record", "Snapshot", "read_kind", "record_of"]
 
-#: Any record of a namespace, except its marker.
+#: Any record of a namespace, except the metadata record.
 Record: TypeAlias = Entry | Directory | Guard | Garbage | Tombstone
 
 
@@ -29,9 +29,9 @@ class Snapshot:
         entries: entries by key.
         inside: number of entries of each directory, by id; includes entries that are not in `entries`.
         directories: directory records, by id.
-        gates: guard records, by id and shard.
+        guards: guard records, by id and shard.
         garbage, tombstones: records by key.
-        marker: the item of the marker.
+        metadata: the item of the metadata record.
         corrupt: unreadable items, with the reason.
         strange: items of an unknown kind.
     """
@@ -39,10 +39,10 @@ class Snapshot:
     entries: dict[Key, Entry] = field(factory=dict)
     inside: Counter[str] = field(factory=Counter)
     directories: dict[str, Directory] = field(factory=dict)
-    gates: dict[tuple[str, int], Guard] = field(factory=dict)
+    guards: dict[tuple[str, int], Guard] = field(factory=dict)
     garbage: dict[Key, Garbage] = field(factory=dict)
     tombstones: dict[Key, Tombstone] = field(factory=dict)
-    marker: Item | None = None
+    metadata: Item | None = None
     corrupt: dict[Key, tuple[Item, str]] = field(factory=dict)
     strange: dict[Key, Item] = field(factory=dict)
 
@@ -72,9 +72,9 @@ class Snapshot:
         namespace.
         """
         key = Key(str(item["place"]), str(item["name"]))
-        if key.hash == MARKERS:
+        if key.hash == NAMESPACES:
             if key.range == namespace:
-                self.marker = item
+                self.metadata = item
             return None
         if not key.hash.startswith(f"{namespace}/"):
             return None
@@ -101,7 +101,7 @@ class Snapshot:
             case Directory():
                 self.directories[place.of] = record
             case Guard():
-                self.gates[place.of, place.shard] = record
+                self.guards[place.of, place.shard] = record
             case Garbage():
                 self.garbage[record.key] = record
             case Tombstone():

@@ -43,12 +43,12 @@ class LogSurvey:
     Attributes:
         outcomes: the number that `log_number` returns for each file, directory and piece of garbage, by
             `State.of`.
-        marker: the marker of the namespace, as the log has it.
+        metadata: the metadata record of the namespace, as the log has it.
         pending: operations that are not decided.
     """
 
     outcomes: dict[str, int]
-    marker: Item | None
+    metadata: Item | None
     pending: tuple[Operation, ...]
 
 
@@ -65,16 +65,16 @@ def survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
 def _survey_of_log(log: LogReader, tell: Callable[[int], object]) -> LogSurvey:
     pending = {each.id: each for each in log.pending()}  # in this order: see `LogReader.read`
     outcomes: dict[str, int] = {}
-    marker: Item | None = None
+    metadata: Item | None = None
     states = log.states(lambda id: pending.pop(id, None))
     for number, state in enumerate(states, 1):
         if state.of == "m":
-            marker = state.item
+            metadata = state.item
         elif not state.of.startswith("t/"):
             outcomes[state.of] = max(log_number(state), outcomes.get(state.of, 0))
         if number % 1000 == 0:
             tell(number)
-    return LogSurvey(outcomes=outcomes, marker=marker, pending=tuple(pending.values()))
+    return LogSurvey(outcomes=outcomes, metadata=metadata, pending=tuple(pending.values()))
 
 
 def log_number(state: State) -> int:
@@ -153,7 +153,7 @@ class Survey:
     #: Ids for which the table and the log have different records.
     _different: set[str] = field(factory=set, init=False)
     #: Ids of entries whose name cannot be part of a path.
-    _nameless: set[str] = field(factory=set, init=False)
+    _invalid_names: set[str] = field(factory=set, init=False)
 
     def add(self, record: Record, item: Item) -> None:
         """Add a record of the namespace, and the item that it was read from."""
@@ -162,7 +162,7 @@ class Survey:
             self.entries += 1
             self._compare(record, item)
             if not has_path(record):
-                self._nameless.add(record.id)
+                self._invalid_names.add(record.id)
         if isinstance(record, Entry) and record.data is not None:
             place = read_place(record.key.hash)
             self._ids.append(number_of(record.id))
@@ -192,7 +192,7 @@ class Survey:
         Args:
             checks: the checks of `snapshot`, in its current state.
         """
-        files = {number_of(id) for id in self._different | self._nameless}
+        files = {number_of(id) for id in self._different | self._invalid_names}
         files |= _twice(lambda: iter(self._ids))
         directories = (each.id for each in self.snapshot.entries.values())
         files |= _common(map(number_of, directories), self._ids)

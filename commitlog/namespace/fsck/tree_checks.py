@@ -62,7 +62,7 @@ class TreeChecks:
         yield from self._names()
         yield from self._directories()
         yield from self._cycles()
-        yield from self._gates()
+        yield from self._guards()
         yield from self._shards()
         yield from self._objects()
 
@@ -127,10 +127,10 @@ class TreeChecks:
             entries = [*directories, *self._files.get(id, ())]
             if len(entries) > 1:
                 record = self.snapshot.directories.get(id)
-                yield self._finding("directory-named-twice", entries, record, id=id)
+                yield self._finding("duplicate-directory", entries, record, id=id)
         for id, files in self._files.items():
             if len(files) > 1 and id not in self._named:
-                yield self._finding("file-named-twice", files, id=id)
+                yield self._finding("duplicate-file", files, id=id)
         for entry in self.snapshot.entries.values():
             if not has_path(entry):
                 yield self._finding("bad-name", [entry], id=entry.id)
@@ -152,7 +152,7 @@ class TreeChecks:
                 places = places_of(record.name, MAX_SHARDS, 1)
                 missing = [self._keys.entry(record.parent, place, record.name) for place in places]
                 yield self._finding(
-                    "nameless-directory",
+                    "orphan-directory",
                     [],
                     record,
                     missing=missing,
@@ -194,26 +194,28 @@ class TreeChecks:
 
     # guard records and shards
 
-    def _gates(self) -> Iterator[Finding]:
-        left = dict(self.snapshot.gates)
+    def _guards(self) -> Iterator[Finding]:
+        left = dict(self.snapshot.guards)
         for id, entries in self._named.items():
             if id == TRASH or (entries[0].parent == TRASH and len(entries) == 1):
                 continue
             for entry in entries[:1]:
                 for shard in range(entry.shards.now):
-                    gate = left.pop((id, shard), None)
-                    key = self._keys.gate(id, shard)
-                    if gate is None:
+                    guard = left.pop((id, shard), None)
+                    key = self._keys.guard(id, shard)
+                    if guard is None:
                         if key.hash not in self._corrupt:
-                            yield self._finding("no-gate", [entry], missing=[key], id=id)
-                    elif gate.shards != entry.shards.now:
-                        yield self._finding("wrong-gate", [entry], gate, id=id)
-        for (id, _), gate in left.items():
+                            yield self._finding("no-guard", [entry], missing=[key], id=id)
+                    elif guard.shards != entry.shards.now:
+                        yield self._finding("wrong-guard", [entry], guard, id=id)
+        for (id, _), guard in left.items():
             if id not in self._named and (id == ROOT or id in self.snapshot.directories):
                 continue  # the repair of the directory includes its guard records
             entries = self._named.get(id, [])
             missing = [] if entries else [self._keys.directory(id)]
-            yield self._finding("stray-gate", entries[:1], gate, missing=missing, path=f"[{id}]", id=id)
+            yield self._finding(
+                "stray-guard", entries[:1], guard, missing=missing, path=f"[{id}]", id=id
+            )
 
     def _shards(self) -> Iterator[Finding]:
         for id, children in self._children.items():
@@ -233,7 +235,7 @@ class TreeChecks:
                     found = sorted(
                         entries, key=lambda each: _rank(places, read_place(each.key.hash).shard)
                     )
-                    yield self._finding("name-twice", found, upper[0])
+                    yield self._finding("duplicate-name", found, upper[0])
         for key, tombstone in self.snapshot.tombstones.items():
             id = read_place(key.hash).of
             if self.is_unknown(id):
@@ -252,7 +254,7 @@ class TreeChecks:
             if len({each.id for each in entries}) > 1 and any(
                 each.data.own for each in entries if each.data
             ):
-                yield self._finding("object-named-twice", entries, object=path)
+                yield self._finding("object-shared", entries, object=path)
         listed: dict[str, Garbage] = {}
         # Report the later of two: the object would already be removed with the earlier one.
         for garbage in sorted(self.snapshot.garbage.values(), key=lambda each: each.not_before):
@@ -263,7 +265,7 @@ class TreeChecks:
                 yield self._finding("garbage-in-use", named[path][:1], garbage, object=path)
             if path in listed:
                 yield self._finding(
-                    "garbage-listed-twice", [], listed[path], garbage, path=path, object=path
+                    "duplicate-garbage", [], listed[path], garbage, path=path, object=path
                 )
             listed[path] = garbage
 

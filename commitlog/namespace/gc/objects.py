@@ -28,7 +28,7 @@ __all__ = ["Collector", "GcReport"]
 _OBJECTS = 1000
 
 #: Number of never referenced objects for which all records are read once.
-_NAMELESS = 10_000
+_ORPHAN_BATCH = 10_000
 
 
 @frozen(kw_only=True)
@@ -56,10 +56,10 @@ class Collector:
         clock: current time; also used to wait between attempts.
         backoff: retry policy of removals that had no effect, or got no answer. A namespace's own object
             path is never used again, so a removal can be repeated.
-        prove: raises an error unless the store exists and is the right one. A wrong store would report
+        verify: raises an error unless the store exists and is the right one. A wrong store would report
             each object as missing.
         new_id: returns transaction tokens.
-        named: returns those of some objects to which files of any namespace of the table now refer;
+        referenced: returns those of some objects to which files of any namespace of the table now refer;
             raises `CorruptRecord` or `FormatTooNew` if that is unknown.
     """
 
@@ -68,25 +68,25 @@ class Collector:
     store: ObjectStore
     clock: Clock
     backoff: Backoff
-    prove: Callable[[], object]
+    verify: Callable[[], object]
     new_id: Callable[[], str]
-    named: Callable[[Collection[str]], Collection[str]]
+    referenced: Callable[[Collection[str]], Collection[str]]
 
     def collect(self, progress: Callable[[GcReport], object] | None = None) -> GcReport:
         """Remove the garbage that is due: see `Namespace.gc`."""
         done = _Done()
-        nameless: list[Garbage] = []
+        orphans: list[Garbage] = []
         due = chain.from_iterable(self._due(slot, done) for slot in range(GARBAGE_SLOTS))
         while batch := list(islice(due, _OBJECTS)):
-            nameless += (garbage for garbage in batch if garbage.is_nameless)
-            self._collect([garbage for garbage in batch if not garbage.is_nameless], done)
-            if len(nameless) >= _NAMELESS:
-                self._look_again(nameless, done)
-                nameless = []
+            orphans += (garbage for garbage in batch if garbage.is_orphan)
+            self._collect([garbage for garbage in batch if not garbage.is_orphan], done)
+            if len(orphans) >= _ORPHAN_BATCH:
+                self._collect_orphans(orphans, done)
+                orphans = []
             if progress is not None:
                 progress(done.collected())
-        self._look_again(nameless, done)
-        if nameless and progress is not None:
+        self._collect_orphans(orphans, done)
+        if orphans and progress is not None:
             progress(done.collected())
         return done.collected()
 
@@ -106,17 +106,17 @@ class Collector:
         except Unavailable as error:
             done.failed += [(place, str(error))]
 
-    def _look_again(self, nameless: list[Garbage], done: _Done) -> None:
+    def _collect_orphans(self, orphans: list[Garbage], done: _Done) -> None:
         """Remove objects that were unreferenced when listed, except those that files refer to now."""
-        if not nameless:
+        if not orphans:
             return
         try:
-            named = self.named([garbage.data.path for garbage in nameless])
+            referenced = self.referenced([garbage.data.path for garbage in orphans])
         except (AccessDenied, CorruptRecord, FormatTooNew, Unavailable) as error:
-            done.failed += ((garbage.data.path, str(error)) for garbage in nameless)
+            done.failed += ((garbage.data.path, str(error)) for garbage in orphans)
             return
-        self._forget([garbage for garbage in nameless if garbage.data.path in named], done)
-        rest = (garbage for garbage in nameless if garbage.data.path not in named)
+        self._forget([garbage for garbage in orphans if garbage.data.path in referenced], done)
+        rest = (garbage for garbage in orphans if garbage.data.path not in referenced)
         while batch := list(islice(rest, _OBJECTS)):
             self._collect(batch, done)
 
@@ -134,9 +134,9 @@ class Collector:
         if not paths:
             return {}
         try:
-            self.prove()
+            self.verify()
             left = self._delete(paths)
-            self.prove()
+            self.verify()
         except AGAIN as error:
             left = dict.fromkeys(paths, error)
         return left
@@ -160,7 +160,7 @@ class Collector:
         removals = RecordDeleter(
             table=self.table, clock=self.clock, backoff=self.backoff, new_id=self.new_id
         )
-        removed = removals.remove([Delete(each.key, Equals("word", each.word)) for each in listed])
+        removed = removals.remove([Delete(each.key, Equals("word", each.change_id)) for each in listed])
         done.failed += (
             (each.data.path, str(removed.failed[each.key]))
             for each in listed

@@ -126,8 +126,8 @@ class DirectoryCommitter:
             raise ConfigurationError(f"mode {mode!r} is none of {', '.join(get_args(Mode))}")
         if job_id is not None and not _is_text(job_id):
             raise ConfigurationError(f"a job id is a text that is not blank, not {job_id!r}")
-        word = self._new_id()
-        job_id = word if job_id is None else job_id
+        name = self._new_id()
+        job_id = name if job_id is None else job_id
         found = self._look(job_id)
         self._check(found, job_id, mode)
         if found.there is None:
@@ -135,7 +135,7 @@ class DirectoryCommitter:
         fit(None if mode == "overwrite" else found.there)
         with contextlib.suppress(CommitError):  # a failed cleanup must not fail the job
             sweep_staging(self.lake, clock=self._clock)
-        made = self.lake.make_directory(join(STAGING, word), exist_ok=False)
+        made = self.lake.make_directory(join(STAGING, name), exist_ok=False)
         return Attempt(job_id=job_id, mode=mode, staging=made.path, id=made.id)
 
     def publish(self, attempt: Attempt, files: Mapping[str, Data], *, fit: Fit = _nothing) -> Status:

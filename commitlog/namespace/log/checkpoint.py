@@ -3,7 +3,7 @@
 ::
 
     <log>/base/<number>.json              the parts of a checkpoint; the highest number is current
-    <log>/base-parts/<word>-<n>.json      states of files, directories and garbage, sorted
+    <log>/base-parts/<id>-<n>.json      states of files, directories and garbage, sorted
 
 A checkpoint becomes current when the record with its number exists. That record is written last, if
 absent.
@@ -41,14 +41,14 @@ class Checkpoint:
 
     Attributes:
         number: grows by one with each compaction.
-        word: id of its parts.
+        id: id of its parts.
         parts: number of parts.
         states: number of states.
         written: time of writing in epoch seconds, by the store's clock.
     """
 
     number: int
-    word: str
+    id: str
     parts: int
     states: int
     written: float
@@ -78,7 +78,7 @@ class Checkpoints:
             document,
             lambda: Checkpoint(
                 number=count(body["number"]),
-                word=text(body["word"]),
+                id=text(body["word"]),
                 parts=count(body["parts"]),
                 states=count(body["states"]),
                 written=listed.written,
@@ -113,12 +113,12 @@ class Checkpoints:
             yield from states
 
     def _read(self, base: Checkpoint, part: int) -> list[State]:
-        name = _part(base.word, part)
+        name = _part(base.id, part)
         try:
             document = self._parts.get(name)
         except NotFound as error:
             holds = self.newest()
-            if holds is None or holds.word != base.word:
+            if holds is None or holds.id != base.id:
                 raise
             raise CorruptRecord(
                 f"{self._parts.path(name)!r} is missing, a part of the log's checkpoint. Restore it"
@@ -133,7 +133,7 @@ class Checkpoints:
         """
         written = self.stored(states)
         self.hold(written, after=after)
-        return written.word
+        return written.id
 
     def stored(self, states: Iterable[State], *, most: int | None = None) -> Checkpoint:
         """Store the parts of a checkpoint of sorted states, without making it current.
@@ -142,13 +142,13 @@ class Checkpoints:
             states: the states.
             most: maximum number of states in a part; by default that of a checkpoint's part.
         """
-        word = self._new_id()
+        id = self._new_id()
         parts = total = 0
         for part in _parted(states, _PART_RECORDS if most is None else most):
-            self._parts.add(_part(word, parts), Document("namespace-base-part", {"states": part}))
+            self._parts.add(_part(id, parts), Document("namespace-base-part", {"states": part}))
             parts += 1
             total += len(part)
-        return Checkpoint(number=0, word=word, parts=parts, states=total, written=0.0)
+        return Checkpoint(number=0, id=id, parts=parts, states=total, written=0.0)
 
     def stored_unsorted(self, states: Iterable[State], *, run: int = _RUN) -> Checkpoint:
         """Store the parts of a checkpoint of unsorted states, one for each item; see `stored`.
@@ -165,13 +165,13 @@ class Checkpoints:
         if not runs:
             return self.stored(())
         merged = self.stored(heapq.merge(*(self.parts_of(each) for each in runs), key=_of))
-        self._parts.remove_all(_part(each.word, part) for each in runs for part in range(each.parts))
+        self._parts.remove_all(_part(each.id, part) for each in runs for part in range(each.parts))
         return merged
 
     def parts_of(self, stored: Checkpoint) -> Iterator[State]:
         """Yield the states of a checkpoint whose parts are stored, and that is not current yet."""
         for part in range(stored.parts):
-            document = self._parts.get(_part(stored.word, part))
+            document = self._parts.get(_part(stored.id, part))
             yield from build(document, partial(_states, document))
 
     def hold(self, stored: Checkpoint, *, after: Checkpoint | None) -> None:
@@ -182,7 +182,7 @@ class Checkpoints:
         number = 1 if after is None else after.number + 1
         body = {
             "number": number,
-            "word": stored.word,
+            "word": stored.id,
             "parts": stored.parts,
             "states": stored.states,
         }
@@ -198,7 +198,7 @@ class Checkpoints:
             base: the current checkpoint.
             margin: seconds by which removed parts must be older than it.
         """
-        kept = f"{base.word}-"
+        kept = f"{base.id}-"
         self._parts.remove_all(
             listed.name
             for listed in self._parts.list()
@@ -258,5 +258,5 @@ def _number(number: int) -> str:
     return f"{number:012d}"
 
 
-def _part(word: str, part: int) -> str:
-    return f"{word}-{part:06d}"
+def _part(id: str, part: int) -> str:
+    return f"{id}-{part:06d}"

@@ -74,16 +74,16 @@ class Compactor:
         progress: Callable[[CompactionReport], object] | None = None,
     ) -> CompactionReport:
         """Compact the log: see `Maintenance.compact_log`."""
-        self._check_marker()
+        self._check_metadata()
         try:
             return self._compact(older_than, progress)
         except (AlreadyExists, NotFound) as error:
-            self._check_marker()
+            self._check_metadata()
             raise _lost_race() from error
 
-    def _check_marker(self) -> None:
+    def _check_metadata(self) -> None:
         self.fence()
-        if self.table.get(self.keys.marker) is None:
+        if self.table.get(self.keys.metadata) is None:
             raise NotFound(
                 f"there is no namespace {self.keys.namespace!r} in {self.table.url}: its log is left"
                 " unchanged, so that you can restore from it"
@@ -143,9 +143,9 @@ class Compactor:
         # Clocks differ by at most this much; see `OperationLog.compact`.
         over = oldest - self.log.retention / 4
         known = merged(self._known(bases.states(before), over), changed)
-        word = bases.write(_with_progress(self._current(known), written), after=before)
+        id = bases.write(_with_progress(self._current(known), written), after=before)
         holds = bases.newest()
-        if holds is None or holds.word != word:
+        if holds is None or holds.id != id:
             raise _lost_race()  # this process slept meanwhile, and wrote a number that was used before
         return everything
 
@@ -169,7 +169,7 @@ class Compactor:
             if kind == "t" and not self._has(*of.split("/", 1)):
                 continue
             yield state
-        self._check_marker()  # or the missing records of a lost table would count as removed
+        self._check_metadata()  # or the missing records of a lost table would count as removed
 
     def _has(self, directory: str, name: str) -> bool:
         return self.table.get(self.keys.tombstone(directory, name)) is not None

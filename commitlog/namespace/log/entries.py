@@ -13,7 +13,7 @@ from attrs import field, frozen
 from commitlog.errors import CommitError, Conflict, CorruptRecord
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.garbage import Garbage, Tombstone
-from commitlog.namespace.model.keys import MARKERS, is_in_place, read_place
+from commitlog.namespace.model.keys import NAMESPACES, is_in_place, read_place
 from commitlog.oplog import Operation
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import MAX_COUNT, build, count, items, mapping, text
@@ -41,8 +41,8 @@ class State:
     """The state of one item in one entry of the log.
 
     Attributes:
-        of: the item: ``e/<id>`` for a file or directory, ``m`` for the marker, ``t/<directory>/<name>``
-            for a tombstone, ``x/<slot>/<name>`` for garbage.
+        of: the item: ``e/<id>`` for a file or directory, ``m`` for the metadata record,
+            ``t/<directory>/<name>`` for a tombstone, ``x/<slot>/<name>`` for garbage.
         version: the highest version is current; tombstones also compare the dates of the hidden objects
             (`outcome_of`).
         item: the record; None if it was removed.
@@ -65,7 +65,7 @@ class LoggedChange:
 
     Attributes:
         what: a verb, for people.
-        word: the change id.
+        id: id of the change.
         witness: key of the record that shows whether the change succeeded.
         made: versions that the change makes.
         seen: versions that the change replaces or removes, and therefore has read.
@@ -75,7 +75,7 @@ class LoggedChange:
     """
 
     what: str
-    word: str
+    id: str
     witness: Key
     made: frozenset[Version]
     seen: frozenset[Version]
@@ -122,7 +122,7 @@ class Newest:
         for state in states:
             self._outcomes[state.of] = max(outcome_of(state), self._outcomes.get(state.of, -1))
 
-    def is_gone(self, of: str) -> bool:
+    def is_missing(self, of: str) -> bool:
         """Tell whether the log has an item as removed."""
         return self._outcomes.get(of, 0) % 2 == 1
 
@@ -174,7 +174,7 @@ def parsed(operation: Operation) -> LoggedChange:
         witness = Key(text(place), text(name))
         return LoggedChange(
             what=text(body["what"]),
-            word=text(body["word"]),
+            id=text(body["word"]),
             witness=witness,
             made=frozenset(made),
             seen=frozenset(before),
@@ -204,7 +204,7 @@ def _states(
 ) -> Iterator[State]:
     for item in put:
         place = text(item["place"])
-        if place == MARKERS:
+        if place == NAMESPACES:
             yield State(of="m", version=1, item=item, began=began)
         elif "id" in item:
             of = f"e/{text(item['id'])}"

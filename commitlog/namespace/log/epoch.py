@@ -3,15 +3,16 @@
 ::
 
     <log>/epochs/<number>.json            claims the epoch of that number; the highest number is current
-    <log>/logs/<number>-<word>/           the log of that epoch: pending/, decided/, base/, base-parts/
+    <log>/logs/<number>-<id>/           the log of that epoch: pending/, decided/, base/, base-parts/
 
 A new log has the epoch 0, which has no record, and whose log is at ``<log>`` itself. A restore claims
-the next epoch, and records it in the marker of the table that it creates; so does a rewrite of the log.
+the next epoch, and records it in the metadata of the table that it creates; so does a rewrite of the
+log.
 
-A client logs a change as pending, then looks whether the epoch after that of its marker is claimed, and
-sends the change to the table only if it is not. So a restore that has claimed an epoch, and then reads
-the log of the previous one, finds every change that was sent, or may still be sent: it is decided or
-pending.
+A client logs a change as pending. Then it checks whether the epoch after that of its metadata is
+claimed, and sends the change to the table only if it is not. So a restore that has claimed an epoch, and
+then reads the log of the previous one, finds every change that was sent, or may still be sent: it is
+decided or pending.
 
 An epoch is complete when its log has a checkpoint, which has all the states of the previous log. An
 incomplete epoch was claimed by a restore that died or is still running; the next restore skips it.
@@ -69,21 +70,21 @@ class Epochs:
     def log_of(self, epoch: Epoch) -> OperationLog:
         """Return the log of an epoch."""
         if epoch not in self._logs:
-            name = f"{_LOGS}/{_number(epoch.number)}-{epoch.word}"
+            name = f"{_LOGS}/{_number(epoch.number)}-{epoch.id}"
             self._logs.setdefault(epoch, self.root.below(name))
         return self._logs[epoch]
 
-    def claim(self, *, word: str, table: str) -> Epoch:
+    def claim(self, *, id: str, table: str) -> Epoch:
         """Claim the epoch after the newest one, and so fence the tables of all earlier epochs.
 
         Args:
-            word: a unique id.
+            id: a unique id.
             table: URL of the table that will own the epoch.
 
         Raises `Conflict` if another process claims it at the same time, `OutcomeUnknown`.
         """
-        epoch = Epoch(number=self.newest().number + 1, word=word, table=table)
-        body = {"number": epoch.number, "word": word, "table": table}
+        epoch = Epoch(number=self.newest().number + 1, id=id, table=table)
+        body = {"number": epoch.number, "word": id, "table": table}
         try:
             self._claims.add(_number(epoch.number), Document(_CLAIM, body))
         except AlreadyExists as error:
@@ -111,7 +112,7 @@ class Epochs:
         return build(
             document,
             lambda: Epoch(
-                number=count(body["number"]), word=text(body["word"]), table=text(body["table"])
+                number=count(body["number"]), id=text(body["word"]), table=text(body["table"])
             ),
         )
 
@@ -122,7 +123,7 @@ class FencedLog:
 
     Args:
         epochs: the epochs of the log.
-        epoch: returns the epoch of the table's marker.
+        epoch: returns the epoch of the table's metadata.
     """
 
     epochs: Epochs

@@ -71,7 +71,7 @@ class CommittedFacts:
             if of in self._directories:
                 self.within[of] = max(shard, self.within.get(of, 0))
 
-    def look(self, states: Iterable[State]) -> None:
+    def compare(self, states: Iterable[State]) -> None:
         """Add the newest states that all committed changes left."""
         for state in states:
             id = state.of.removeprefix("e/")
@@ -317,9 +317,9 @@ class Inference:
         """Add a committed change."""
         self._known.learn(change)
 
-    def look(self, states: Iterable[State]) -> None:
+    def compare(self, states: Iterable[State]) -> None:
         """Add the newest states that all committed changes left."""
-        self._known.look(states)
+        self._known.compare(states)
 
     def settle(self, decide: Callable[[Operation], Decision] | None) -> tuple[Operation, ...]:
         """Decide changes from the facts, and the rest with `decide`, the newest first; return the

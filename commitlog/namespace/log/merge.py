@@ -257,7 +257,7 @@ class _Merging:
             key=self.keys.entry(TOP, 0, id),
             id=id,
             version=when,  # higher than any earlier version
-            word=_digest(id),
+            change_id=_digest(id),
             created=when,
             modified=when,
             updated=when,
@@ -304,7 +304,7 @@ class _Merging:
                     key=self.keys.entry(ROOT, 0, name),
                     id=id,
                     version=1,
-                    word=_digest(id),
+                    change_id=_digest(id),
                     created=when,
                     modified=when,
                     updated=when,

@@ -61,7 +61,7 @@ class Recovery:
 
     def _traces(self, change: LoggedChange) -> _Traces:
         witness = self.table.get(change.witness)
-        done = witness is not None and witness.get("word") == change.word
+        done = witness is not None and witness.get("word") == change.id
         return _Traces(
             made=change.made,
             seen=change.seen,

@@ -92,10 +92,10 @@ class Restorer:
         name: name of the namespace.
         new_id: returns unique ids.
 
-    The marker is written last: until then, no client finds a namespace. A restore can be interrupted at
-    any point, and repeated. Of several concurrent restores, the one that began last continues. A table
-    that owned the log before is fenced: its clients get `Fenced` for each change, from the start of the
-    new epoch.
+    The metadata record is written last: until then, no client finds a namespace. A restore can be
+    interrupted at any point, and repeated. Of several concurrent restores, the one that began last
+    continues. A table that owned the log before is fenced: its clients get `Fenced` for each change,
+    from the start of the new epoch.
     """
 
     table: Table
@@ -151,7 +151,7 @@ class Restorer:
                 removed.
             ConfigurationError: `decide` is needed; see `undecided`. Nothing was written.
             Conflict: another restore began later, and continues; or clients kept changing the log. There
-                is no marker.
+                is no metadata record.
             CorruptRecord: an entry of the log cannot be read. Nothing was written.
         """
         keys = Keys(self.name)
@@ -178,12 +178,12 @@ class Restorer:
         for _ in range(_TRIES):
             reading = self._reading(read, salvage=salvage)
             reading.settle(decide)
-            marker = self._marker(reading, keys)
+            metadata = self._metadata(reading, keys)
             merged = self._merge(reading, keys)
             if read_only:
                 break
             if epoch is None:
-                epoch = self._epochs.claim(word=self.new_id(), table=self.table.url)
+                epoch = self._epochs.claim(id=self.new_id(), table=self.table.url)
             # The log has everything sent before the claim: decided or pending.
             if self._place() == (reading.epoch, reading.place):
                 break
@@ -192,19 +192,19 @@ class Restorer:
         tell(evolve(report, found=merged.found, unreadable=tuple(reading.unreadable)))
         decided = reading.decided
         if epoch is None:
-            marker = marker.of(reading.epoch, read_only=True)
+            metadata = metadata.of(reading.epoch, read_only=True)
             states = merged.apply(reading.states())
         else:
             decided = tuple(self._decide(reading, operation) for operation in decided)
-            marker = evolve(marker.of(epoch), word=epoch.word)
-            states = self._kept(reading, epoch, merged, marker)
+            metadata = evolve(metadata.of(epoch), change_id=epoch.id)
+            states = self._kept(reading, epoch, merged, metadata)
         begun = Takeover.begin(
-            self.table, keys, word=self.new_id(), replace=replace, epoch=marker.epoch.number
+            self.table, keys, id=self.new_id(), replace=replace, epoch=metadata.epoch.number
         )
         if replace:
             for removed in begun.remove_all():
                 tell(evolve(report, removed=removed))
-        tell(evolve(report, decided=decided, epoch=marker.epoch.number))
+        tell(evolve(report, decided=decided, epoch=metadata.epoch.number))
         refill = RestoreWriter(table=self.table, store=self.store, keys=keys, begun=begun)
         unreadable: list[Entry] = []
         for written in refill.write(state for state in states if state.of != "m"):
@@ -227,13 +227,13 @@ class Restorer:
                     f"another client restores namespace {self.name!r} too, and began later: this call"
                     f" has stopped and left the rest to that client ({error})"
                 ) from error
-        begun.finish(marker.to_item())
+        begun.finish(metadata.to_item())
         tell(evolve(report, records=report.records + 1, lost=lost))
         return report
 
     def _is_there(self, keys: Keys) -> bool:
         try:
-            return self.table.get(keys.marker) is not None
+            return self.table.get(keys.metadata) is not None
         except CorruptRecord:
             return True
 
@@ -277,22 +277,22 @@ class Restorer:
             )
         return operation
 
-    def _marker(self, reading: _Reading, keys: Keys) -> NamespaceMetadata:
-        found = reading.marker
+    def _metadata(self, reading: _Reading, keys: Keys) -> NamespaceMetadata:
+        found = reading.metadata
         if found is None:
             found = next((state for state in reading.base_states() if state.of == "m"), None)
         if found is not None and found.item is not None and found.item["name"] == self.name:
-            marker = NamespaceMetadata.from_item(found.item)
-            marker.check(writing=True)
-            return marker
+            metadata = NamespaceMetadata.from_item(found.item)
+            metadata.check(writing=True)
+            return metadata
         if not reading.unreadable or found is not None:
             raise NotFound(f"the log at {self.log.prefix!r} does not have a namespace {self.name!r}")
         return NamespaceMetadata(  # its entry is one of the unreadable ones
-            key=keys.marker,
+            key=keys.metadata,
             store=self.store.url,
             log=self.log.prefix,
             created=int(reading.first * 1000),
-            word=self.new_id(),
+            change_id=self.new_id(),
         )
 
     def _merge(self, reading: _Reading, keys: Keys) -> Merged:
@@ -307,12 +307,12 @@ class Restorer:
         return info is not None and same_etag(info.etag, data.etag)
 
     def _kept(
-        self, reading: _Reading, epoch: Epoch, merged: Merged, marker: NamespaceMetadata
+        self, reading: _Reading, epoch: Epoch, merged: Merged, metadata: NamespaceMetadata
     ) -> Iterator[State]:
         """Save all restored states in the log of an epoch; return them."""
         bases = Checkpoints(self._epochs.log_of(epoch), new_id=self.new_id)
-        marker_state = State(of="m", version=1, item=marker.to_item(), began=reading.first)
-        stored = bases.stored_unsorted(chain([marker_state], merged.apply(reading.states())))
+        metadata_state = State(of="m", version=1, item=metadata.to_item(), began=reading.first)
+        stored = bases.stored_unsorted(chain([metadata_state], merged.apply(reading.states())))
         bases.hold(stored, after=None)
         return bases.states(stored)
 
@@ -338,7 +338,7 @@ class _Reading:
     salvage: bool
     base: Checkpoint | None = field(default=None, init=False)
     newest: Newest = field(factory=Newest, init=False)
-    marker: State | None = field(default=None, init=False)
+    metadata: State | None = field(default=None, init=False)
     first: float = field(default=0.0, init=False)
     unreadable: dict[str, None] = field(factory=dict, init=False)
     decided: tuple[Operation, ...] = field(default=(), init=False)
@@ -364,7 +364,7 @@ class _Reading:
                 self._add(change)
                 self.pending.learn(change)
         if self.pending.changes:
-            self.pending.look(self._newest())
+            self.pending.compare(self._newest())
 
     def settle(self, decide: Callable[[Operation], Decision] | None) -> None:
         """Decide pending operations. Raises `ConfigurationError` if `decide` is needed and missing."""
@@ -382,13 +382,13 @@ class _Reading:
                 self._more += changes[operation.id].states
 
     def states(self) -> Iterator[State]:
-        """Yield the newest states that have a record, except the marker."""
+        """Yield the newest states that have a record, except the metadata record."""
         for state in self._newest():
             kind, _, of = state.of.partition("/")
             if state.item is None or kind == "m":
                 continue
             # When a directory is removed, the log does not get the removal of its tombstones.
-            if kind != "t" or not self.newest.is_gone(f"e/{of.partition('/')[0]}"):
+            if kind != "t" or not self.newest.is_missing(f"e/{of.partition('/')[0]}"):
                 yield state
 
     def history(self) -> Iterator[State]:
@@ -418,8 +418,8 @@ class _Reading:
     def _add(self, change: LoggedChange) -> None:
         self.newest.add(change.states)
         for state in change.states:
-            if state.of == "m" and state.supersedes(self.marker):
-                self.marker = state
+            if state.of == "m" and state.supersedes(self.metadata):
+                self.metadata = state
 
     def _changes(self) -> Iterator[tuple[Operation, LoggedChange]]:
         if self._held is not None:

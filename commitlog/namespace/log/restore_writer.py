@@ -1,6 +1,6 @@
 """Writes of a restored namespace's records, and the claim of the restore.
 
-`RestoreWriter` writes all records except the marker.
+`RestoreWriter` writes all records except the metadata record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 from attrs import frozen
 
 from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
-from commitlog.namespace.fsck.cross_checks import is_external
+from commitlog.namespace.external.overlay import is_external
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_items, key_of
@@ -178,7 +178,9 @@ class RestoreWriter:
         if parent != TRASH:
             for shard in range(entry.shards.now):
                 yield Guard(
-                    key=self.keys.gate(entry.id, shard), shards=entry.shards.now, word=entry.word
+                    key=self.keys.guard(entry.id, shard),
+                    shards=entry.shards.now,
+                    change_id=entry.change_id,
                 )
 
     def _put(self, items: list[Item]) -> int:
@@ -266,15 +268,15 @@ class Takeover:
         return found
 
     @classmethod
-    def begin(cls, table: Table, keys: Keys, *, word: str, replace: bool, epoch: int = 0) -> Takeover:
-        """Claim the restore, and remove the marker or make sure that there is none.
+    def begin(cls, table: Table, keys: Keys, *, id: str, replace: bool, epoch: int = 0) -> Takeover:
+        """Claim the restore, and remove the metadata record or make sure that there is none.
 
-        With `replace`, the claim is written and the table scanned before the marker is removed.
+        With `replace`, the claim is written and the table scanned before the metadata record is removed.
 
         Args:
             table: the table to write.
             keys: keys of the namespace.
-            word: unique id of this restore.
+            id: unique id of this restore.
             replace: whether to remove the existing records of the namespace.
             epoch: epoch of the log that is restored; the restore with the later epoch continues.
 
@@ -283,24 +285,24 @@ class Takeover:
         """
         place = _place(keys)
         found = cls.check(table, keys, replace=replace)
-        own = {**key_items(place), "word": word, "replaces": replace, "epoch": epoch}
+        own = {**key_items(place), "word": id, "replaces": replace, "epoch": epoch}
         seen = Absent() if found is None else Equals("word", str(found["word"]))
-        begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", word)))
+        begun = cls(table=table, keys=keys, claim=Check(place, Equals("word", id)))
         if found is not None and int(found.get("epoch", 0)) > epoch:
             raise begun.beaten()
         writes: list[Write] = [Put(own, seen)]
         if not replace:
-            writes.append(_without_marker(table, keys, epoch))
+            writes.append(_without_metadata(table, keys, epoch))
         try:
-            table.transact(writes, token=word)
+            table.transact(writes, token=id)
         except TransactionCanceled as error:
             claimed = table.get(place)
-            if claimed is None or claimed.get("word") != word:
+            if claimed is None or claimed.get("word") != id:
                 raise begun.beaten() from error
         if replace:
             table.scan_page(limit=1)
             try:
-                table.transact([Delete(keys.marker), begun.claim])
+                table.transact([Delete(keys.metadata), begun.claim])
             except TransactionCanceled as error:
                 raise begun.beaten() from error
         return begun
@@ -326,13 +328,13 @@ class Takeover:
             removed += len(batch)
             yield removed
 
-    def finish(self, marker: Item) -> None:
-        """Write the marker and end the restore; raise `Conflict` if another restore has begun."""
+    def finish(self, metadata: Item) -> None:
+        """Write the metadata and end the restore; raise `Conflict` if another restore has begun."""
         try:
-            self.table.transact([Put(marker, Absent()), Delete(self.claim.key, self.claim.condition)])
+            self.table.transact([Put(metadata, Absent()), Delete(self.claim.key, self.claim.condition)])
         except TransactionCanceled as error:
-            # A resent request may find its own marker.
-            done = self.table.get(self.keys.marker) == marker
+            # A resent request may find its own metadata record.
+            done = self.table.get(self.keys.metadata) == metadata
             if not done or self.table.get(self.claim.key) is not None:
                 raise self.beaten() from error
 
@@ -349,9 +351,9 @@ def _place(keys: Keys) -> Key:
     return Key(f"{keys.namespace}/r/restore", "-")
 
 
-def _without_marker(table: Table, keys: Keys, epoch: int) -> Write:
-    """Return a write that ensures that there is no marker; it removes one of an earlier epoch."""
-    found = table.get(keys.marker)
+def _without_metadata(table: Table, keys: Keys, epoch: int) -> Write:
+    """Return a write that leaves no metadata record; it removes one of an earlier epoch."""
+    found = table.get(keys.metadata)
     if found is None or NamespaceMetadata.from_item(found).epoch.number >= epoch:
-        return Check(keys.marker, Absent())
-    return Delete(keys.marker, Equals("body", found["body"]))
+        return Check(keys.metadata, Absent())
+    return Delete(keys.metadata, Equals("body", found["body"]))

@@ -63,37 +63,37 @@ class LogRewriter:
 
     def relog(self, *, take_over: bool, older_than: float) -> LogRewriteReport:
         """Rewrite the log: see `Namespace.rewrite_log`."""
-        item = self._marker()
-        marker = NamespaceMetadata.from_item(item)
-        marker.check(writing=True)
-        self._check_epoch(marker.epoch, take_over=take_over)
+        item = self._metadata()
+        metadata = NamespaceMetadata.from_item(item)
+        metadata.check(writing=True)
+        self._check_epoch(metadata.epoch, take_over=take_over)
         for _ in self._states():  # raises an error before the epoch begins if a record cannot be read
             pass
-        age = self.epochs.log_of(marker.epoch).youngest()
+        age = self.epochs.log_of(metadata.epoch).youngest()
         if age < older_than:
             raise Conflict(
                 f"a change was begun {age:.0f} s ago, and may still be under way: stop all writers and"
                 f" decide it (`commitlog namespace recover`), or wait until it is {older_than:.0f} s"
                 " old. Nothing was written"
             )
-        epoch = self.epochs.claim(word=self.new_id(), table=self.table.url)
-        self._wait(marker.epoch, older_than)
+        epoch = self.epochs.claim(id=self.new_id(), table=self.table.url)
+        self._wait(metadata.epoch, older_than)
         bases = Checkpoints(self.epochs.log_of(epoch), new_id=self.new_id)
-        new = evolve(marker.of(epoch), word=epoch.word).to_item()
-        stored = bases.stored_unsorted(self._with_marker(new))
+        new = evolve(metadata.of(epoch), change_id=epoch.id).to_item()
+        stored = bases.stored_unsorted(self._with_metadata(new))
         bases.hold(stored, after=None)
         try:
-            self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.word)
+            self.table.transact([Put(new, Equals("body", item["body"]))], token=epoch.id)
         except TransactionCanceled as error:
-            if self.table.get(self.keys.marker) != new:
+            if self.table.get(self.keys.metadata) != new:
                 raise Conflict(
                     f"another client restores namespace {self.keys.namespace!r}, or rewrites its log:"
                     " this call has stopped and left the rest to that client"
                 ) from error
         return LogRewriteReport(epoch=epoch.number, states=stored.states - 1)
 
-    def _marker(self) -> Item:
-        item = self.table.get(self.keys.marker)
+    def _metadata(self) -> Item:
+        item = self.table.get(self.keys.metadata)
         if item is None:
             raise NotFound(
                 f"there is no namespace {self.keys.namespace!r} in {self.table.url}: its log is left"
@@ -120,8 +120,8 @@ class LogRewriter:
             self.clock.sleep(_PAUSE)
         raise Conflict("other clients still log changes of this table: stop them, and try again")
 
-    def _with_marker(self, marker: Item) -> Iterator[State]:
-        yield State(of="m", version=1, item=marker, began=self.clock.epoch())
+    def _with_metadata(self, metadata: Item) -> Iterator[State]:
+        yield State(of="m", version=1, item=metadata, began=self.clock.epoch())
         yield from self._states()
 
     def _states(self) -> Iterator[State]:

@@ -10,7 +10,8 @@ from commitlog.paths import check_prefix
 
 __all__ = ["RESERVED", "Binding"]
 
-#: Prefix of the library's own objects in the store of a namespace: its log and its mark. Never files.
+#: Prefix of the library's own objects in the store of a namespace: its log and its identity object.
+#: Never files.
 RESERVED = "_commitlog/"
 
 

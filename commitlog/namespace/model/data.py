@@ -16,7 +16,7 @@ from commitlog.oplog.validate import (
 )
 from commitlog.stores.api import ObjectInfo, same_etag
 
-__all__ = ["Data", "OddData", "data_of", "is_same", "modified_of"]
+__all__ = ["Data", "UnlinkableData", "data_of", "is_same", "modified_of"]
 
 
 @frozen(kw_only=True)
@@ -53,7 +53,7 @@ class Data:
             stored=_stored_of(info),
         )
 
-    def is_still(self, info: ObjectInfo) -> bool:
+    def matches(self, info: ObjectInfo) -> bool:
         """Return whether `info` is this object, and not one that was stored later."""
         return is_same(self.etag, self.stored, info)
 
@@ -63,7 +63,7 @@ class Data:
 
 
 @frozen(kw_only=True)
-class OddData(Data):
+class UnlinkableData(Data):
     """An object whose path is not valid here. It can be listed, but no file can refer to it."""
 
     path: str = field(converter=text)

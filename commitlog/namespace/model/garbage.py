@@ -17,10 +17,10 @@ from commitlog.oplog.validate import (
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, Key
 
-__all__ = ["NAMELESS", "Garbage", "Tombstone"]
+__all__ = ["NO_FILE", "Garbage", "Tombstone"]
 
 #: Stands for a file id in garbage that belongs to no known file.
-NAMELESS = "-"
+NO_FILE = "-"
 
 _GARBAGE, _TOMBSTONE = "namespace-garbage", "namespace-tombstone"
 
@@ -31,9 +31,9 @@ class Garbage:
 
     Attributes:
         key: of this record; sorts by `not_before`.
-        file: id of the file; `NAMELESS` for an object of which no file was found.
+        file: id of the file; `NO_FILE` for an object of which no file was found.
         version: the file's last version with this content.
-        word: id of the change that removed the last reference to the object.
+        change_id: id of the change that removed the last reference to the object.
         not_before: epoch millisecond until which readers may still read the object.
         data: the object.
     """
@@ -41,14 +41,14 @@ class Garbage:
     key: Key
     file: str
     version: int
-    word: str
+    change_id: str
     not_before: int
     data: Data
 
     @property
-    def is_nameless(self) -> bool:
+    def is_orphan(self) -> bool:
         """Whether no file was found for the object. A file may have been made of it since."""
-        return self.file == NAMELESS
+        return self.file == NO_FILE
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
@@ -58,7 +58,7 @@ class Garbage:
             "not_before": self.not_before,
             "data": self.data.to_json(),
         }
-        return {**key_items(self.key), "word": self.word, "body": encode(Document(_GARBAGE, body))}
+        return {**key_items(self.key), "word": self.change_id, "body": encode(Document(_GARBAGE, body))}
 
     @classmethod
     def from_item(cls, item: Item) -> Garbage:
@@ -71,7 +71,7 @@ class Garbage:
                 key=key_of(item),
                 file=text(fields["file"]),
                 version=count(fields["version"]),
-                word=text(item["word"]),
+                change_id=text(item["word"]),
                 not_before=count(fields["not_before"]),
                 data=data_of(*fields["data"]),
             ),
@@ -87,7 +87,7 @@ class Tombstone:
 
     Attributes:
         key: of this record.
-        word: id of the change that wrote it.
+        change_id: id of the change that wrote it.
         path: the hidden object, or the prefix of the hidden objects.
         etag: the object is hidden only while it has this etag; None for a prefix.
         stored: epoch second; the object is hidden only if the store received it then or earlier. None:
@@ -96,7 +96,7 @@ class Tombstone:
     """
 
     key: Key
-    word: str
+    change_id: str
     path: str
     etag: str | None = None
     stored: int | None = None
@@ -121,7 +121,11 @@ class Tombstone:
     def to_item(self) -> Item:
         """Return this record as a table item."""
         body = {"path": self.path, "etag": self.etag, "stored": self.stored, "left": self.left}
-        return {**key_items(self.key), "word": self.word, "body": encode(Document(_TOMBSTONE, body))}
+        return {
+            **key_items(self.key),
+            "word": self.change_id,
+            "body": encode(Document(_TOMBSTONE, body)),
+        }
 
     @classmethod
     def from_item(cls, item: Item) -> Tombstone:
@@ -132,7 +136,7 @@ class Tombstone:
             document,
             lambda: cls(
                 key=key_of(item),
-                word=text(item["word"]),
+                change_id=text(item["word"]),
                 path=text(fields["path"]),
                 etag=maybe_text(fields["etag"]),
                 stored=maybe_count(fields["stored"]),

@@ -2,7 +2,7 @@
 
 ::
 
-    namespaces            <namespace>     marker: the format
+    namespaces            <namespace>     metadata: the format and the epoch
     <ns>/e/<dir>/<shard>  <name>          entry: a file or directory, under its name in its parent
     <ns>/d/<dir>          -               directory: which entry names it
     <ns>/g/<dir>/<shard>  -               guard: written with each entry that is added to the shard
@@ -27,9 +27,9 @@ from commitlog.tables.api import Key, TableSchema
 __all__ = [
     "ATTEMPT",
     "GARBAGE_SLOTS",
-    "MARKERS",
     "MAX_NAME_BYTES",
     "MAX_SHARDS",
+    "NAMESPACES",
     "NAMESPACE_SCHEMA",
     "ROOT",
     "STAGING",
@@ -56,8 +56,8 @@ NAMESPACE_SCHEMA = TableSchema(
     when_lost="Names that were in it can be made again from their log: `commitlog namespace restore`",
 )
 
-#: Hash key of the markers of all namespaces.
-MARKERS = "namespaces"
+#: Hash key of the metadata records of all namespaces.
+NAMESPACES = "namespaces"
 
 #: Ids of the directories that every namespace has, and of the parent of both.
 ROOT, TRASH, TOP = "root", "trash", "top"
@@ -103,9 +103,9 @@ class Keys:
         self.namespace = namespace
 
     @property
-    def marker(self) -> Key:
-        """Key of the marker."""
-        return Key(MARKERS, self.namespace)
+    def metadata(self) -> Key:
+        """The key of the metadata record."""
+        return Key(NAMESPACES, self.namespace)
 
     def shard(self, directory: str, shard: int) -> str:
         """Return the hash key of the entries in one shard of a directory."""
@@ -119,7 +119,7 @@ class Keys:
         """Return the key of a directory record, which says which entry names the directory."""
         return Key(f"{self.namespace}/d/{id}", _ALONE)
 
-    def gate(self, directory: str, shard: int) -> Key:
+    def guard(self, directory: str, shard: int) -> Key:
         """Return the key of the guard of a shard."""
         return Key(f"{self.namespace}/g/{directory}/{shard}", _ALONE)
 
@@ -165,7 +165,7 @@ class Place:
 
 @lru_cache(maxsize=4096)  # a scan returns many rows with the same hash key
 def read_place(place: str) -> Place:
-    """Return the parts of a hash key of a namespace's records; not of its marker.
+    """Return the parts of a hash key of a namespace's records; not of its metadata record.
 
     Raises `ValueError` if the text is no such key.
 

@@ -65,7 +65,7 @@ class Entry:
         key: of this record.
         id: of the file or directory; never reused.
         version: begins at 1, and grows by one with each change of the entry.
-        word: id of the change that wrote this version.
+        change_id: id of the change that wrote this version.
         created, modified: epoch milliseconds, by the clocks of the clients. Changes in a directory do
             not modify the directory.
         updated: epoch millisecond at which this version was written.
@@ -78,7 +78,7 @@ class Entry:
     key: Key
     id: str
     version: int
-    word: str
+    change_id: str
     created: int
     modified: int
     updated: int
@@ -128,7 +128,7 @@ class Entry:
             **key_items(self.key),
             "id": self.id,
             "version": self.version,
-            "word": self.word,
+            "word": self.change_id,
             "body": encode(Document(_DIRECTORY if self.data is None else _FILE, body)),
         }
 
@@ -144,7 +144,7 @@ class Entry:
                 key=key_of(item),
                 id=text(item["id"]),
                 version=count(item["version"]),
-                word=text(item["word"]),
+                change_id=text(item["word"]),
                 created=count(fields["created"]),
                 modified=count(fields["modified"]),
                 updated=count(fields["updated"]),
@@ -214,16 +214,16 @@ class Guard:
     Attributes:
         key: of this record.
         shards: number of shards of the directory.
-        word: id of the change that wrote it last.
+        change_id: id of the change that wrote it last.
     """
 
     key: Key
     shards: int
-    word: str
+    change_id: str
 
     def to_item(self) -> Item:
         """Return this record as a table item."""
-        return {**key_items(self.key), "shards": self.shards, "word": self.word}
+        return {**key_items(self.key), "shards": self.shards, "word": self.change_id}
 
     @classmethod
     def from_item(cls, item: Item) -> Guard:
@@ -233,6 +233,6 @@ class Guard:
             lambda: cls(
                 key=key_of(item),
                 shards=count(item["shards"]),
-                word=text(item["word"]),
+                change_id=text(item["word"]),
             ),
         )

@@ -162,15 +162,15 @@ class Tree:
         by_name = attrgetter("name")
         return (next(same) for _, same in groupby(heapq.merge(*each, key=by_name), key=by_name))
 
-    def gates(self, directory: Entry) -> tuple[Guard, ...] | None:
+    def guards(self, directory: Entry) -> tuple[Guard, ...] | None:
         """Return the guards of `directory`; None if some are missing, since it is being removed."""
-        gates = []
+        guards = []
         for shard in range(directory.shards.now):
-            item = self.table.get(self.keys.gate(directory.id, shard))
+            item = self.table.get(self.keys.guard(directory.id, shard))
             if item is None:
                 return None
-            gates.append(Guard.from_item(item))
-        return tuple(gates)
+            guards.append(Guard.from_item(item))
+        return tuple(guards)
 
     def tombstone(self, directory: Entry, name: str) -> Tombstone | None:
         """Return the tombstone for `name` in a bound directory, or None; a prefix ends in a slash."""

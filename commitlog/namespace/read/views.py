@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from attrs import define, evolve, field
 
 from commitlog.errors import AccessDenied, BucketNotFound, CommitError
-from commitlog.namespace.external.listing_diff import listing_diff
+from commitlog.namespace.external.listing_diff import diff_listing
 from commitlog.namespace.external.overlay import NameDiff, Overlay
 from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.model.records import Entry
@@ -28,24 +28,24 @@ class _View(Tree):
     """A tree that takes its root from another tree.
 
     Args:
-        joint: has the other tree, and asks the store.
-        joining: writes to the table what the store has.
+        overlay: has the other tree, and asks the store.
+        synchronizer: saves the state of the store to the table.
     """
 
-    joint: Overlay = field(kw_only=True)
-    joining: Synchronizer = field(kw_only=True)
+    overlay: Overlay = field(kw_only=True)
+    synchronizer: Synchronizer = field(kw_only=True)
 
     def root(self) -> Entry:
         """See `Tree.root`."""
-        return self.joint.rows.root()
+        return self.overlay.tree.root()
 
     def known_root(self) -> Entry:
         """See `Tree.known_root`."""
-        return self.joint.rows.known_root()
+        return self.overlay.tree.known_root()
 
     def forget(self) -> None:
         """See `Tree.forget`."""
-        self.joint.rows.forget()
+        self.overlay.tree.forget()
 
 
 @define
@@ -64,29 +64,33 @@ class ReadView(_View):
 
     def find(self, directory: Entry, name: str) -> Entry | None:
         """Return the visible entry under a name, or None."""
-        row = self.joint.row(directory, name)
-        return self.joint.look(directory, name, row).seen if self.joint.asks(directory) else row
+        row = self.overlay.row(directory, name)
+        return (
+            self.overlay.compare(directory, name, row).visible
+            if self.overlay.needs_store(directory)
+            else row
+        )
 
     def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
         """Yield the visible entries of a directory, sorted by name."""
-        if not self.joint.asks(directory):
+        if not self.overlay.needs_store(directory):
             yield from Tree.entries(self, directory, after=after, page=page)
             return
-        level = listing_diff(self.joint, directory, after=after)
-        if not after and self._is_worth_it(directory):
+        listing = diff_listing(self.overlay, directory, after=after)
+        if not after and self._saves_listing(directory):
             try:
                 self.may_write()
-                made = self.joining.settle(directory, level).made
-                level = evolve(level, seen={**level.seen, **made})
+                written = self.synchronizer.sync_listing(directory, listing).written
+                listing = evolve(listing, visible={**listing.visible, **written})
             except AccessDenied:
                 self._denied = True
             except BucketNotFound:
                 raise
             except CommitError:
                 pass  # the listing is right, even if it could not be saved
-        yield from level.in_order()
+        yield from listing.in_order()
 
-    def _is_worth_it(self, directory: Entry) -> bool:
+    def _saves_listing(self, directory: Entry) -> bool:
         assert directory.binding is not None
         return directory.is_stored and directory.binding.max_age != 0 and not self._denied
 
@@ -101,34 +105,34 @@ class WriteView(_View):
     def find(self, directory: Entry, name: str) -> Entry | None:
         """Return the row of a directory under a name, or None."""
         for _ in range(_TRIES):
-            row = self.joint.row(directory, name)
-            if not self.joint.asks(directory):
+            row = self.overlay.row(directory, name)
+            if not self.overlay.needs_store(directory):
                 return row
-            news = self.joint.look(directory, name, row)
-            if news.is_unchanged:
-                return news.row
-            row = news.row
-            changes = row is not None and news.seen is not None and news.seen.is_directory
-            if changes:  # first remove the file; then the directory can be made
-                news = NameDiff(name=name, row=row, seen=None)
-            directory, made = self.joining.take(directory, [news])
-            if not changes:
-                return made.get(name)
+            diff = self.overlay.compare(directory, name, row)
+            if diff.is_unchanged:
+                return diff.row
+            row = diff.row
+            replaces = row is not None and diff.visible is not None and diff.visible.is_directory
+            if replaces:  # first remove the file; then the directory can be made
+                diff = NameDiff(name=name, row=row, visible=None)
+            directory, written = self.synchronizer.sync_names(directory, [diff])
+            if not replaces:
+                return written.get(name)
         raise PlanOutdated(f"{name!r} kept changing in the store")
 
     def is_changed_by_find(self, directory: Entry) -> bool:
         """See `Tree.is_changed_by_find`."""
-        return self.joint.asks(directory)
+        return self.overlay.needs_store(directory)
 
     def entries(self, directory: Entry, *, after: str = "", page: int = PAGE) -> Iterator[Entry]:
         """Yield the entries of a directory, sorted by name, without saving objects that have no row.
 
-        Raises the errors of `BackingStore.prove` if objects are missing that the rows have.
+        Raises the errors of `BackingStore.verify` if objects are missing that the rows have.
         """
-        if not self.joint.asks(directory):
+        if not self.overlay.needs_store(directory):
             yield from Tree.entries(self, directory, after=after, page=page)
             return
-        level = listing_diff(self.joint, directory, after=after)
-        if len(self.joining.still(level.news)) < len(level.news):
+        listing = diff_listing(self.overlay, directory, after=after)
+        if len(self.synchronizer.confirmed(listing.diffs)) < len(listing.diffs):
             raise PlanOutdated("an object is there again")
-        yield from level.in_order()
+        yield from listing.in_order()

@@ -222,8 +222,8 @@ class Content:
 
     def _fresh(self) -> str:
         # Random from the first character: that spreads requests over the partitions of a bucket.
-        word = self.new_id()
-        return f"{word[:3]}/{word}"
+        name = self.new_id()
+        return f"{name[:3]}/{name}"
 
 
 def is_content(path: str) -> bool:

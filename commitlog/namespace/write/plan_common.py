@@ -22,7 +22,7 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import DirectoryNotEmpty, NotFound, PreconditionFailed
-from commitlog.namespace.external.overlay import left_by
+from commitlog.namespace.external.overlay import tombstone_for
 from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import TRASH, TRASH_SHARDS, Keys, places_of
 from commitlog.namespace.model.records import Directory, Entry, Guard, Shards
@@ -130,8 +130,8 @@ def add_entry(context: PlanContext, change: Change, parent: Entry, entry: Entry)
     # entries are added to its earlier shards, and they were searched after that.
     shards = parent.shards
     place = places_of(entry.name, shards.now, shards.first)[0]
-    if not change.writes_to(context.keys.gate(parent.id, place)):
-        change.put(new_guard(context, parent, place, change.word), Equals("shards", shards.now))
+    if not change.writes_to(context.keys.guard(parent.id, place)):
+        change.put(new_guard(context, parent, place, change.id), Equals("shards", shards.now))
 
 
 def put_entry(change: Change, entry: Entry, condition: TableCondition) -> None:
@@ -145,7 +145,7 @@ def put_entry(change: Change, entry: Entry, condition: TableCondition) -> None:
 
 
 def new_directories(
-    context: PlanContext, upper: Entry, names: Sequence[str], word: str, shards: Shards
+    context: PlanContext, upper: Entry, names: Sequence[str], change_id: str, shards: Shards
 ) -> list[Entry]:
     """Return entries for a chain of nested directories below `upper`; the last one has `shards`."""
     now = context.now()
@@ -160,7 +160,7 @@ def new_directories(
                 key=entry_key(context, parent, name),
                 id=context.new_id(),
                 version=1,
-                word=word,
+                change_id=change_id,
                 created=now,
                 modified=now,
                 updated=now,
@@ -180,7 +180,7 @@ def add_directories(context: PlanContext, change: Change, upper: Entry, chain: S
         key = context.keys.directory(entry.id)
         change.put(Directory(key=key, parent=parent.id, name=entry.name), Absent())
         for shard in range(entry.shards.now):
-            change.put(new_guard(context, entry, shard, change.word), Absent())
+            change.put(new_guard(context, entry, shard, change.id), Absent())
 
 
 def move_directory_record(
@@ -204,7 +204,7 @@ def move_to_trash(context: PlanContext, change: Change, parent: str, directory: 
         directory,
         key=trash_key(context, directory),
         version=directory.version + 1,
-        word=change.word,
+        change_id=change.id,
         updated=context.now(),
     )
     change.put(moved, Absent())
@@ -214,14 +214,16 @@ def move_to_trash(context: PlanContext, change: Change, parent: str, directory: 
 # guards
 
 
-def new_guard(context: PlanContext, directory: Entry, shard: int, word: str) -> Guard:
+def new_guard(context: PlanContext, directory: Entry, shard: int, change_id: str) -> Guard:
     """Return the guard of one shard of a directory, as a change writes it."""
-    return Guard(key=context.keys.gate(directory.id, shard), shards=directory.shards.now, word=word)
+    return Guard(
+        key=context.keys.guard(directory.id, shard), shards=directory.shards.now, change_id=change_id
+    )
 
 
 def read_guards(context: PlanContext, directory: Entry) -> tuple[Guard, ...]:
     """Return the guards of a directory. Every later addition changes one of them."""
-    guards = context.tree.gates(directory)
+    guards = context.tree.guards(directory)
     if guards is None:
         raise PlanOutdated("the directory is being removed, or has grown")
     return guards
@@ -231,7 +233,7 @@ def close_directory(context: PlanContext, change: Change, directory: Entry) -> N
     """Refuse all later additions to a directory, whether it is empty or not."""
     shards = directory.shards.now
     for shard in range(shards):
-        change.delete(context.keys.gate(directory.id, shard), Equals("shards", shards))
+        change.delete(context.keys.guard(directory.id, shard), Equals("shards", shards))
 
 
 def close_empty_directory(context: PlanContext, change: Change, path: str, directory: Entry) -> None:
@@ -245,7 +247,9 @@ def close_empty_directory(context: PlanContext, change: Change, path: str, direc
 def delete_guards(change: Change, directory: Entry, guards: Sequence[Guard]) -> None:
     """Refuse all later additions, on condition that none was made since the guards were read."""
     for guard in guards:
-        change.delete(guard.key, Equals("shards", directory.shards.now) & Equals("word", guard.word))
+        change.delete(
+            guard.key, Equals("shards", directory.shards.now) & Equals("word", guard.change_id)
+        )
 
 
 # removed content
@@ -274,7 +278,7 @@ def add_garbage(
         key=key,
         file=file.id,
         version=file.version,
-        word=change.word,
+        change_id=change.id,
         not_before=not_before,
         data=file.data,
     )
@@ -287,6 +291,6 @@ def leave_tombstone(context: PlanContext, change: Change, directory: Entry, entr
     The write needs no condition: removing the entry is conditional on the entry, and only the client
     that removes it leaves a tombstone.
     """
-    tombstone = left_by(context.keys, directory, entry, word=change.word, now=context.now())
+    tombstone = tombstone_for(context.keys, directory, entry, change_id=change.id, now=context.now())
     if tombstone is not None:
         change.put(tombstone, None)

@@ -16,7 +16,7 @@ from commitlog.errors import (
     NotFound,
     TransactionTooLarge,
 )
-from commitlog.namespace.external.overlay import renewed
+from commitlog.namespace.external.overlay import refreshed
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import split, split_new
 from commitlog.namespace.model.records import Entry, Shards
@@ -138,10 +138,10 @@ def plan_link(
         old = walk.last
         if walk.missing:
             parent = _parent(context, change, path, walk, made)
-            new[path] = entry = _new_file(context, parent, walk.missing[-1], files[path], change.word)
+            new[path] = entry = _new_file(context, parent, walk.missing[-1], files[path], change.id)
             add_entry(context, change, parent, entry)
             continue
-        new[path] = entry = _next_version(context, old, files[path], change.word)
+        new[path] = entry = _next_version(context, old, files[path], change.id)
         put_entry(change, entry, old.unchanged())
         if old.data is not None and old.data.path != files[path].data.path:
             leave_tombstone(context, change, walk.found[-2], old)
@@ -162,9 +162,9 @@ def plan_bulk_link(context: PlanContext, above: Sequence[Entry], files: Mapping[
         files: none of them may be in a shard from before the directory grew.
     """
     directory = above[-1]
-    word = context.new_id()
-    new = [_new_file(context, directory, name, file, word) for name, file in files.items()]
-    change = Change("link files", word, new[0].key, _FEWER)
+    change_id = context.new_id()
+    new = [_new_file(context, directory, name, file, change_id) for name, file in files.items()]
+    change = Change("link files", change_id, new[0].key, _FEWER)
     for entry in new:
         add_entry(context, change, directory, entry)
     require_stable_path(context, change, above)
@@ -184,10 +184,10 @@ def plan_object_update(
     old = walk.last
     if old.data is None or old.data.own or old.data.path != info.path:
         raise AlreadyExists(f"there is something else at {path!r}; it stays as it is")
-    if (seen := renewed(old, info)) is old:
+    if (updated := refreshed(old, info)) is old:
         return None, old
     change = Change("overwrite a file", context.new_id(), old.key)
-    new = evolve(seen, version=old.version + 1, word=change.word, updated=context.now())
+    new = evolve(updated, version=old.version + 1, change_id=change.id, updated=context.now())
     change.put(new, old.unchanged())
     require_stable_path(context, change, walk.found[:-1])
     return change, new
@@ -227,20 +227,20 @@ def _parent(
     while names[: at + 1] in made:
         at += 1
         upper = made[names[:at]]
-    chain = new_directories(context, upper, names[at:-1], change.word, Shards())
+    chain = new_directories(context, upper, names[at:-1], change.id, Shards())
     made.update((names[:length], entry) for length, entry in enumerate(chain, at + 1))
     add_directories(context, change, upper, chain)
     return chain[-1] if chain else upper
 
 
-def _new_file(context: PlanContext, parent: Entry, name: str, file: NewFile, word: str) -> Entry:
+def _new_file(context: PlanContext, parent: Entry, name: str, file: NewFile, change_id: str) -> Entry:
     now = context.now()
     modified = now if file.modified is None else file.modified
     return Entry(
         key=entry_key(context, parent, name),
         id=context.new_id(),
         version=1,
-        word=word,
+        change_id=change_id,
         created=modified,
         modified=modified,
         updated=now,
@@ -249,12 +249,12 @@ def _new_file(context: PlanContext, parent: Entry, name: str, file: NewFile, wor
     )
 
 
-def _next_version(context: PlanContext, old: Entry, file: NewFile, word: str) -> Entry:
+def _next_version(context: PlanContext, old: Entry, file: NewFile, change_id: str) -> Entry:
     now = context.now()
     return evolve(
         old,
         version=old.version + 1,
-        word=word,
+        change_id=change_id,
         modified=now if file.modified is None else file.modified,
         updated=now,
         data=file.data,

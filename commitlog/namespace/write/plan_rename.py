@@ -126,7 +126,7 @@ def _plan_move(
         moving,
         key=key,
         version=moving.version + 1,
-        word=change.word,
+        change_id=change.id,
         updated=context.now(),
         attributes=attributes,
     )

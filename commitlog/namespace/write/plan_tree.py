@@ -95,9 +95,9 @@ def _plan_directories(
         return None, walk.found
     if len(walk.missing) > 1 and not parents:
         raise NotFound(f"the directory of {path!r} does not exist; nothing was made")
-    word = context.new_id()
-    chain = new_directories(context, walk.last, walk.missing, word, wanted)
-    change = Change("make directories", word, chain[-1].key, _MAKE_UPPER)
+    change_id = context.new_id()
+    chain = new_directories(context, walk.last, walk.missing, change_id, wanted)
+    change = Change("make directories", change_id, chain[-1].key, _MAKE_UPPER)
     add_directories(context, change, walk.last, chain)
     require_stable_path(context, change, walk.found)
     return change, (*walk.found, *chain)
@@ -117,14 +117,14 @@ def plan_reshard(context: PlanContext, path: str, *, shards: int) -> tuple[Chang
     new = evolve(
         entry,
         version=entry.version + 1,
-        word=change.word,
+        change_id=change.id,
         updated=context.now(),
         shards=Shards(now=wanted.now, first=entry.shards.first),
     )
     change.put(new, entry.unchanged())
     for shard in range(wanted.now):
         condition = Equals("shards", before) if shard < before else Absent()
-        change.put(new_guard(context, new, shard, change.word), condition)
+        change.put(new_guard(context, new, shard, change.id), condition)
     require_stable_path(context, change, walk.found[:-1])
     return change, new
 
@@ -196,7 +196,7 @@ def plan_set_attributes(
     new = evolve(
         entry,
         version=entry.version + 1,
-        word=change.word,
+        change_id=change.id,
         modified=entry.modified if modified is None else count(max(0, modified)),
         updated=context.now(),
         attributes=attributes_of({name: value for name, value in merged.items() if value is not None}),

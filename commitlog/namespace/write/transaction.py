@@ -76,13 +76,13 @@ class Change:
 
     Attributes:
         what: verb phrase, for messages and for the log.
-        word: id of this change; every record that it writes has it.
+        id: id of this change; every record that it writes has it.
         witness: key of the record that shows whether the change happened.
         advice: what to do if the change has more writes than a transaction takes.
     """
 
     what: str
-    word: str
+    id: str
     witness: Key
     advice: str = "It cannot be done at once"
     _writes: dict[Key, Write] = field(factory=dict, init=False)
@@ -144,7 +144,7 @@ class Change:
         witness = [self.witness.hash, self.witness.range]
         return {
             "what": self.what,
-            "word": self.word,
+            "word": self.id,
             "witness": witness,
             "put": put,
             "removed": removed,
@@ -258,7 +258,7 @@ class Changes:
             if late:
                 raise DeadlinePassed(f"{change.what}: it was not done within {LATEST:.0f} s")
             try:
-                self.table.transact(change.writes, token=change.word)
+                self.table.transact(change.writes, token=change.id)
                 return
             except TransactionCanceled as error:
                 if not self._refused_after_all(change, error, known=unknown is None):
@@ -300,7 +300,7 @@ class Changes:
         """Return whether the change did not happen. It may be refused because it happened before."""
         reason = error.reasons[change.witness_at] if error.reasons else None
         if isinstance(reason, ConditionFailed) and reason.item_known:
-            return reason.item is None or reason.item.get("word") != change.word
+            return reason.item is None or reason.item.get("word") != change.id
         if reason is None and error.reasons and known:
             return True  # the witness is as it was before the change
         try:
@@ -320,4 +320,4 @@ class Changes:
 
     def _is_done(self, change: Change) -> bool:
         found = self.table.get(change.witness)
-        return found is not None and found.get("word") == change.word
+        return found is not None and found.get("word") == change.id

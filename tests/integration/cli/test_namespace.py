@@ -347,7 +347,7 @@ CHECK = ["namespace", "fsck", "lake", "--confirm-after", "0s"]
 def remove_guard_record(desk: Desk, path: str) -> None:
     """Remove a record that a directory needs, as another program would."""
     with desk.open() as lake:
-        key = Keys("lake").gate(lake.stat(path).id, 0)
+        key = Keys("lake").guard(lake.stat(path).id, 0)
     with closing(open_table(desk.names, NAMESPACE_SCHEMA)) as table:
         assert table.get(key) is not None
         table.delete(key)
@@ -356,7 +356,7 @@ def remove_guard_record(desk: Desk, path: str) -> None:
 def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
     """The status is 0 without problems, 1 with some, and 2 for an error. --repair repairs them."""
     lake.fill(a__x=b"1", b=b"22")
-    assert "problems: 0, left: 0" in lake.ok(*CHECK, "--objects", "--unnamed")
+    assert "problems: 0, left: 0" in lake.ok(*CHECK, "--objects", "--orphans")
     assert lake.lines(*CHECK) == []
     remove_guard_record(lake, "a")
     done = lake.run(*CHECK, "--json")
@@ -365,9 +365,9 @@ def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
     assert set(found) == {
         *("kind", "severity", "path", "detail", "object", "id", "meaning", "repair"),
     }
-    assert (found["kind"], found["severity"], found["path"]) == ("no-gate", "broken", "a")
+    assert (found["kind"], found["severity"], found["path"]) == ("no-guard", "broken", "a")
     messages = lake.run(*CHECK)
-    assert messages.stdout.startswith("broken  no-gate  a") and "left: 1" in messages.stdout
+    assert messages.stdout.startswith("broken  no-guard  a") and "left: 1" in messages.stdout
     planned = lake.run(*CHECK, "--repair", "--dry-run", "--json")
     assert (planned.exit_code, json.loads(planned.stdout)["outcome"]) == (1, "planned")
     other = lake.run(*CHECK, "--repair", "--only", "cycle")
@@ -377,7 +377,7 @@ def test_fsck_reports_and_repairs_problems(lake: Desk) -> None:
     lake.fill(a__y=b"")
     with lake.open() as opened:
         opened.upload(b"12345")
-    messages = lake.run(*CHECK, "--unnamed", "--older-than", "0s")
+    messages = lake.run(*CHECK, "--orphans", "--older-than", "0s")
     assert "(5 bytes): no record refers to" in messages.stdout
     assert ". Repair: lists the object" in messages.stdout
     assert messages.stdout.endswith("\nobjects without a file: 1, 5 B\n")
@@ -586,7 +586,7 @@ def test_an_unidentified_store_requires_an_option(lake: Desk) -> None:
     lake.ok("namespace", "import", f"{lake.store}/old", f"{URL}/old")
     lake.ok("namespace", "sync", URL)
     with lake.open() as opened:
-        mark = opened.describe().mark
+        mark = opened.describe().identity
     lake.ok("rm", f"{lake.store}/raw/a", f"{lake.store}/old/b", f"{lake.store}/{mark}")
     for command in ("sync", "prune"):
         assert "--empty-store" in lake.refused(1, "namespace", command, URL)
@@ -679,7 +679,7 @@ def test_on_s3_and_dynamodb(remote: Desk, tmp_path: Path, monkeypatch: pytest.Mo
     assert remote.ok("fs", "cat", f"{URL}/raw/x") == "x"
     [synced] = remote.lines("namespace", "sync", f"{URL}/raw", *native)
     assert synced["files"] == 1
-    assert remote.lines(*CHECK, "--objects", "--unnamed", *native) == []
+    assert remote.lines(*CHECK, "--objects", "--orphans", *native) == []
     remote.ok("namespace", "unbind", f"{URL}/raw", *native)
     remote.run("put", "-", f"{remote.store}/old/ä b", stdin=b"2")
     assert remote.run("namespace", "diff", URL).stdout == f"changed   {URL}/old/ä b\n"

@@ -74,7 +74,7 @@ def test_a_missing_bucket_is_not_a_replaced_checkpoint() -> None:
 def test_a_sound_namespace_is_clean(at: World) -> None:
     """The trash, garbage, and what other namespaces have, are no findings."""
     Namespace(at.table, at.store, "other", clock=at.clock).create()
-    checked = at.lake.maintenance.fsck(objects=True, unnamed=True)
+    checked = at.lake.maintenance.fsck(objects=True, orphans=True)
     assert checked.is_clean and checked.counts == {}
     assert checked.entries == len(at.entries(at.table)) - 2
     assert checked.objects == sum(not each.is_directory for each in at.entries(at.table).values())
@@ -159,10 +159,10 @@ def test_what_nobody_names_is_removed_only_if_asked_for(at: World) -> None:
     """It may be a file of a namespace in another table; asked for, it is garbage for a while first."""
     store_unnamed(at)
     lake = at.client()[1]
-    found = lake.maintenance.fsck(unnamed=True).findings
+    found = lake.maintenance.fsck(orphans=True).findings
     assert list(lake.maintenance.repair(found, dry_run=False)) == []
-    list(lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"]))
-    assert lake.maintenance.fsck(unnamed=True).is_clean
+    list(lake.maintenance.repair(found, dry_run=False, only=["orphan-object"]))
+    assert lake.maintenance.fsck(orphans=True).is_clean
     at.clock.advance(1)
     assert lake.maintenance.gc().objects > 0
     assert not list(at.store.list("abc/"))
@@ -175,8 +175,8 @@ def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
     other.create()
     datas = [lake.upload(bytes([number])) for number in range(3)]
     at.clock.advance(9 * 86_400)
-    found = lake.maintenance.fsck(unnamed=True).findings
-    repairs = lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"])
+    found = lake.maintenance.fsck(orphans=True).findings
+    repairs = lake.maintenance.repair(found, dry_run=False, only=["orphan-object"])
     next(repairs)
     late = next(data for data in datas if data.path == found[-1].object)
     if when == "while it is repaired":
@@ -190,15 +190,15 @@ def test_what_has_become_a_file_is_not_collected(at: World, when: str) -> None:
     assert {path for path, _ in lake.maintenance.gc().failed} == set()
     assert {info.path for info in at.store.list()} & {data.path for data in datas} == {late.path}
     assert (other if "other" in when else lake).read("late") == at.store.get(late.path).data
-    assert lake.maintenance.fsck(objects=True, unnamed=True).is_clean
+    assert lake.maintenance.fsck(objects=True, orphans=True).is_clean
 
 
 def test_what_may_have_become_a_file_waits(at: World) -> None:
     """As long as a record cannot be read that may be of that file; it is told."""
     store_unnamed(at)
     lake = at.client()[1]
-    found = lake.maintenance.fsck(unnamed=True).findings
-    list(lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"]))
+    found = lake.maintenance.fsck(orphans=True).findings
+    list(lake.maintenance.repair(found, dry_run=False, only=["orphan-object"]))
     row = entry(at, "over")
     corrupt(at, row.key)
     at.clock.advance(86_400)
@@ -212,7 +212,7 @@ def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> 
     """So none is told as nobody's, and none is removed that was found before, until it can be read."""
     store_unnamed(at)
     over = entry(at, "over")
-    before = at.lake.maintenance.fsck(unnamed=True).findings
+    before = at.lake.maintenance.fsck(orphans=True).findings
     match unreadable:
         case "corrupt":
             corrupt(at, over.key)
@@ -222,10 +222,10 @@ def test_what_cannot_be_read_may_name_any_object(at: World, unreadable: str) -> 
             at.table.put({"place": KEYS.garbage_slot(3), "name": "-"})
         case "unknown":
             at.table.put({"place": "other/q/1", "name": "-"})
-    [done] = at.lake.maintenance.repair(before, dry_run=False, only=["unnamed-object"])
+    [done] = at.lake.maintenance.repair(before, dry_run=False, only=["orphan-object"])
     assert done.outcome is Outcome.LEFT
-    found = at.lake.maintenance.fsck(unnamed=True).counts
-    assert found["names-unknown"] == 1 and "unnamed-object" not in found
+    found = at.lake.maintenance.fsck(orphans=True).counts
+    assert found["references-unknown"] == 1 and "orphan-object" not in found
 
 
 def test_what_is_wrong_with_records_of_more_fields_is_told(at: World) -> None:
@@ -286,7 +286,7 @@ def test_a_file_in_the_place_of_lost_and_found_stops_no_other_repair(at: World) 
         each.finding.problem.name: each.outcome for each in lake.maintenance.repair(found, dry_run=False)
     }
     assert done.pop("unreachable-entry") is Outcome.LEFT
-    assert done == {"no-directory-record": Outcome.DONE, "stray-gate": Outcome.DONE}
+    assert done == {"no-directory-record": Outcome.DONE, "stray-guard": Outcome.DONE}
     assert lake.read("lost+found") == b"a user's"
 
 
@@ -304,14 +304,14 @@ def test_what_only_the_log_names_is_no_garbage(at: World) -> None:
     leave_pending(at, lambda lake: lake.link("left", stored(at.store, "abc/abc" + 29 * "2")))
     lose(at, "left")
     at.clock.advance(9 * 86_400)
-    found = at.lake.maintenance.fsck(unnamed=True)
-    nobodys = {each.object for each in found.findings if each.problem.name == "unnamed-object"}
+    found = at.lake.maintenance.fsck(orphans=True)
+    nobodys = {each.object for each in found.findings if each.problem.name == "orphan-object"}
     assert nobodys == {"abc/abc" + 29 * "0", "abc/abc" + 29 * "1"}
     # Found while it was: nobody has repaired the table yet.
     assert path is not None
     [told] = [each for each in found.findings if each.object == "abc/abc" + 29 * "0"]
     lost = evolve(told, object=path.path)
-    [done] = at.lake.maintenance.repair([lost], dry_run=False, only=["unnamed-object"])
+    [done] = at.lake.maintenance.repair([lost], dry_run=False, only=["orphan-object"])
     assert done.outcome is Outcome.CHANGED
 
 
@@ -335,7 +335,7 @@ def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("a check has written")
 
     for damage in DAMAGES.values():
-        if damage.kind not in ("no-marker", "unnamed-object"):
+        if damage.kind not in ("no-metadata", "orphan-object"):
             damaged = world()
             fill(damaged.lake, damaged.clock)
             damage.does(damaged)
@@ -353,7 +353,7 @@ def test_a_check_cannot_write(at: World, monkeypatch: pytest.MonkeyPatch) -> Non
                 ):
                     patch.setattr(damaged.store, method, refuse)
                 _, lake = damaged.client()
-                assert damage.kind in lake.maintenance.fsck(objects=True, unnamed=True).counts
+                assert damage.kind in lake.maintenance.fsck(objects=True, orphans=True).counts
 
 
 def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
@@ -367,7 +367,7 @@ def test_readers_of_a_check_have_nothing_that_writes(at: World) -> None:
         "of",
         "begin_head",
         "list",
-        "prove",
+        "verify",
         "pending",
         "history",
         "checkpoint",
@@ -380,9 +380,9 @@ def test_what_has_become_a_file_since_it_was_found_is_not_garbage(at: World) -> 
     """The job that has stored it was slow, and has committed between the check and the repair."""
     store_unnamed(at)
     path = "abc/abc" + 29 * "0"
-    found = at.lake.maintenance.fsck(unnamed=True).findings
+    found = at.lake.maintenance.fsck(orphans=True).findings
     at.lake.link("slow", stored(at.store, path))
-    [done] = at.lake.maintenance.repair(found, dry_run=False, only=["unnamed-object"])
+    [done] = at.lake.maintenance.repair(found, dry_run=False, only=["orphan-object"])
     assert done.outcome is Outcome.CHANGED
     at.clock.advance(1)
     at.lake.maintenance.gc()
@@ -413,7 +413,7 @@ def test_little_memory_finds_all_that_much_would(seed: int) -> None:
     shape = TreeChecks(Snapshot.of(reader, "lake"), KEYS)
     whole = list(check_records(shape, log))
     checker = Checker(table=reader, keys=KEYS, clock=at.clock, log=LogReader.of(at.log), grace=0)
-    found = [each for each in checker.check().findings if each.problem.name != "no-marker"]
+    found = [each for each in checker.check().findings if each.problem.name != "no-metadata"]
 
     def told(findings: Iterable[Finding]) -> list[str]:
         # Of several entries in a directory that there is no record of, any one may be told.
@@ -500,7 +500,7 @@ def test_what_others_change_meanwhile_is_no_finding(at: World, every: int, first
 
     slow = Slow(at.table, between)
     lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
-    assert lake.maintenance.fsck(objects=True, unnamed=True).counts == {}
+    assert lake.maintenance.fsck(objects=True, orphans=True).counts == {}
     assert pages > 10
 
 
@@ -521,17 +521,17 @@ def test_what_moves_all_the_time_is_not_lost(
     slow = Slow(at.table, move)
     lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
     monkeypatch.setattr(at.clock, "sleep", lambda seconds: move())
-    at.table.delete(KEYS.gate(entry(at, "empty").id, 0))  # so that something is looked at again
-    assert lake.maintenance.fsck().counts == {"no-gate": 1}
+    at.table.delete(KEYS.guard(entry(at, "empty").id, 0))  # so that something is looked at again
+    assert lake.maintenance.fsck().counts == {"no-guard": 1}
 
 
 def test_what_is_still_wrong_is_told_though_others_work(at: World) -> None:
     """Beside what changes all the time."""
-    at.table.delete(KEYS.gate(entry(at, "d2").id, 0))
+    at.table.delete(KEYS.guard(entry(at, "d2").id, 0))
     numbers = iter(range(1000))
     slow = Slow(at.table, lambda: at.lake.write(f"empty/b/{next(numbers)}", b""))
     lake = Namespace(slow, at.store, "lake", clock=at.clock, backoff=QUICK, log=at.log)
-    assert lake.maintenance.fsck(objects=True).counts == {"no-gate": 1}
+    assert lake.maintenance.fsck(objects=True).counts == {"no-guard": 1}
 
 
 def test_what_has_changed_since_it_was_found_is_not_repaired(at: World) -> None:
@@ -563,7 +563,7 @@ def test_whatever_records_are_lost_the_log_brings_them_back(seed: int) -> None:
         if (found := lake.maintenance.fsck(grace=0)).is_clean:
             break
         list(lake.maintenance.repair(found.findings, dry_run=False))
-    assert lake.maintenance.fsck(objects=True, unnamed=True).is_clean
+    assert lake.maintenance.fsck(objects=True, orphans=True).is_clean
     assert {found.path: found.entry.id for found in lake.walk()} == before
 
 

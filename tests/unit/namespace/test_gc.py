@@ -479,7 +479,7 @@ def test_a_directory_in_the_trash_that_cannot_be_moved_is_told(site: Site) -> No
     site.lake.make_directory("d/e")
     site.lake.write("d/f", b"1")
     inner = site.lake.stat("d/e").entry.id
-    site.table.delete(Keys(LAKE).gate(inner, 0))
+    site.table.delete(Keys(LAKE).guard(inner, 0))
     site.lake.delete("d", recursive=True)
     swept = site.lake.maintenance.empty_trash()
     assert swept.files == 1 and [id for id, _ in swept.failed] == [inner]

@@ -25,7 +25,7 @@ def directory(name: str, *, updated: int = 0, made: str | None = None, replaced:
         key=Key("p", name),
         id=f"id of {name}",
         version=1,
-        word="w",
+        change_id="w",
         created=0,
         modified=0,
         updated=updated,

@@ -149,7 +149,7 @@ def test_without_a_mark_one_object_is_enough() -> None:
     """Whatever it is, below the prefix that was opened: then the others are gone."""
     clock = ManualClock()
     at = site(Guarded(clock=clock), clock)
-    assert at.lake.describe().mark is None
+    assert at.lake.describe().identity is None
     for path in FILES:
         at.store.delete(path.replace("adopted", "old"))
     for name, do in at.each_way().items():
@@ -307,7 +307,7 @@ def test_a_new_namespace_over_a_new_directory(tmp_path: Path) -> None:
     assert lake.maintenance.import_objects() == ImportReport(last=marks(store)[0])
     lake.write("d/x", b"1", overwrite=False)
     clock.advance(10_000)
-    assert lake.maintenance.fsck(objects=True, unnamed=True, age=0).is_clean
+    assert lake.maintenance.fsck(objects=True, orphans=True, age=0).is_clean
     assert [found.path for found in lake.walk()] == ["d", "d/x"]
 
 
@@ -326,7 +326,7 @@ def test_of_two_that_create_one_marks() -> None:
     store = Slow(clock=clock)
     late = Namespace(table, store, LAKE, clock=clock)
     assert not late.create()
-    assert marks(store) == [late.describe().mark]
+    assert marks(store) == [late.describe().identity]
     assert not Namespace(table, store, LAKE, clock=clock).create()
     assert len(marks(store)) == 1
 
@@ -341,15 +341,15 @@ def test_a_store_that_comes_back_meanwhile(
     rows = set(at.rows())
     root.rename(away)
     root.mkdir()
-    prove = BackingStore.prove
+    verify = BackingStore.verify
 
     def mounted(outside: BackingStore, **options: object) -> None:
         if away.exists():
             root.rmdir()
             away.rename(root)
-        prove(outside, **options)  # type: ignore[arg-type]
+        verify(outside, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(BackingStore, "prove", mounted)
+    monkeypatch.setattr(BackingStore, "verify", mounted)
     do = at.each_way()[name]
     if name == "remove a directory":
         with pytest.raises(DirectoryNotEmpty):

@@ -76,7 +76,7 @@ def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
         before = contents(at, {**objects(at), **there}) or before
     at.clock.advance(1)
     lake = at.client()[1] if damage.logged else without_log(at)
-    found = lake.maintenance.fsck(objects=True, unnamed=True)
+    found = lake.maintenance.fsck(objects=True, orphans=True)
     assert damage.kind in found.counts
     assert found.counts.keys() <= {damage.kind, *damage.others, *damage.left}
     records = list(at.table.scan())
@@ -85,7 +85,7 @@ def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
     assert all(each.outcome in (Outcome.PLANNED, Outcome.LEFT) for each in planned)
     for _ in range(damage.rounds):
         list(lake.maintenance.repair(found.findings, dry_run=False, only=damage.only))
-        found = lake.maintenance.fsck(objects=True, unnamed=True)
+        found = lake.maintenance.fsck(objects=True, orphans=True)
     assert found.counts.keys() == damage.left
     assert sum(1 for _ in lake.list(LOST_AND_FOUND)) == damage.moved if damage.moved else True
     if not damage.left:
@@ -99,7 +99,7 @@ def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
         table = at.lost()
         at.restorer(table).restore()
         assert at.entries(table) == at.entries(at.table)
-        assert table.get(KEYS.marker) is not None
+        assert table.get(KEYS.metadata) is not None
 
 
 @settings(max_examples=25)

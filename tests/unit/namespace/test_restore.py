@@ -28,7 +28,7 @@ from commitlog.namespace.log.checkpoint import merged
 from commitlog.namespace.log.entries import Newest, State, fold
 from commitlog.namespace.log.inference import Inference
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.keys import MARKERS, read_place
+from commitlog.namespace.model.keys import NAMESPACES, read_place
 from commitlog.namespace.model.records import Entry
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
@@ -121,7 +121,7 @@ def test_it_can_be_broken_off_anywhere(at: World) -> None:
 
 def unmarked(table: ServiceTable) -> list[Item]:
     """Return all that a table has but the marker, which tells of another epoch after each restore."""
-    return [item for item in table.scan() if item["place"] != MARKERS]
+    return [item for item in table.scan() if item["place"] != NAMESPACES]
 
 
 def test_it_tells_how_far_it_is(at: World) -> None:
@@ -605,7 +605,7 @@ def test_it_is_the_same_in_every_kind_of_table(
         entries = [Entry.from_item(item) for item in table.scan() if "id" in item]
         assert {entry.key: entry for entry in entries} == at.entries(at.table)
         lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log)
-        assert lake.maintenance.fsck(objects=True, unnamed=True).is_clean
+        assert lake.maintenance.fsck(objects=True, orphans=True).is_clean
         table.delete(lake.stat("over").entry.key)
         [repaired] = lake.maintenance.repair(lake.maintenance.fsck().findings, dry_run=False)
         assert repaired.outcome is Outcome.DONE
@@ -656,13 +656,13 @@ def test_rows_that_cannot_be_read_stop_neither_check_nor_repair_nor_restore(
             each for each in lake.maintenance.fsck(grace=0).findings if each.problem.name != "log-newer"
         ]
         assert (found.problem.name, key_of(found.records[0])) == ("corrupt-record", over)
-        unnamed = lake.maintenance.fsck(unnamed=True, grace=0)
-        assert "names-unknown" in unnamed.counts
+        report = lake.maintenance.fsck(orphans=True, grace=0)
+        assert "references-unknown" in report.counts
         outcomes = {each.outcome for each in lake.maintenance.repair([found], dry_run=False)}
         assert outcomes == {Outcome.DONE}
         assert lake.read("over") == b"3"
         assert lake.maintenance.fsck(grace=0).is_clean
-        for key in (over, KEYS.directory(lake.stat("empty").id), KEYS.marker):
+        for key in (over, KEYS.directory(lake.stat("empty").id), KEYS.metadata):
             spoil(key)
             restorer.restore(replace=True)
             assert lake.maintenance.fsck(grace=0).is_clean
@@ -679,7 +679,7 @@ def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:
     wire = Wire(table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
-        if what == "scan" and table.get(KEYS.marker) is None:
+        if what == "scan" and table.get(KEYS.metadata) is None:
             raise Dies
         perform()
 

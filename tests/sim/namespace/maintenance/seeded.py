@@ -32,7 +32,7 @@ _SETTLED = 200.0
 _FAULTS = tuple(fault for fault in Fault if fault not in (Fault.SWEPT, Fault.PARTIAL))
 
 #: What a check may tell of what those have left who died.
-_LEFT = ("pending-change", "unnamed-object")
+_LEFT = ("pending-change", "orphan-object")
 
 
 def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:

@@ -95,7 +95,7 @@ def check(*, spared: Collection[str] = (), **options: Any) -> Do:
     """
 
     def call(lake: Namespace) -> None:
-        found = lake.maintenance.fsck(objects=True, unnamed=True, **options).findings
+        found = lake.maintenance.fsck(objects=True, orphans=True, **options).findings
         wrong = [str(each) for each in found if each.problem.name not in spared]
         assert not wrong, f"a check tells what is not so: {wrong}"
 
@@ -127,7 +127,7 @@ def repair(
     def call(lake: Namespace) -> None:
         for _ in range(times):
             found = lake.maintenance.fsck(
-                unnamed=only is not None, grace=0.1, age=age, pending=pending
+                orphans=only is not None, grace=0.1, age=age, pending=pending
             ).findings
             done = [each.outcome for each in lake.maintenance.repair(found, dry_run=False, only=only)]
             if not done or set(done) == {Outcome.LEFT}:
@@ -234,7 +234,7 @@ def list_as_garbage(table: Table) -> None:
     assert entry.data is not None
     key = KEYS.garbage(never, entry.data.path)
     garbage = Garbage(
-        key=key, file=entry.id, version=entry.version, word="x", not_before=never, data=entry.data
+        key=key, file=entry.id, version=entry.version, change_id="x", not_before=never, data=entry.data
     )
     table.put(garbage.to_item())
 
@@ -390,7 +390,7 @@ class UpkeepWorld(NamespaceWorld):
         return Decision.COMMITTED if done else Decision.ROLLED_BACK
 
     def _move(self, node: Node, lake: Namespace) -> None:
-        if self.elsewhere.get(KEYS.marker) is None:
+        if self.elsewhere.get(KEYS.metadata) is None:
             self._waiting.add(node.name)
             return
         self._go_on_elsewhere()
@@ -478,7 +478,7 @@ class UpkeepWorld(NamespaceWorld):
         found: dict[Key, Item] = {}
         for item in table.scan():
             key = table.schema.key_of(item)
-            if "/r/" in key.hash or key == KEYS.marker:  # somebody restores it, in another epoch
+            if "/r/" in key.hash or key == KEYS.metadata:  # somebody restores it, in another epoch
                 continue
             if "/g/" in key.hash:
                 item = {**item, "word": ""}
@@ -491,7 +491,7 @@ class UpkeepWorld(NamespaceWorld):
 
     def _put(self, token: str) -> None:
         """Check what is elsewhere, after each change of it: all that is to be there, or no namespace."""
-        marker = self.elsewhere.get(KEYS.marker)
+        marker = self.elsewhere.get(KEYS.metadata)
         if marker is None or (self._backup and marker in self._known.items):
             return
         if not self._arbitrary:
@@ -544,7 +544,7 @@ class UpkeepWorld(NamespaceWorld):
             return
         last = restores[-1].do
         assert isinstance(last, Restore)
-        there = self.elsewhere.get(KEYS.marker) is not None
+        there = self.elsewhere.get(KEYS.metadata) is not None
         done = any(call.told == "done" for call in restores)
         assert there or not done, "a restore is told that it was done, and it was not"
         replace = any(isinstance(call.do, Restore) and call.do.replace for call in restores)
@@ -588,7 +588,7 @@ class UpkeepWorld(NamespaceWorld):
         return OperationLog(ConditionalStore(self.logs, clock=clock), "log", clock=clock)
 
     def _has_the_log(self, table: ServiceTable) -> bool:
-        item = table.get(KEYS.marker)
+        item = table.get(KEYS.metadata)
         assert item is not None
         return NamespaceMetadata.from_item(item).epoch == Epochs(self._log()).newest()
 
