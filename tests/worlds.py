@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import sim.ingest.seeded as ingest
-import sim.leases.seeded as commit
+import sim.leases.random_world as leases
 import sim.namespace.bindings.seeded as binding
 import sim.namespace.maintenance.seeded as upkeep
 import sim.namespace.seeded as namespace
@@ -70,8 +70,8 @@ _OUTPUTS: Mapping[str, World] = {
 }
 
 WORLDS: Mapping[str, World] = {
-    **{way: commit.seeded_world(way) for way in commit.WAYS},
-    **{f"{way}-small": commit.seeded_world(way, small=True) for way in commit.WAYS},
+    **{name: leases.seeded_world(name) for name in leases.ENFORCEMENTS},
+    **{f"{name}-small": leases.seeded_world(name, small=True) for name in leases.ENFORCEMENTS},
     "oplog-effects": oplog.seeded_world(effects=True),
     "oplog-opinions": oplog.seeded_world(effects=False),
     **{name: _limited(world, LIMITS.get(name, {})) for name, world in _OUTPUTS.items()},

@@ -84,8 +84,8 @@ class RecordedStore:
     def __init__(
         self, store: ConditionalStore, recorder: Recorder, *, client: str, whole_reads: bool = True
     ) -> None:
-        #: The store that performs the calls; direct calls to it are not recorded.
-        self.store = store
+        #: The store that performs the calls. Direct calls to it are not recorded.
+        self.unrecorded = store
         self.client = client
         self._recorder = recorder
         self._whole_reads = whole_reads
@@ -95,7 +95,7 @@ class RecordedStore:
         part = _Part(action=Action.CREATE, key=path, version=version)
         return self._write(
             "put_if_absent",
-            lambda: self.store.put_if_absent(path, version.encode(), metadata={VERSION: version}),
+            lambda: self.unrecorded.put_if_absent(path, version.encode(), metadata={VERSION: version}),
             part,
         )
 
@@ -116,7 +116,7 @@ class RecordedStore:
         )
         return self._write(
             "put_if_match",
-            lambda: self.store.put_if_match(
+            lambda: self.unrecorded.put_if_match(
                 path, version.encode(), etag=etag, metadata={VERSION: version}
             ),
             part,
@@ -129,7 +129,9 @@ class RecordedStore:
         Copy each source once, to one target.
         """
         part = _Part(action=Action.CREATE, key=target, version=version)
-        return self._write("copy_if_absent", lambda: self.store.copy_if_absent(source, target), part)
+        return self._write(
+            "copy_if_absent", lambda: self.unrecorded.copy_if_absent(source, target), part
+        )
 
     def rename_if_absent(self, source: str, target: str, *, version: str) -> PutResult:
         """See `ConditionalStore.rename_if_absent`; an `Action.CREATE` and an `Action.REMOVE`.
@@ -140,32 +142,32 @@ class RecordedStore:
         """
         return self._write(
             "rename_if_absent",
-            lambda: self.store.rename_if_absent(source, target),
+            lambda: self.unrecorded.rename_if_absent(source, target),
             _Part(action=Action.CREATE, key=target, version=version),
             _Part(action=Action.REMOVE, key=source, expected=version),
         )
 
     def stage(self, path: str, version: str) -> Staged:
         """Upload an object that is invisible until `publish_if_absent`. The call is not recorded."""
-        return self.store.stage(path, version.encode(), metadata={VERSION: version})
+        return self.unrecorded.stage(path, version.encode(), metadata={VERSION: version})
 
     def publish_if_absent(self, staged: Staged, *, version: str) -> PutResult:
         """See `ConditionalStore.publish_if_absent`; an `Action.CREATE`. Publish an upload once."""
         part = _Part(action=Action.CREATE, key=staged.path, version=version)
-        return self._write("publish_if_absent", lambda: self.store.publish_if_absent(staged), part)
+        return self._write("publish_if_absent", lambda: self.unrecorded.publish_if_absent(staged), part)
 
     def delete_if_match(self, path: str, *, etag: str, expected: str | None = None) -> None:
         """See `ConditionalStore.delete_if_match`; an `Action.REMOVE`. Arguments as of `put_if_match`."""
         part = _Part(action=Action.REMOVE, key=path, expected=self._version(etag, expected))
-        self._run("delete_if_match", lambda: self.store.delete_if_match(path, etag=etag), part)
+        self._run("delete_if_match", lambda: self.unrecorded.delete_if_match(path, etag=etag), part)
 
     def head(self, path: str) -> ObjectInfo:
         """See `ConditionalStore.head`; an `Action.READ`."""
-        return self._read("head", path, lambda: self.store.head(path))
+        return self._read("head", path, lambda: self.unrecorded.head(path))
 
     def get(self, path: str) -> ObjectData:
         """See `ConditionalStore.get`, of the whole object; an `Action.READ`."""
-        return self._read("get", path, lambda: self.store.get(path))
+        return self._read("get", path, lambda: self.unrecorded.get(path))
 
     def _version(self, etag: str, expected: str | None) -> str:
         version = self._recorder.version_of(etag) if expected is None else expected

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from commitlog.testing import Call, Outcome
 from commitlog.testing.sim import Fault, Faults, Forced, Replayed, Simulation
-from sim.leases.world import CommitWorld, Program, Ticks, create, publish, update
+from sim.leases.actions import Program, create, publish, update
+from sim.leases.world import CommitWorld
+from sim.nodes import ClockSkew
 
 
 def calls(program: Program, *forced: Forced, **options: object) -> dict[str, Call]:
     """Let A run a program while these faults happen; return its calls by name, having judged them."""
     with Simulation(Replayed(()), faults=Faults(forced=forced)) as simulation:
-        world = CommitWorld(simulation, nodes={"A": Ticks()}, **options)  # type: ignore[arg-type]
+        world = CommitWorld(simulation, nodes={"A": ClockSkew()}, **options)  # type: ignore[arg-type]
         world.start("A", program)
         simulation.run()
         assert sum(simulation.injected.values()) == len(forced)

@@ -7,7 +7,7 @@ from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.stores import BareHeads
 from mutation.worlds import AS_IT_IS, BOTH, FAST, HELD, LONGER, SMALL, UNEXPLAINED, racing
-from sim.leases.world import read, update
+from sim.leases.actions import read, update
 
 __all__ = ["LEASE_ACQUIRE"]
 

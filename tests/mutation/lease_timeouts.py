@@ -11,7 +11,7 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import BOTH, FAST, HELD, LONGER, RELEASED, SMALL, UNEXPLAINED, racing
-from sim.leases.world import create, delete, in_turn
+from sim.leases.actions import create, delete, in_sequence
 
 __all__ = ["LEASE_TIMEOUTS", "SURVIVORS"]
 
@@ -227,7 +227,7 @@ LEASE_TIMEOUTS: tuple[Mutant, ...] = (
             )
         ),
         setting=racing(
-            {"A": create("k"), "B": in_turn(delete("k"), create("k")), "C": create("k")},
+            {"A": create("k"), "B": in_sequence(delete("k"), create("k")), "C": create("k")},
             forced=(
                 Forced("A table.put k *", Fault.DELAYED, 2, 3.6),
                 Forced("B put k", Fault.DELAYED, 1, 0.3),

@@ -18,7 +18,8 @@ from mutation.worlds import (
     one_winner,
     racing,
 )
-from sim.leases.world import Ticks, create, delete, edit, in_turn, remove, update
+from sim.leases.actions import create, delete, edit, in_sequence, remove, update
+from sim.nodes import ClockSkew
 
 __all__ = ["LEASE_WRITES"]
 
@@ -51,7 +52,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
                 ),
             )
         ),
-        setting=racing(BOTH, Fault.DELAYED, delays=(4.5,), clocks={"A": Ticks(offset=60)}),
+        setting=racing(BOTH, Fault.DELAYED, delays=(4.5,), clocks={"A": ClockSkew(offset=60)}),
         caught=UNEXPLAINED,
         story=(
             "A's clock is a minute ahead, so the store accepts A's request a minute too long. It "
@@ -269,7 +270,7 @@ LEASE_WRITES: tuple[Mutant, ...] = (
             )
         ),
         setting=racing(
-            {"A": create("k"), "B": in_turn(remove("k"), create("k"))},
+            {"A": create("k"), "B": in_sequence(remove("k"), create("k"))},
             forced=(Forced("A put k", Fault.LOST_RESPONSE),),
             starts={"B": 1},
         ),

@@ -10,7 +10,7 @@ from commitlog.testing.sim import Fault, Forced, Node, SimulatedStore
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import BOTH, UNEXPLAINED, Setting, racing
-from sim.leases.world import copy, create, delete, edit
+from sim.leases.actions import copy, create, delete, edit
 from support.commit import proven
 
 __all__ = ["NATIVE"]

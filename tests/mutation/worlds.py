@@ -31,7 +31,9 @@ from commitlog.testing.sim import (
 )
 from mutation.loader import Code
 from sim.leases import world as leases
-from sim.leases.world import CommitWorld, Program, Ticks, create
+from sim.leases.actions import Program, create
+from sim.leases.world import CommitWorld
+from sim.nodes import ClockSkew
 
 __all__ = [
     "AS_IT_IS",
@@ -62,7 +64,7 @@ SMALL: Mapping[str, Any] = MappingProxyType(asdict(leases.SMALL))
 LONGER: Mapping[str, Any] = MappingProxyType({**SMALL, "timeout": 6, "ttl": 18, "test_interval": 6})
 
 #: The fastest clock that those settings allow together with accurate clocks.
-FAST = Ticks(rate=SMALL["max_clock_skew_rate"])
+FAST = ClockSkew(rate=SMALL["max_clock_skew_rate"])
 
 #: Arguments of clients that run the library as it is.
 AS_IT_IS: Mapping[str, Any] = MappingProxyType({"make": ConditionalStore})
@@ -128,7 +130,7 @@ def racing(
     forced: tuple[Forced, ...] = (),
     patience: float = 2.0,
     starts: Mapping[str, float] = _NONE,
-    clocks: Mapping[str, Ticks] = _NONE,
+    clocks: Mapping[str, ClockSkew] = _NONE,
     own: Mapping[str, Mapping[str, Any]] = _NONE,
     wrap: Callable[[SimulatedStore, Node], Any] | None = None,
     records: Iterable[LeaseRecord] = (),
@@ -157,7 +159,7 @@ def racing(
         def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
             world = _World(
                 simulation(choices),
-                nodes={name: clocks.get(name, Ticks()) for name in programs},
+                nodes={name: clocks.get(name, ClockSkew()) for name in programs},
                 fences=fences,
                 settings=settings(code.get(LeaseSettings)),
                 connect=code.get(ConditionalStore),

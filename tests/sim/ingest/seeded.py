@@ -8,7 +8,7 @@ from typing import TypeVar
 from commitlog.ingest import IngestSettings
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation
 from sim.ingest.world import IngestWorld, Upload
-from sim.leases.world import Ticks, seeded
+from sim.nodes import ClockSkew, seeded_backoff
 
 T = TypeVar("T")
 
@@ -57,8 +57,8 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         name = draw("name", (*"abcde", *[f"c{number:03}"] * (5 if ordered else 1)))
         uploads.append(Upload(name, at=at, size=draw("size", (0, 1, 4, 9)), age=age))
 
-    def clock() -> Ticks:
-        return Ticks(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -5e4, 5e4)))
+    def clock() -> ClockSkew:
+        return ClockSkew(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -5e4, 5e4)))
 
     world = IngestWorld(
         simulation,
@@ -66,8 +66,8 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         settings=settings,
         uploads=uploads,
         splits=draw("splits", (False, True)),
-        store=Ticks(offset=draw("store", (0.0, 300.0))),
-        backoff=seeded(draw("jitter", range(100)), base=0.1, cap=1.0, tries=4),
+        store=ClockSkew(offset=draw("store", (0.0, 300.0))),
+        backoff=seeded_backoff(draw("jitter", range(100)), base=0.1, cap=1.0, tries=4),
     )
     for name in world.nodes:
         every = draw("every", (0.05, 1.0, GRACE / 2))

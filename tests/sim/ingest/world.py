@@ -38,7 +38,7 @@ from commitlog.testing.sim import (
     store_state,
     table_state,
 )
-from sim.leases.world import Ticks, steady
+from sim.nodes import ClockSkew, fixed_backoff
 from support.ingest import (
     Bucket,
     Checkpoint,
@@ -54,7 +54,7 @@ from support.library import GetClass, original
 FAILS = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged)
 
 #: A clock that goes right.
-_RIGHT = Ticks()
+_RIGHT = ClockSkew()
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -97,12 +97,12 @@ class IngestWorld:
         self,
         simulation: Simulation,
         *,
-        nodes: Mapping[str, Ticks],
+        nodes: Mapping[str, ClockSkew],
         settings: IngestSettings,
         uploads: Sequence[Upload],
         splits: bool = False,
-        store: Ticks = _RIGHT,
-        backoff: Callable[[str], Backoff] = steady,
+        store: ClockSkew = _RIGHT,
+        backoff: Callable[[str], Backoff] = fixed_backoff,
         broken: Mapping[str, int] = _NONE,
         code: GetClass = original,
     ) -> None:
@@ -289,7 +289,7 @@ def world_of(
     drivers: Mapping[str, Mapping[str, Any]],
     *,
     simulation: Callable[[Choices], Simulation] = Simulation,
-    clocks: Mapping[str, Ticks] | None = None,
+    clocks: Mapping[str, ClockSkew] | None = None,
     outcomes: Counter[str] | None = None,
     **options: Any,
 ) -> World:
@@ -304,7 +304,7 @@ def world_of(
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: (clocks or {}).get(name, Ticks()) for name in drivers}
+        nodes = {name: (clocks or {}).get(name, ClockSkew()) for name in drivers}
         world = IngestWorld(simulation(choices), nodes=nodes, **options)
         for name, arguments in drivers.items():
             world.start(name, **arguments)

@@ -1,7 +1,7 @@
-"""What the protocol rests on: a counter-example where an assumption is dropped, none where it is not.
+"""The assumptions of the protocol: a counterexample without each assumption, and none with it.
 
-The worlds are explored whole, with one kind of misfortune each. The table in docs/protocol.md,
-"Assumptions and non-guarantees", names these tests.
+The worlds are explored exhaustively, with one kind of fault each. The table in
+docs/protocol.md, "Assumptions and non-guarantees", names these tests.
 """
 
 from __future__ import annotations
@@ -36,26 +36,25 @@ from commitlog.testing.sim import (
     explore,
 )
 from commitlog.urls import parse_table_url
-from sim.leases.world import (
-    SMALL,
+from sim.leases.actions import (
     Client,
-    CommitWorld,
     Program,
-    Ticks,
     copy,
     create,
     delete,
     edit,
-    in_turn,
+    in_sequence,
     publish,
     read,
     remove,
     update,
 )
+from sim.leases.world import SMALL, CommitWorld
+from sim.nodes import ClockSkew
 from support.project import ROOT
 
-#: Tests of what is said in the rows of others.
-SHOWN_BESIDE = {
+#: Tests that belong to rows of other tests.
+UNLISTED = {
     "a_late_answer_is_believed_while_the_lease_is_still_one_s_own",
     "two_are_not_told_of_success_though_a_link_is_too_slow",
     "a_lost_answer_is_settled_after_the_body_can_have_arrived",
@@ -64,7 +63,7 @@ SHOWN_BESIDE = {
     "the_documented_table_names_these_tests",
 }
 
-#: Longer than a lease of `SMALL` (3 s), and than others wait for one (4.5 s).
+#: Longer than a lease of `SMALL` (3 s), and than the wait for one (4.5 s).
 LONG = 10.0
 
 CREATORS: Mapping[str, Program] = {"A": create("k"), "B": create("k")}
@@ -76,14 +75,14 @@ def explored(
     kind: Callable[..., CommitWorld] = CommitWorld,
     delays: tuple[float, ...] = (LONG,),
     most: int = 1,
-    clocks: Mapping[str, Ticks] | None = None,
+    clocks: Mapping[str, ClockSkew] | None = None,
     **options: Any,
 ) -> Exploration:
-    """Explore the world of these programs with at most so many faults of these kinds."""
+    """Explore the world of these programs with at most `most` faults of these kinds."""
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         wrong = Faults(rates=dict.fromkeys(faults, 0.01), delays=delays, most=most)
-        nodes = {name: (clocks or {}).get(name, Ticks()) for name in programs}
+        nodes = {name: (clocks or {}).get(name, ClockSkew()) for name in programs}
         world = kind(Simulation(choices, faults=wrong), nodes=nodes, **options)
         for name, program in programs.items():
             world.start(name, program)
@@ -93,27 +92,27 @@ def explored(
 
 
 def refuted(found: Exploration) -> bool:
-    """Tell whether the checker refused a run; the world was explored whole if not."""
+    """Return whether the judge rejected a run; if not, check that the search was complete."""
     assert found.complete or found.violations
     assert all(isinstance(violation.error, NotLinearizable) for violation in found.violations)
     return bool(found.violations)
 
 
-# -- a request comes late ------------------------------------------------------------------------------
+# -- late requests -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [Fault.DELAYED, Fault.PAUSED])
 def test_a_late_request_needs_the_expiry(late: Fault) -> None:
-    """A request was sent in time, or by a process that stood still after it had looked at its clock.
+    """A request arrives after the lease, because it was delayed or its sender was paused.
 
-    It comes after the lease, over the work of the next holder, unless the store refuses it.
+    Unless the store refuses it, it overwrites the object of the next holder.
     """
     assert refuted(explored(CREATORS, late, fences=False))
     assert not refuted(explored(CREATORS, late))
 
 
 class _SlowToApply(CommitWorld):
-    """The store finds A's first write in time, takes it, and applies it long after."""
+    """A world whose store accepts A's first write in time, but applies it much later."""
 
     def port(self, node: Node) -> SimulatedStore:
         return _TakenAndLeft(node, self.objects) if node.name == "A" else super().port(node)
@@ -125,18 +124,18 @@ class _TakenAndLeft(SimulatedStore):
 
 
 def test_what_is_accepted_must_be_applied_in_time() -> None:
-    """An expiry that is checked when a request comes in does not help against what is applied later."""
+    """An expiry that is checked on arrival does not protect against a request that is applied later."""
     assert refuted(explored(CREATORS, Fault.DELAYED, kind=_SlowToApply))
 
 
-#: Of the words of these worlds, which have three bytes, none arrives within a lease of `SMALL`.
+#: Bytes per second. The bodies of these worlds have three bytes: none arrives within a lease of `SMALL`.
 SLOW = 3 / LONG
 
 
-def told_of_success(
+def count_winners(
     programs: Mapping[str, Program], *faults: Fault, **options: Any
 ) -> tuple[Exploration, int]:
-    """Explore the world of these programs; return also the most creations that one run told of."""
+    """Explore the world of these programs; return also the maximum number of winners in a run."""
     most = 0
 
     class Counting(CommitWorld):
@@ -149,11 +148,11 @@ def told_of_success(
 
 
 def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
-    """The store checks the expiry when a request begins, and its body arrives after the lease."""
+    """The store checks the expiry when a request begins. Its body may arrive after the lease."""
     slow = {"bandwidths": {"A": SLOW}}
     assert refuted(explored(CREATORS, **slow))
     assert not refuted(explored(CREATORS, **slow, settings=evolve(SMALL, min_bandwidth=SLOW)))
-    # Three bytes take all of the time that is kept for them: an eighth of three seconds.
+    # Three bytes take the whole time that is reserved for them: an eighth of three seconds.
     least = {"settings": evolve(SMALL, min_bandwidth=8.0), "bandwidths": {"A": 8.0, "B": 8.0}}
     for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE):
         assert not refuted(explored(CREATORS, fault, delays=(0.5, 1.5, LONG), **least))
@@ -162,15 +161,15 @@ def test_bodies_must_arrive_at_the_bandwidth_that_is_set() -> None:
 def test_a_lost_answer_is_settled_after_the_body_can_have_arrived() -> None:
     """A's request begins just before its expiry. Its body arrives after the expiry, within the reserve.
 
-    A finds nothing in between. It must not release the lease then, for B would write, and A's body
-    would come over B's object.
+    A finds no object in between. It must not release the lease then: B would write, and A's body would
+    overwrite B's object.
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         late = Forced("A put k", Fault.DELAYED, 1, 1.9)
         world = CommitWorld(
             Simulation(choices, faults=Faults(forced=(late,)), patience=1.0),
-            nodes={name: Ticks() for name in CREATORS},
+            nodes={name: ClockSkew() for name in CREATORS},
             settings=evolve(SMALL, min_bandwidth=8.0, test_interval=0.2),
             backoff=lambda _: Backoff(tries=1),
             bandwidths={"A": 8.0},
@@ -186,19 +185,17 @@ def test_a_lost_answer_is_settled_after_the_body_can_have_arrived() -> None:
 
 @pytest.mark.all
 def test_two_are_not_told_of_success_though_a_link_is_too_slow() -> None:
-    """What a late answer tells may be of a write over that of the next holder."""
+    """A late answer may be that of a write over the object of the next holder."""
     for fault in (Fault.DELAYED, Fault.PAUSED, Fault.LOST_RESPONSE, Fault.CRASHED):
         for bandwidth in (SLOW, 2 * SLOW):
-            found, most = told_of_success(
-                CREATORS, fault, delays=(1.0, LONG), bandwidths={"A": bandwidth}
-            )
+            found, most = count_winners(CREATORS, fault, delays=(1.0, LONG), bandwidths={"A": bandwidth})
             assert found.complete
             assert most == 1
 
 
 def test_a_late_answer_is_believed_while_the_lease_is_still_one_s_own() -> None:
-    """Without a rival, a link that is too slow does no harm, and says so."""
-    found, most = told_of_success({"A": create("k")}, bandwidths={"A": SLOW})
+    """Without another writer, a link that is too slow does no harm, and the write succeeds."""
+    found, most = count_winners({"A": create("k")}, bandwidths={"A": SLOW})
     assert found.complete
     assert most == 1
 
@@ -207,15 +204,15 @@ def test_a_late_answer_is_believed_while_the_lease_is_still_one_s_own() -> None:
 
 
 def suspended(rate: float, *, fences: bool) -> bool:
-    """Let A stand still before any one reading of its clock, which has gone at `rate` meanwhile.
+    """Pause A before one reading of its clock, for each reading; the clock runs at `rate` meanwhile.
 
-    Returns whether that led to a history that is refused, wherever it was.
+    Return whether a pause led to a history that is not linearizable.
     """
     wrong = False
     for nth in range(1, 100):
         faults = Faults(forced=(Forced("A clock", Fault.PAUSED, nth=nth, seconds=LONG),))
         with Simulation(Replayed(()), faults=faults) as simulation:
-            nodes = {"A": Ticks(rate=rate), "B": Ticks()}
+            nodes = {"A": ClockSkew(rate=rate), "B": ClockSkew()}
             world = CommitWorld(simulation, nodes=nodes, fences=fences)
             world.start("A", create("k"))
             world.start("B", create("k"))
@@ -226,32 +223,32 @@ def suspended(rate: float, *, fences: bool) -> bool:
                 world.judge()
             except NotLinearizable:
                 wrong = True
-    raise AssertionError("A looks at its clock a hundred times")
+    raise AssertionError("A reads its clock a hundred times")
 
 
 def test_a_holder_s_clock_must_not_stand_still() -> None:
-    """As that of a suspended machine does: the lease seems to go on. The expiry guards that case."""
+    """The clock of a suspended machine does, and its lease seems to continue. The expiry helps."""
     assert suspended(0.01, fences=False)
     assert not suspended(0.01, fences=True)
     assert not suspended(1.0, fences=False)
 
 
 def test_a_waiter_s_clock_must_not_run_too_fast() -> None:
-    """It takes over while the holder may still write. No expiry helps, as that is within the lease."""
-    hasty = {"B": Ticks(rate=20.0)}
+    """It takes over while the holder may still write. No expiry helps, because the lease is not over."""
+    hasty = {"B": ClockSkew(rate=20.0)}
     assert refuted(explored(CREATORS, Fault.DELAYED, delays=(1.0,), clocks=hasty))
-    fast = {"B": Ticks(rate=1.5)}
+    fast = {"B": ClockSkew(rate=1.5)}
     assert not refuted(explored(CREATORS, Fault.DELAYED, delays=(1.0,), clocks=fast))
 
 
 def test_the_store_s_clock_must_not_be_too_slow() -> None:
-    """The expiry is as late as its clock."""
-    assert refuted(explored(CREATORS, Fault.DELAYED, store=Ticks(rate=0.1)))
-    assert not refuted(explored(CREATORS, Fault.DELAYED, store=Ticks(rate=1 / 1.5)))
+    """A slow clock delays the expiry."""
+    assert refuted(explored(CREATORS, Fault.DELAYED, store=ClockSkew(rate=0.1)))
+    assert not refuted(explored(CREATORS, Fault.DELAYED, store=ClockSkew(rate=1 / 1.5)))
 
 
 class _Ahead(CommitWorld):
-    """HEAD is answered by a front-end whose clock is ahead of the one that checks expiries."""
+    """A world whose HEAD has the time of a clock that is ahead of the one that checks expiries."""
 
     ahead = 20
 
@@ -260,7 +257,7 @@ class _Ahead(CommitWorld):
 
 
 class _Behind(_Ahead):
-    """Or behind it."""
+    """A world whose HEAD has the time of a clock that is behind."""
 
     ahead = -20
 
@@ -282,7 +279,7 @@ class _Dated(SimulatedStore):
 
 
 def test_expiries_must_be_checked_by_the_clock_that_dates_answers() -> None:
-    """An expiry by a clock that is ahead comes too late. One that is behind stops all work."""
+    """With a clock that is ahead, an expiry is too late. With one that is behind, no write succeeds."""
     assert refuted(explored(CREATORS, Fault.DELAYED, kind=_Ahead))
     assert not refuted(explored({"A": create("k")}, kind=_Behind))
 
@@ -291,17 +288,17 @@ def test_expiries_must_be_checked_by_the_clock_that_dates_answers() -> None:
 
 
 def rest(client: Client) -> None:
-    """Let some time pass."""
+    """Wait for half a second."""
     client.world.nodes[client.name].clock.sleep(0.5)
 
 
-#: B is done while A's request for the lease is under way.
-OVERTAKING = {"A": create("k"), "B": in_turn(create("k"), rest)}
+#: B has finished while A's request for the lease is in flight.
+OVERTAKING = {"A": create("k"), "B": in_sequence(create("k"), rest)}
 FORGOTTEN = (Fault.DELAYED, Fault.SWEPT)
 
 
 class _Unchecked(LeaseSettings):
-    """Settings that nobody checks."""
+    """Settings without validation."""
 
     def __attrs_post_init__(self) -> None:
         pass
@@ -310,28 +307,28 @@ class _Unchecked(LeaseSettings):
 @pytest.mark.parametrize(
     "options",
     [
-        {"table": Ticks(offset=60.0)},
+        {"table": ClockSkew(offset=60.0)},
         {"settings": _Unchecked(**{**asdict(SMALL), "ttl": 0})},
     ],
     ids=["clocks", "ttl"],
 )
-def test_a_record_must_not_be_dropped_while_somebody_counts_on_it(options: dict[str, Any]) -> None:
-    """A writer that saw no object takes the lease for free if the record of the one between is gone.
+def test_a_record_must_not_be_dropped_while_it_is_needed(options: dict[str, Any]) -> None:
+    """A writer that saw no object finds no record of a writer that finished meanwhile.
 
-    The table's clock must not be ahead of a writer's by more than the TTL has to spare, nor the TTL
-    be short. No expiry helps: the lease is held in good faith.
+    The table's clock must not be ahead of a writer's by more than the margin of the TTL, and the TTL
+    must not be too short. No expiry helps: both writers hold a valid lease.
     """
     found = explored(OVERTAKING, *FORGOTTEN, delays=(1.0,), most=2, **options)
     assert refuted(found)
 
 
 def test_a_record_may_be_dropped_after_its_ttl() -> None:
-    """As long as clocks and TTL are within their bounds."""
+    """With clocks and TTL within their bounds, it does no harm."""
     assert not refuted(explored(OVERTAKING, *FORGOTTEN, delays=(1.0,), most=2))
 
 
 class _TwoTables(CommitWorld):
-    """Each node has a table of its own, as in two regions."""
+    """A world whose nodes have separate tables, as in two regions."""
 
     def client(self, name: str) -> Client:
         clock = self.simulation.server_clock()
@@ -341,16 +338,16 @@ class _TwoTables(CommitWorld):
 
 
 def test_there_must_be_one_table() -> None:
-    """Holders of leases on the same object in two tables know nothing of one another."""
+    """Leases in two tables do not exclude one another."""
     assert refuted(explored(CREATORS, kind=_TwoTables))
     assert not refuted(explored(CREATORS))
 
 
-# -- the store and the way there -----------------------------------------------------------------------
+# -- the store and the network -------------------------------------------------------------------------
 
 
 class _StaleForB(CommitWorld):
-    """B looks at a copy of the store that has heard of nothing yet."""
+    """A world in which B reads a stale copy of the store."""
 
     def port(self, node: Node) -> SimulatedStore:
         return _Stale(node, self.objects) if node.name == "B" else super().port(node)
@@ -363,19 +360,19 @@ class _Stale(SimulatedStore):
 
 
 def test_reads_must_be_consistent() -> None:
-    """Under the lease it is a HEAD that tells whether the condition holds."""
+    """Under a lease, a HEAD shows whether the condition holds."""
     assert refuted(explored(CREATORS, kind=_StaleForB))
 
 
 class _TrustsAny404(CommitWorld):
-    """Clients that take any 404 for the store's."""
+    """A world whose clients trust any 404."""
 
     def port(self, node: Node) -> SimulatedStore:
         return SimulatedStore(node, self.objects, trusts_any_404=True)
 
 
 def test_a_404_must_be_the_store_s() -> None:
-    """An ingress that does not find its route says of an object that is there that it is not."""
+    """An ingress without a route answers 404 for an object that exists."""
     programs = {"A": create("k"), "B": read("k")}
     objects = {"k": "seed"}
     assert refuted(explored(programs, Fault.MISROUTED, kind=_TrustsAny404, objects=objects))
@@ -383,7 +380,7 @@ def test_a_404_must_be_the_store_s() -> None:
 
 
 def test_nothing_must_be_performed_again_after_its_answer() -> None:
-    """By lease, it falls on the work of the next holder, until its expiry."""
+    """With leases, it overwrites the object of the next holder, until its expiry."""
     programs = {"A": create("k"), "B": edit("k")}
     assert refuted(explored(programs, Fault.DUPLICATED, delays=(1.0,)))
     assert not refuted(explored(programs, Fault.DUPLICATED))
@@ -391,7 +388,7 @@ def test_nothing_must_be_performed_again_after_its_answer() -> None:
 
 
 def test_a_store_with_conditions_performs_no_creation_again_but_after_a_removal() -> None:
-    """Natively what is performed again meets its condition again."""
+    """A request that is performed again has its condition again."""
     programs = {"A": create("k"), "B": edit("k")}
     assert not refuted(explored(programs, Fault.DUPLICATED, mode="native"))
     programs = {"A": create("k"), "B": remove("k")}
@@ -400,7 +397,7 @@ def test_a_store_with_conditions_performs_no_creation_again_but_after_a_removal(
 
 @pytest.mark.parametrize("mode", ["lease", "native"])
 def test_a_creation_that_is_tried_again_may_undo_a_removal(mode: Literal["lease", "native"]) -> None:
-    """Absence does not tell that there was no object in between."""
+    """A missing object may have existed in between."""
     programs = {"A": create("k"), "B": remove("k")}
     assert refuted(explored(programs, Fault.LOST_RESPONSE, mode=mode))
 
@@ -414,7 +411,7 @@ WRITES = (create("k"), publish("k"), UPDATE)
 def test_a_write_that_is_repeated_on_the_way_is_recognised(
     program: Program, mode: Literal["lease", "native"]
 ) -> None:
-    """By its nonce, if nobody has written meanwhile."""
+    """The nonce shows it, if no other client has written meanwhile."""
     objects = {"k": "seed"} if program is UPDATE else {}
     found = explored({"A": program}, Fault.REPEATED, mode=mode, objects=objects)
     assert not refuted(found)
@@ -426,7 +423,7 @@ def test_a_write_that_is_repeated_on_the_way_is_recognised(
     ids=["copy", "delete", "overwritten"],
 )
 def test_natively_nothing_must_be_repeated_on_the_way(first: Program, second: Program | None) -> None:
-    """The refusal of the second one is taken for that of the first. By lease it is all the same."""
+    """The refusal of the second request is taken for that of the first. Leases are not affected."""
     programs = {"A": first} if second is None else {"A": first, "B": second}
     objects = {"source": "seed"}
     assert refuted(explored(programs, Fault.REPEATED, mode="native", objects=objects))
@@ -437,26 +434,26 @@ def test_natively_nothing_must_be_repeated_on_the_way(first: Program, second: Pr
 
 
 def plain(client: Client) -> None:
-    """Read an object, and put another in its place, without a condition."""
+    """Read an object and replace it without a condition."""
     seen = client.store.get("k")
-    word = client.word()
+    version = client.new_version()
     recorder = client.world.recorder
     number = recorder.begin(
-        client.name, Action.REPLACE, "k", expected=seen.metadata[VERSION], version=word, name="put"
+        client.name, Action.REPLACE, "k", expected=seen.metadata[VERSION], version=version, name="put"
     )
-    client.store.store.put("k", word.encode(), metadata={VERSION: word})
+    client.store.unrecorded.put("k", version.encode(), metadata={VERSION: version})
     recorder.end(number, Outcome.DONE)
 
 
 @pytest.mark.parametrize("mode", ["lease", "native"])
 def test_all_writers_must_say_their_condition(mode: Literal["lease", "native"]) -> None:
-    """A plain write is kept out by nobody, in whichever way the others go."""
+    """Nothing excludes a plain write, with either kind of enforcement."""
     programs = {"A": update("k"), "B": plain}
     assert refuted(explored(programs, mode=mode, objects={"k": "seed"}))
 
 
 class _BothWays(CommitWorld):
-    """A takes leases, and B leaves the condition to the store."""
+    """A world in which A uses leases, and B the conditions of the store."""
 
     def client(self, name: str) -> Client:
         self._mode = "native" if name == "B" else "lease"
@@ -464,20 +461,20 @@ class _BothWays(CommitWorld):
 
 
 def test_all_writers_must_go_the_same_way() -> None:
-    """The holder of a lease writes over what the store has let another create."""
+    """The holder of a lease overwrites an object that another client created with a condition."""
     assert refuted(explored(CREATORS, kind=_BothWays, conditions=True))
 
 
 class _Digests(MemoryStore):
-    """Its etags are digests of the content: what is before the slash, for the rest names the version."""
+    """A store whose etags are digests of the content before the slash; the rest is the version."""
 
     def _set(self, key: str, data: bytes, metadata: dict[str, str]) -> PutResult:
         self._word = lambda: hashlib.md5(data.split(b"/")[0]).hexdigest()
         return super()._set(key, data, metadata)
 
 
-def test_an_etag_that_is_a_digest_names_a_content() -> None:
-    """An object that has changed from A to B and back to A counts as one that has not changed."""
+def test_an_etag_that_is_a_digest_identifies_only_the_content() -> None:
+    """An object that changed from A to B and back to A counts as unchanged."""
     recorder = Recorder()
     store = RecordedStore(ConditionalStore(_Digests()), recorder, client="one for all")
     first = store.put_if_absent("k", "A/1").etag
@@ -489,8 +486,8 @@ def test_an_etag_that_is_a_digest_names_a_content() -> None:
 
 
 def test_the_documented_table_names_these_tests() -> None:
-    """And only these: what the protocol rests on is shown, and what is shown is said."""
+    """The table of assumptions lists all of these tests, and no others."""
     text = (ROOT / "docs" / "protocol.md").read_text()
     named = set(re.findall(r"\| `(\w+)` \|$", text.partition("## Assumptions")[2], re.MULTILINE))
     ours = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert named == ours - SHOWN_BESIDE
+    assert named == ours - UNLISTED

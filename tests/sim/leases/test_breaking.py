@@ -1,4 +1,4 @@
-"""Breaking a lease in small worlds: it harms nobody, however its requests and those of writers mix."""
+"""Breaking a lease in small worlds: it is safe in every order of its requests and those of writers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from commitlog.testing.sim import (
     Simulation,
     explore,
 )
-from sim.leases.world import SMALL, Client, Program, Ticks, create, steady, world_of
+from sim.leases.actions import Client, Program, create
+from sim.leases.world import SMALL, world_of
+from sim.nodes import ClockSkew, fixed_backoff
 
-#: The clock of the holder as slow, that of the breaker as fast as the skew rate of 1.5 allows.
-CLOCKS = {"A": Ticks(rate=1.0), "B": Ticks(rate=1.25), "C": Ticks(rate=1.5)}
+#: The holder's clock is as slow, and the breaker's as fast, as the skew rate of 1.5 allows.
+CLOCKS = {"A": ClockSkew(rate=1.0), "B": ClockSkew(rate=1.25), "C": ClockSkew(rate=1.5)}
 
 
 def breaking(path: str, *, early: bool = False) -> Program:
@@ -43,9 +45,9 @@ def breaking(path: str, *, early: bool = False) -> Program:
                 table,
                 held,
                 clock=node.clock,
-                backoff=steady(node.name),
+                backoff=fixed_backoff(node.name),
                 settings=SMALL,
-                owner=node.word(),
+                owner=node.new_id(),
             )
 
     return program

@@ -1,7 +1,8 @@
-"""Two names for one store: clients that spell its endpoint in different ways enforce conditions alike.
+"""Two spellings of one store: clients with different endpoint URLs enforce conditions in the same way.
 
-A is told that the store honours conditions, B that it does not: two probes may differ, and each client
-was given the probe_report of its own spelling. With one table, both have to go by what was kept first.
+A has a probe report that the store enforces conditions, B a report that it does not: two probes may
+differ, and each client has the report for its own spelling. With one table, both must use the report
+that was stored first.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from commitlog.testing.sim import (
     SimulatedStore,
     Simulation,
 )
-from sim.leases.world import Client, CommitWorld, Ticks, create
+from sim.leases.actions import Client, create
+from sim.leases.world import CommitWorld
+from sim.nodes import ClockSkew
 from support.commit import proven
 
 ABSENT = (Kind.PUT_IF_ABSENT, Kind.COPY_IF_ABSENT, Kind.PUBLISH_IF_ABSENT)
-#: Longer than a lease of these worlds, and than others wait for one.
+#: Longer than a lease, and than the wait for one.
 LONG = 10.0
 
 
 class TwoNames(CommitWorld):
-    """Each node has its own name for the one store, and its own probe_report on it."""
+    """A world whose nodes have different names for the store, and different probe reports on it."""
 
     def port(self, node: Node) -> SimulatedStore:
         store = super().port(node)
@@ -42,11 +45,11 @@ class TwoNames(CommitWorld):
 
 
 def judged(seed: int, *faults: Fault) -> bool:
-    """Judge a run of A and B, who create one object; return whether a fault happened in it."""
+    """Judge a run in which A and B create one object; return whether a fault happened in it."""
     wrong = Faults(rates=dict.fromkeys(faults, 0.1), delays=(LONG,), most=2)
     latencies = (0.01, 0.1, 0.5)
     with Simulation(Seeded(seed), faults=wrong, latencies=latencies) as simulation:
-        nodes = {"A": Ticks(), "B": Ticks()}
+        nodes = {"A": ClockSkew(), "B": ClockSkew()}
         world = TwoNames(simulation, nodes=nodes, fences=False, conditions=True)
         for name in nodes:
             world.start(name, create("k"), restart=create("k"))
@@ -56,7 +59,7 @@ def judged(seed: int, *faults: Fault) -> bool:
 
 
 def test_two_names_for_one_store_have_one_winner() -> None:
-    """The one that registers its name first decides for both."""
+    """The client that registers its name first decides for both."""
     for seed in range(100):
         judged(seed)
 
@@ -64,6 +67,6 @@ def test_two_names_for_one_store_have_one_winner() -> None:
 @pytest.mark.parametrize(
     "fault", [Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.REPEATED, Fault.CRASHED, Fault.THROTTLED]
 )
-def test_so_they_have_if_a_request_gets_lost(fault: Fault) -> None:
-    """Of the identity object, the list, the finding or the write itself; or if one of them dies."""
+def test_two_names_have_one_winner_with_a_fault(fault: Fault) -> None:
+    """The fault strikes the identity object, the list, the report or the write, or a client crashes."""
     assert sum(judged(seed, fault) for seed in range(100)) > 30

@@ -1,4 +1,4 @@
-"""Large worlds of which each is drawn from a seed: leases, the store's own conditions, and both.
+"""Large random worlds: leases, the store's own conditions, and both.
 
 ``python -m commitlog.testing.sim --world lease --seeds 10000`` runs more seeds. A seed repeats its run.
 """
@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from commitlog.testing.linearizability import NotLinearizable
 from commitlog.testing.sim import CampaignFailed, Drawn, Fault, Seeded, run_campaign
-from sim.leases.seeded import BEYOND, WAYS, Way, seeded_world
+from sim.leases.random_world import ENFORCEMENTS, EXCLUDED, Enforcement, seeded_world
 from worlds import run_seeds
 
 #: Runs of each world in a default run of the tests.
-RUNS: dict[Way, int] = {"lease": 60, "unfenced": 50, "native": 80, "auto": 50}
+RUNS: dict[Enforcement, int] = {"lease": 60, "unfenced": 50, "native": 80, "auto": 50}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_some_seeds(way: Way) -> None:
-    """What clients saw is linearizable, whatever goes wrong; once nothing does, everybody finishes."""
-    report = run_seeds(way, RUNS[way])
+@pytest.mark.parametrize("enforcement", ENFORCEMENTS)
+def test_some_seeds(enforcement: Enforcement) -> None:
+    """The history is linearizable with all faults; after the last fault, every client finishes."""
+    report = run_seeds(enforcement, RUNS[enforcement])
     never = {Fault.PARTIAL, Fault.MISROUTED}
-    if way == "native":
+    if enforcement == "native":
         never |= {Fault.DUPLICATED, Fault.REPEATED, Fault.SWEPT}
     assert set(report.faults) == set(Fault) - never
     names = ("put_if_absent", "put_if_match", "copy_if_absent", "delete_if_match")
@@ -36,12 +36,14 @@ def test_some_seeds(way: Way) -> None:
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("enforcement", ENFORCEMENTS)
 @given(data=st.data())
 @settings(max_examples=50, suppress_health_check=list(HealthCheck))
-def test_no_example_is_found(way: Way, data: st.DataObject) -> None:
-    """Hypothesis looks for a small world that goes wrong, and would shrink it."""
-    simulation, judge = seeded_world(way, small=True)(Drawn(lambda n: data.draw(st.integers(0, n - 1))))
+def test_hypothesis_finds_no_failure(enforcement: Enforcement, data: st.DataObject) -> None:
+    """Hypothesis finds no small world that fails."""
+    simulation, judge = seeded_world(enforcement, small=True)(
+        Drawn(lambda n: data.draw(st.integers(0, n - 1)))
+    )
     with simulation:
         simulation.run()
         judge()
@@ -58,9 +60,9 @@ def test_a_seed_is_a_trace() -> None:
     assert traces[0] == traces[1]
 
 
-def test_the_judge_can_find_against_the_protocol() -> None:
-    """Without expiries that the store enforces, some seed soon shows what a late request does."""
+def test_the_judge_can_fail() -> None:
+    """Without enforced expiries, some of the first seeds shows the effect of a late request."""
     with pytest.raises(CampaignFailed) as caught:
-        run_campaign(seeded_world("unfenced", spared=BEYOND["lease"]), runs=300)
+        run_campaign(seeded_world("unfenced", spared=EXCLUDED["lease"]), runs=300)
     assert isinstance(caught.value.shrunk.error, NotLinearizable)
     assert caught.value.shrunk.faults <= 3

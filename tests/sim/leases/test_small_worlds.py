@@ -1,6 +1,6 @@
-"""Small worlds of writers, explored whole: every order of events, and any fault at any point.
+"""Small worlds of writers, explored exhaustively: every order of events, and any fault at any point.
 
-``python -m pytest tests/sim/leases/test_small_worlds.py -s -k states`` prints how large the worlds are;
+``python -m pytest tests/sim/leases/test_small_worlds.py -s -k states`` prints the size of each world.
 ``-m campaign`` explores the larger ones, for hours.
 """
 
@@ -16,19 +16,21 @@ import pytest
 from attrs import evolve, field, frozen
 
 from commitlog.testing.sim import Choices, Exploration, Fault, Faults, Simulation, World, explore
-from sim.leases.world import SMALL, Program, Ticks, copy, create, delete, read, update, world_of
+from sim.leases.actions import Program, copy, create, delete, read, update
+from sim.leases.world import SMALL, world_of
+from sim.nodes import ClockSkew
 from support.selection import with_all_but
 
-#: Of a lease that B holds for three of its seconds: before it ends, before A may take it over, and after
-#: all of that, the TTL included.
+#: B holds a lease for three of its seconds. The delays end before the lease ends, before A may take it
+#: over, and after the TTL.
 DELAYS = (1.5, 4.0, 10.0)
 
-#: One writer's clock as slow, the other's as fast as the skew rate of 1.5 allows, the store's between
-#: them, and far off.
-CLOCKS = {"A": Ticks(rate=1.0), "B": Ticks(rate=1.5), "C": Ticks(rate=1.25)}
-STORE = Ticks(rate=1.25, offset=-1000)
+#: One writer's clock is as slow, and the other's as fast, as the skew rate of 1.5 allows. The store's
+#: rate is between them, and its offset is large.
+CLOCKS = {"A": ClockSkew(rate=1.0), "B": ClockSkew(rate=1.5), "C": ClockSkew(rate=1.25)}
+STORE = ClockSkew(rate=1.25, offset=-1000)
 
-#: Each writer works on the same object, and copies one of its own to it.
+#: Each writer changes the same object, or copies its own object to it.
 PROGRAMS: Mapping[str, Callable[[str], Program]] = {
     "create": lambda name: create("k"),
     "update": lambda name: update("k"),
@@ -44,16 +46,16 @@ class Case:
 
     Attributes:
         mode: how conditions are enforced: by leases, on a store that ignores them; or by the store.
-        calls: what the writers do, each one call.
-        faults: most faults in a run.
-        least: so many states it has at least. Figures of a run are in docs/verification.md.
-        delays: lengths of delays and pauses, and distances of duplicates, in seconds.
-        clocks: those of the writers.
-        store: that of the store.
+        calls: the call of each writer.
+        faults: maximum number of faults in a run.
+        least: minimum number of states; docs/verification.md has the numbers of a run.
+        delays: lengths of delays and pauses, and times until duplicates arrive, in seconds.
+        clocks: the clocks of the writers.
+        store: the clock of the store.
         fences: whether the store enforces expiries.
-        restarts: whether a writer that dies begins anew.
-        only: the faults that may happen; by default all but those that are beyond the protocol.
-        bandwidth: bytes that the link of each writer carries in a second, as its settings say.
+        restarts: whether a writer that crashes starts again.
+        only: the faults that may happen; by default all except those that the protocol excludes.
+        bandwidth: bytes per second of each writer's link, and of its settings.
     """
 
     mode: Literal["lease", "native"]
@@ -61,8 +63,8 @@ class Case:
     faults: int = 1
     least: int = 0
     delays: tuple[float, ...] = DELAYS
-    clocks: Mapping[str, Ticks] = field(factory=lambda: CLOCKS)
-    store: Ticks = STORE
+    clocks: Mapping[str, ClockSkew] = field(factory=lambda: CLOCKS)
+    store: ClockSkew = STORE
     fences: bool = True
     restarts: bool = False
     only: tuple[Fault, ...] | None = None
@@ -74,42 +76,42 @@ class Case:
         return "-".join([self.mode, *self.calls, str(self.faults), *unlike])
 
     @property
-    def beyond(self) -> Mapping[Fault, str]:
-        """The faults against which nothing is promised here, and why. Each does harm, see below."""
+    def excluded(self) -> Mapping[Fault, str]:
+        """The faults that the protocol excludes here, and why. A test shows that each does harm."""
         reasons: dict[Fault, str] = {}
         deletes = "delete" in self.calls
         creates = not {"create", "copy"}.isdisjoint(self.calls)
-        copies = "copy" in self.calls and "update" not in self.calls  # or else there is a target
+        copies = "copy" in self.calls and "update" not in self.calls  # otherwise the target exists
         if self.mode == "lease" and deletes and creates:
             reasons[Fault.DUPLICATED] = (
-                "A deletion that is performed once more before its expiry, but after its release, "
-                "removes what was created meanwhile."
+                "A deletion that is performed again before its expiry, but after the release of its "
+                "lease, removes an object that was created meanwhile."
             )
         one_lease = set(self.calls) <= {"create", "copy"} or set(self.calls) <= {"update", "delete"}
-        deletes_alone = set(self.calls) == {"delete"}  # a late one finds nothing
+        deletes_alone = set(self.calls) == {"delete"}  # a late deletion finds no object
         if self.mode == "lease" and not self.fences and one_lease and not deletes_alone:
-            late = "A store that enforces no expiry does what it is asked, however late it comes."
+            late = "A store that enforces no expiry performs a request at any later time."
             reasons[Fault.PAUSED] = reasons[Fault.DELAYED] = late
         if self.mode == "native" and deletes and creates:
             reasons[Fault.DUPLICATED] = (
-                "A creation that was refused, and is performed once more when the object has been "
-                "deleted, succeeds."
+                "A creation that was refused succeeds if it is performed again after the object was "
+                "deleted."
             )
         if self.mode == "native" and (deletes or copies):
             reasons[Fault.REPEATED] = (
-                "Copies and deletions bear no nonce: if one is sent twice on the way, the refusal of "
-                "the second cannot be told from that of one that came too late."
+                "Copies and deletions have no nonce. If an intermediary sends one twice, the refusal of "
+                "the second looks like that of a request that lost the race."
             )
         return reasons
 
     @property
     def possible(self) -> Iterable[Fault]:
         """The faults that may happen."""
-        return self.only or [fault for fault in Fault if fault not in self.beyond]
+        return self.only or [fault for fault in Fault if fault not in self.excluded]
 
     @property
     def world(self) -> World:
-        """What builds it."""
+        """The world."""
         names = "ABC"[: len(self.calls)]
         programs = {name: PROGRAMS[call](name) for name, call in zip(names, self.calls, strict=True)}
         objects = {f"from {name}": f"source {name}" for name in names}
@@ -136,13 +138,13 @@ class Case:
 
 
 def _ends_in_time(build: World, case: Case) -> World:
-    """Let the judge of a world look at the time, too.
+    """Return the world with a judge that also checks the duration.
 
-    Whatever single thing goes wrong, nobody is held up for longer than it lasts and then until the lease
-    of one who has died can be taken over.
+    A single fault delays no writer for longer than its own length and the time until the lease of a
+    crashed writer can be taken over.
     """
     longest = max(case.delays) + SMALL.timeout * SMALL.max_clock_skew_rate
-    longest += 2 * len("A:1") / case.bandwidth  # each writer's word is sent once, or once more
+    longest += 2 * len("A:1") / case.bandwidth  # each writer sends its version once or twice
 
     def timed(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         simulation, judge = build(choices)
@@ -157,7 +159,7 @@ def _ends_in_time(build: World, case: Case) -> World:
 
 
 def explored(case: Case) -> Exploration:
-    """Explore a world, print how large it is, and make sure that all of it was seen and all is well."""
+    """Explore a world and print its size. Check that the search is complete and no run failed."""
     begun = time.process_time()
     found = explore(case.world)
     print(
@@ -175,10 +177,10 @@ def explored(case: Case) -> Exploration:
 CALLS = ("create", "update", "copy", "delete")
 PAIRS = tuple(itertools.combinations_with_replacement(CALLS, 2))
 
-#: Pairs that tell about the others: of one lease, of two leases, with nonces and without.
+#: Pairs that represent the others: with one lease and with two leases, with nonces and without.
 SOME = (("create", "create"), ("create", "delete"), ("update", "delete"), ("copy", "delete"))
 
-#: Least states of a pair under leases with a single fault.
+#: Minimum number of states of a pair under leases with a single fault.
 LEAST = {
     ("create", "update"): 8_000,
     ("update", "copy"): 8_000,
@@ -196,21 +198,21 @@ LEAST = {
     ids=str,
 )
 def test_states_of_pairs_under_leases(case: Case) -> None:
-    """Two writers by lease exclude one another, in any order, whatever single thing goes wrong."""
+    """Two writers with leases exclude one another, in any order, with any single fault."""
     explored(case)
 
 
 @pytest.mark.parametrize("case", [Case(mode="native", calls=pair, least=200) for pair in PAIRS], ids=str)
 def test_states_of_pairs_on_a_store_with_conditions(case: Case) -> None:
-    """Two native writers exclude one another, in any order, whatever single thing goes wrong."""
+    """Two native writers exclude one another, in any order, with any single fault."""
     explored(case)
 
 
 @pytest.mark.parametrize(
     "case", [Case(mode=mode, calls=SOME[0], restarts=True) for mode in ("lease", "native")], ids=str
 )
-def test_states_of_writers_that_begin_anew(case: Case) -> None:
-    """A writer that dies and tries again excludes itself, too, and gets past its own lease."""
+def test_states_of_writers_that_restart(case: Case) -> None:
+    """A writer that crashes and restarts does not write twice, and gets past its own lease."""
     explored(case)
 
 
@@ -223,7 +225,7 @@ def test_states_of_writers_that_begin_anew(case: Case) -> None:
     ids=str,
 )
 def test_states_of_pairs_without_expiries(case: Case) -> None:
-    """Where the store enforces no expiry, leases hold as long as nothing comes late."""
+    """If the store enforces no expiry, leases hold as long as no request is late."""
     explored(case)
 
 
@@ -240,7 +242,7 @@ def test_states_of_pairs_without_expiries(case: Case) -> None:
     ids=str,
 )
 def test_states_of_writers_on_slow_links(case: Case) -> None:
-    """Three bytes take all of the time that is kept for them, or are staged, which takes the lease."""
+    """Three bytes take the whole time that is reserved for them, or are staged during the lease."""
     explored(case)
 
 
@@ -254,11 +256,11 @@ def test_states_of_writers_on_slow_links(case: Case) -> None:
     ids=str,
 )
 def test_states_of_three_at_once(case: Case) -> None:
-    """With a third writer or a reader, all orders are fine as long as nothing goes wrong."""
+    """With a third writer or a reader, every order is correct without faults."""
     explored(case)
 
 
-BEYOND = [
+EXCLUDED = [
     evolve(case, only=(fault,))
     for pair in PAIRS
     for case in (
@@ -266,17 +268,17 @@ BEYOND = [
         Case(mode="native", calls=pair),
         Case(mode="lease", calls=pair, fences=False),
     )
-    for fault in case.beyond
+    for fault in case.excluded
 ]
 
 
 @pytest.mark.parametrize(
     "case",
-    with_all_but(lambda case: case.mode == "native" or case.calls in SOME[:2], BEYOND),
+    with_all_but(lambda case: case.mode == "native" or case.calls in SOME[:2], EXCLUDED),
     ids=lambda case: f"{case}-{case.only[0].name}",
 )
-def test_what_is_left_out_does_harm(case: Case) -> None:
-    """No fault is left out of a world that is not one against which nothing is promised."""
+def test_each_excluded_fault_does_harm(case: Case) -> None:
+    """The tests exclude only faults that break a guarantee."""
     worst = explore(case.world, most_violations=None).shortest
     assert worst is not None
     assert worst.faults == 1
@@ -284,9 +286,9 @@ def test_what_is_left_out_does_harm(case: Case) -> None:
 
 # -- larger worlds -----------------------------------------------------------------------------------
 
-#: Ends of the span that the skew rate allows, both ways round, and no skew at all.
+#: The extremes that the skew rate allows, in both directions, and no skew.
 SKEWS = [
-    ({"A": Ticks(rate=a), "B": Ticks(rate=b)}, Ticks(rate=store, offset=5000))
+    ({"A": ClockSkew(rate=a), "B": ClockSkew(rate=b)}, ClockSkew(rate=store, offset=5000))
     for a, b, store in [
         (1.0, 1.0, 1.0),
         (1.0, 1.5, 1.0),
@@ -314,7 +316,7 @@ MANY_DELAYS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
     ),
 )
 def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
-    """Delays of many lengths, and clocks at all ends of the span that the skew rate allows."""
+    """Delays of many lengths, and clocks at the extremes that the skew rate allows."""
     explored(case)
 
 
@@ -338,5 +340,5 @@ def test_states_of_pairs_on_skewed_clocks(case: Case) -> None:
     ids=str,
 )
 def test_states_of_larger_worlds(case: Case) -> None:
-    """Two faults, three writers, a reader that looks on."""
+    """Two faults, three writers, or a reader."""
     explored(case)

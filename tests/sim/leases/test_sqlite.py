@@ -1,6 +1,6 @@
-"""Leases in an SQLite file whose machine has a wall clock that is set, in the simulated world.
+"""Leases in an SQLite file, on a machine whose wall clock is changed.
 
-Each node is a process of that machine, with an SQLite connection of its own to one real file.
+Each node is a process of that machine, with its own SQLite connection to one real file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from commitlog.commit.record import LEASE_SCHEMA
 from commitlog.tables.open import open_table
 from commitlog.testing.linearizability import NotLinearizable
 from commitlog.testing.sim import Fault, Faults, Forced, Seeded, Simulation
-from sim.leases.world import Client, CommitWorld, Ticks, create
+from sim.leases.actions import Client, create
+from sim.leases.world import CommitWorld
+from sim.nodes import ClockSkew
 
 HOUR = 3600.0
 
 
 class OneMachine(CommitWorld):
-    """The leases of all nodes are in one SQLite file, and all their wall clocks are one."""
+    """A world whose leases are in one SQLite file, and whose nodes share one wall clock."""
 
     def __init__(self, simulation: Simulation, file: Path, **options: Any) -> None:
         super().__init__(simulation, **options)
@@ -50,13 +52,13 @@ def judged(file: Path, seed: int, *, settings: tuple[tuple[float, float], ...]) 
     """Judge a run: A and B create one object, A's request is slow, and C and D work on others.
 
     Args:
-        file: where the leases are.
-        seed: draws how long requests travel.
-        settings: when the wall clock is set, and how far forward.
+        file: the file of the leases.
+        seed: the seed of the travel times of requests.
+        settings: the times at which the wall clock is changed, and the seconds that are added to it.
     """
     slow = Faults(forced=(Forced("A put k", Fault.DELAYED, 1, 1.6),))
     with Simulation(Seeded(seed), faults=slow, latencies=(0.0, 0.01, 0.05)) as simulation:
-        world = OneMachine(simulation, file, nodes={name: Ticks() for name in "ABCD"})
+        world = OneMachine(simulation, file, nodes={name: ClockSkew() for name in "ABCD"})
         for name, program, after in (("A", "k", 0.0), ("C", "c", 0.5), ("D", "d", 1.0), ("B", "k", 1.2)):
             world.start(name, create(program), after=after)
         for moment, seconds in settings:
@@ -70,19 +72,19 @@ def judged(file: Path, seed: int, *, settings: tuple[tuple[float, float], ...]) 
 
 @pytest.mark.parametrize("hours", [1, 5, 24 * 365 * 50])
 def test_a_wall_clock_that_is_set_forward_ends_no_lease(tmp_path: Path, hours: int) -> None:
-    """However far it is set: what has seemed to expire is only removed hours later."""
+    """Records that seem to be expired are removed hours later."""
     for seed in range(10):
         judged(tmp_path / f"{seed}.db", seed, settings=((0.4, hours * HOUR),))
 
 
-def test_one_that_is_set_forward_and_back_ends_no_lease(tmp_path: Path) -> None:
-    """As a clock is that was wrong for a moment."""
+def test_a_wall_clock_that_is_set_forward_and_back_ends_no_lease(tmp_path: Path) -> None:
+    """A clock that is wrong for a moment does no harm."""
     for seed in range(10):
         judged(tmp_path / f"{seed}.db", seed, settings=((0.4, 100 * HOUR), (0.9, -100 * HOUR)))
 
 
-def test_one_that_is_set_forward_again_and_again_may_end_a_lease(tmp_path: Path) -> None:
-    """That is the assumption: by hours, twice while a lease is held, and looked at each time."""
+def test_a_wall_clock_that_is_set_forward_repeatedly_may_end_a_lease(tmp_path: Path) -> None:
+    """By assumption this does not happen: by hours, twice during one lease, and read each time."""
     settings = ((0.4, 100 * HOUR), (0.9, 100 * HOUR))
 
     def refused(seed: int) -> bool:

@@ -27,14 +27,14 @@ from commitlog.testing.sim import (
     store_state,
     table_state,
 )
-from sim.leases.world import Steady, Ticks
 from sim.namespace.actions import Do, Program
 from sim.namespace.judge import LAKE, Call, Known, NamespaceJudge
 from sim.namespace.servers import WatchedStore, WatchedTable
+from sim.nodes import ClockSkew, LongestPause
 from support.library import GetClass, original
 
 #: How nodes back off: few attempts, for few states.
-STEADY = Backoff(base=1, cap=1, tries=3, random=Steady())
+STEADY = Backoff(base=1, cap=1, tries=3, random=LongestPause())
 
 #: What the paths of objects begin with that are not the namespace's.
 _FOREIGN = ("others", "old", "raw", "_commitlog")
@@ -72,7 +72,7 @@ class NamespaceWorld(NamespaceJudge):
         self,
         simulation: Simulation,
         *,
-        nodes: Mapping[str, Ticks],
+        nodes: Mapping[str, ClockSkew],
         made: Iterable[str] = (),
         files: Mapping[str, bytes] = _NONE,
         objects: Mapping[str, bytes] = _NONE,

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from commitlog._util.retry import Backoff
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
-from sim.leases.world import Ticks
 from sim.namespace.world import (
     Do,
     NamespaceWorld,
@@ -34,6 +33,7 @@ from sim.namespace.world import (
     sweep,
     write,
 )
+from sim.nodes import ClockSkew
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def seeded_world(*, stable: bool, logged: bool = False) -> World:
         latencies = draw("network", ((0.005,), (0.005, 0.05), (0.005, 0.05, 0.6)))
         simulation = Simulation(choices, faults=faults, latencies=latencies)
         nodes = {
-            name: Ticks(rate=draw("rate", (1.0, 0.9, 1.1)))
+            name: ClockSkew(rate=draw("rate", (1.0, 0.9, 1.1)))
             for name in "ABCD"[: draw("nodes", (2, 3, 4))]
         }
         seed = choices.pick("jitter", [1.0] * 1000)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from commitlog.testing.sim import Choices, Fault, Simulation, World
-from sim.leases.world import Ticks
 from sim.namespace.actions import (
     Do,
     Program,
@@ -34,6 +33,7 @@ from sim.namespace.cluster import STEADY, NamespaceWorld
 from sim.namespace.judge import LAKE, Call, Known
 from sim.namespace.servers import WatchedStore, WatchedTable
 from sim.namespace.workflows import adopt, bulk_link, collect, publish, recover, sweep
+from sim.nodes import ClockSkew
 
 __all__ = [
     "ANY",
@@ -75,7 +75,7 @@ def world_of(
     programs: Mapping[str, Program],
     *,
     simulation: Callable[[Choices], Simulation] = Simulation,
-    clocks: Mapping[str, Ticks] = _NONE,
+    clocks: Mapping[str, ClockSkew] = _NONE,
     after: Mapping[str, float] = _NONE,
     restarts: Collection[str] = (),
     outcomes: Counter[str] | None = None,
@@ -98,7 +98,7 @@ def world_of(
     known = Known()
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: clocks.get(name, Ticks()) for name in programs}
+        nodes = {name: clocks.get(name, ClockSkew()) for name in programs}
         world = make(simulation(choices), nodes=nodes, known=known, **options)
         for name, program in programs.items():
             world.start(name, program, restart=name in restarts, after=after.get(name, 0.0))

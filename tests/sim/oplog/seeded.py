@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from commitlog.oplog import Decision
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
-from sim.leases.world import Ticks
+from sim.nodes import ClockSkew
 from sim.oplog.world import LogWorld, Program, ask, compact, decide_any, in_turn, recover, run
 
 T = TypeVar("T")
@@ -57,7 +57,9 @@ def seeded_world(*, effects: bool) -> World:
         latencies = draw("network", ((0.005,), (0.005, 0.05), (0.005, 0.05, 0.6)))
         simulation = Simulation(choices, faults=faults, latencies=latencies)
         nodes = {
-            name: Ticks(rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -100.0, 1e6)))
+            name: ClockSkew(
+                rate=draw("rate", (1.0, 0.9, 1.1)), offset=draw("offset", (0.0, -100.0, 1e6))
+            )
             for name in "ABCDE"[: draw("nodes", (3, 4, 5))]
         }
         world = LogWorld(simulation, nodes=nodes, settle=_SETTLE, effects=effects)

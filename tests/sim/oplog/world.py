@@ -33,7 +33,7 @@ from commitlog.stores.body import Body, chunks
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import Choices, Node, SimulatedStore, Simulation, World, store_state
-from sim.leases.world import Ticks, steady
+from sim.nodes import ClockSkew, fixed_backoff
 
 #: What any call may raise in a world where requests are lost: nothing follows from it.
 TROUBLE: tuple[type[CommitError], ...] = (Unavailable, Conflict)
@@ -145,10 +145,10 @@ class LogWorld:
         self,
         simulation: Simulation,
         *,
-        nodes: Mapping[str, Ticks],
+        nodes: Mapping[str, ClockSkew],
         settle: float = 20.0,
         effects: bool = False,
-        backoff: Callable[[str], Backoff] = steady,
+        backoff: Callable[[str], Backoff] = fixed_backoff,
         connect: Callable[..., OperationLog] = OperationLog,
     ) -> None:
         self.simulation = simulation
@@ -429,7 +429,7 @@ def world_of(
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        world = LogWorld(simulation(choices), nodes=dict.fromkeys(programs, Ticks()), **options)
+        world = LogWorld(simulation(choices), nodes=dict.fromkeys(programs, ClockSkew()), **options)
         for name, program in programs.items():
             world.start(name, program, after=(after or {}).get(name, 0.0))
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from commitlog.outputs import Batch, Mode
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
-from sim.leases.world import Ticks
+from sim.nodes import ClockSkew
 from sim.outputs.world import (
     OutputWorld,
     Program,
@@ -104,7 +104,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
         simulation = Simulation(choices, faults=faults, latencies=latencies)
         rates_of_clocks = (1.0, 1.5) if leases else (1.0, 0.2, 5.0)
         nodes = {
-            name: Ticks(
+            name: ClockSkew(
                 rate=draw("rate", rates_of_clocks),
                 offset=0.0 if leases else draw("offset", (0.0, -100.0, 1000.0)),
             )

@@ -52,11 +52,12 @@ from commitlog.testing.sim import (
     table_state,
 )
 from commitlog.urls import parse_table_url
-from sim.leases.world import SMALL, Ticks, steady
+from sim.leases.world import SMALL
+from sim.nodes import ClockSkew, fixed_backoff
 from sim.outputs.model import TOP, Truth, WatchedStore, content
 
 #: A clock that goes right.
-_RIGHT = Ticks()
+_RIGHT = ClockSkew()
 
 
 class OutputWorld:
@@ -90,7 +91,7 @@ class OutputWorld:
         self,
         simulation: Simulation,
         *,
-        nodes: Mapping[str, Ticks],
+        nodes: Mapping[str, ClockSkew],
         leases: bool = False,
         logged: bool = False,
         staged: bool = False,
@@ -99,9 +100,9 @@ class OutputWorld:
         denied: Mapping[str, tuple[str, ...]] | None = None,
         trusts_any_404: bool = False,
         foreign: tuple[str, ...] = (),
-        store: Ticks = _RIGHT,
-        table: Ticks = _RIGHT,
-        backoff: Callable[[str], Backoff] = steady,
+        store: ClockSkew = _RIGHT,
+        table: ClockSkew = _RIGHT,
+        backoff: Callable[[str], Backoff] = fixed_backoff,
         connect: Callable[..., Output] = Output,
     ) -> None:
         self.simulation = simulation
@@ -604,7 +605,7 @@ def world_of(
     programs: Mapping[str, Program],
     *,
     simulation: Callable[[Choices], Simulation] = Simulation,
-    clocks: Mapping[str, Ticks] | None = None,
+    clocks: Mapping[str, ClockSkew] | None = None,
     restart: Mapping[str, Program] | None = None,
     after: Mapping[str, float] | None = None,
     outcomes: Counter[str] | None = None,

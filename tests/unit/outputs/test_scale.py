@@ -25,7 +25,7 @@ from commitlog.stores.api import ObjectData, PutResult, Staged
 from commitlog.stores.counting import CountingStore
 from commitlog.stores.memory import MemoryStore
 from commitlog.testing import ManualClock
-from sim.leases.world import Steady
+from sim.nodes import LongestPause
 from support.outputs import HookedStore, open_output, stage_some, visible
 
 CHECKPOINTS = "out/_commitlog/checkpoints/"
@@ -254,7 +254,7 @@ def test_who_loses_numbers_of_the_log_pauses_longer_each_time_until_it_has_one()
             requests.append(f"sleep {seconds:g}")
 
     overtaken, clock = ConditionalStore(Overtaken(store)), Resting()
-    slow = Output(overtaken, "out", clock=clock, backoff=Backoff(base=1, random=Steady()))
+    slow = Output(overtaken, "out", clock=clock, backoff=Backoff(base=1, random=LongestPause()))
     job = slow.begin("slow")
     requests.clear()
     assert slow.commit(job, ()).version == 4

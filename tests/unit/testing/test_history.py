@@ -564,7 +564,7 @@ def test_of_an_unknown_rename_both_are_unknown(error: BaseException) -> None:
 def test_foreign_objects_are_known_by_their_bodies() -> None:
     """What another writer left without metadata is read by GET, and from then on by HEAD."""
     store, recorder = recorded()
-    foreign = store.store.put("k", b"theirs")
+    foreign = store.unrecorded.put("k", b"theirs")
     store.head("k")
     assert store.get("k").data == b"theirs"
     store.head("k")
@@ -580,7 +580,7 @@ def test_foreign_objects_are_known_by_their_bodies() -> None:
 def test_a_body_that_is_no_word_is_still_a_version() -> None:
     """Bytes that are no text are taken down as something that nobody wrote."""
     store, recorder = recorded()
-    store.store.put("k", b"\xff")
+    store.unrecorded.put("k", b"\xff")
     store.get("k")
     assert told(recorder) == [("read", "k", None, "\\xff", "done")]
 

@@ -14,11 +14,11 @@ from typing import TypeVar
 from commitlog._util.retry import Backoff
 from commitlog.namespace import Namespace
 from commitlog.testing.sim import Choices, Faults, Simulation, World
-from sim.leases.world import Ticks
 from sim.namespace.bindings.actions import prune, sync
 from sim.namespace.bindings.world import BoundWorld, Others
 from sim.namespace.seeded import RATES
 from sim.namespace.world import Do, collect, delete, list_, make, read, rename, sweep, write
+from sim.nodes import ClockSkew
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def seeded_world(*, max_age: float | None) -> World:
         )
         latencies = draw("network", ((0.005,), (0.005, 0.05), (0.005, 0.05, 0.6)))
         simulation = Simulation(choices, faults=faults, latencies=latencies)
-        nodes = {name: Ticks() for name in "ABC"[: draw("nodes", (2, 1, 3))]}
+        nodes = {name: ClockSkew() for name in "ABC"[: draw("nodes", (2, 1, 3))]}
         seed = choices.pick("jitter", [1.0] * 1000)
         synchronised = draw("synchronised at first", (True, False))
 

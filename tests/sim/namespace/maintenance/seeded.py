@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from commitlog._util.retry import Backoff
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation
-from sim.leases.world import Ticks
 from sim.namespace.maintenance.world import A_DAY, UpkeepWorld, check, compact, move, repair, restore
 from sim.namespace.world import (
     Do,
@@ -23,6 +22,7 @@ from sim.namespace.world import (
     sweep,
     write,
 )
+from sim.nodes import ClockSkew
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     seed = choices.pick("jitter", [1.0] * 1000)
     world = UpkeepWorld(
         simulation,
-        nodes={name: Ticks() for name in (*workers, "U", "R")},
+        nodes={name: ClockSkew() for name in (*workers, "U", "R")},
         made=("a", "a/b", "b"),
         files={"f": b"0", "a/f": b"1"},
         exact=False,

@@ -28,7 +28,9 @@ from commitlog.testing.sim import (
     explore,
     store_state,
 )
-from sim.leases.world import CommitWorld, Program, Ticks, create, delete, read, update, world_of
+from sim.leases.actions import Program, create, delete, read, update
+from sim.leases.world import CommitWorld, world_of
+from sim.nodes import ClockSkew
 
 # -- a toy that is wrong: look, then write ---------------------------------------------------------
 
@@ -228,7 +230,7 @@ class Endings:
     def __call__(self, choices: Choices) -> tuple[Simulation, Callable[[], object]]:
         world = CommitWorld(
             Simulation(choices, faults=self.faults),
-            nodes={"A": Ticks(), "B": Ticks(rate=1.5)},
+            nodes={"A": ClockSkew(), "B": ClockSkew(rate=1.5)},
             mode=self.mode,
             objects=self.objects,
         )

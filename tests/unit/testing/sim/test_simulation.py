@@ -47,21 +47,20 @@ from commitlog.testing.sim import (
     store_state,
 )
 from commitlog.urls import parse_table_url
-from sim.leases.world import (
-    CommitWorld,
-    Ticks,
+from sim.leases.actions import (
     copy,
     create,
     delete,
     edit,
-    in_turn,
+    in_sequence,
     publish,
     read,
     remove,
     rename,
-    seeded,
     update,
 )
+from sim.leases.world import CommitWorld
+from sim.nodes import ClockSkew, seeded_backoff
 from support.project import environment
 
 # -- one run is one trace --------------------------------------------------------------------------
@@ -73,14 +72,16 @@ def everything(choices: Choices) -> list[str]:
     simulation = Simulation(choices, faults=faults, latencies=(0.01, 0.05, 0.2))
     world = CommitWorld(
         simulation,
-        nodes={name: Ticks(rate=1 + number / 10, offset=number) for number, name in enumerate("ABC")},
+        nodes={
+            name: ClockSkew(rate=1 + number / 10, offset=number) for number, name in enumerate("ABC")
+        },
         objects={"k": "seed", "s": "copied", "r": "renamed"},
-        backoff=seeded(1),
+        backoff=seeded_backoff(1),
         settings=LeaseSettings(timeout=20, max_clock_skew_rate=1.5, ttl=60, test_interval=1),
     )
-    world.start("A", in_turn(delete("k"), create("k"), edit("k")), restart=edit("k"))
-    world.start("B", in_turn(copy("s", "k"), remove("k"), publish("k")), restart=read("k"))
-    world.start("C", in_turn(update("k"), rename("r", "k"), edit("k")), after=1)
+    world.start("A", in_sequence(delete("k"), create("k"), edit("k")), restart=edit("k"))
+    world.start("B", in_sequence(copy("s", "k"), remove("k"), publish("k")), restart=read("k"))
+    world.start("C", in_sequence(update("k"), rename("r", "k"), edit("k")), after=1)
     with simulation:
         simulation.run()
     return simulation.trace

@@ -1,0 +1,55 @@
+"""Clocks and retry policies of simulated nodes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from commitlog._util.retry import Backoff
+from commitlog.testing.sim import Node
+
+__all__ = ["ACCURATE", "ClockSkew", "LongestPause", "check_ended", "fixed_backoff", "seeded_backoff"]
+
+
+@frozen(kw_only=True)
+class ClockSkew:
+    """The skew of a clock: its seconds per true second, and seconds ahead at the beginning."""
+
+    rate: float = 1.0
+    offset: float = 0.0
+
+
+#: A correct clock.
+ACCURATE = ClockSkew()
+
+
+class LongestPause(random.Random):
+    """Jitter without randomness, for exhaustive worlds: always the longest pause."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+_FIXED = Backoff(base=1, cap=1, tries=4, random=LongestPause())
+
+
+def fixed_backoff(node: str) -> Backoff:
+    """Return the retry policy of a node in an exhaustive world."""
+    return _FIXED
+
+
+def seeded_backoff(seed: int, **options: Any) -> Callable[[str], Backoff]:
+    """Return a function that returns a node's retry policy, with its own jitter drawn from a seed.
+
+    `options` are those of `Backoff`.
+    """
+    return lambda node: Backoff(random=random.Random(f"{seed} {node}"), **options)
+
+
+def check_ended(nodes: Mapping[str, Node]) -> None:
+    """Check that no program of a node still waits after the run has ended."""
+    stuck = [name for name, node in nodes.items() if node.running]
+    assert not stuck, f"the programs of {stuck} wait for nothing"
