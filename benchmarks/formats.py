@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""How fast rows are written in each format, beside Spark's own writers, and what sorting them takes.
+"""Speed of writing rows in each format, compared with Spark's own writers, and the cost of sorting.
 
     ./run bench formats [--rows N] [--rounds N]
 
 Prints, for each format, the median over the rounds of the ratio within a round: rows per second and rows
 per CPU second of `commitlog.spark.write` over those of Spark's own writer with FileOutputCommitter, and
-the most memory that the Python workers had together.
+the peak memory of all Python workers together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_writers import BuiltIn, start
 
 import commitlog.spark
 
-#: What is written: the format, the compression that both use, and the column to sort by.
+#: The cases: the format, the compression of both writers, and the column to sort by.
 CASES = (
     ("parquet", "snappy", None),
     ("parquet", "snappy", "customer"),
@@ -51,7 +51,7 @@ def _ours(rows: DataFrame, path: Path, kind: str, compression: str, sort_by: str
 
 @contextlib.contextmanager
 def _watched() -> Iterator[Callable[[], int]]:
-    """Give what tells the most bytes that the Python workers have had together."""
+    """Measure memory in the background; yield a function that returns the peak of all workers."""
     most, over = 0, threading.Event()
 
     def watch() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3, help="after one that does not count")
+    parser.add_argument("--rounds", type=int, default=3, help="after one round to warm up")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="formats-") as scratch:
         spark = start("local[2]", Path(scratch))

@@ -42,7 +42,7 @@ def pieces_of(size: int) -> Iterator[None]:
 def records(
     input: InputFormat, pinned: Pinned, columns: Columns, cuts: Sequence[int] = ()
 ) -> list[tuple[dict[str, Any], int | None, str | None]]:
-    """Return each record of a file, slice by slice: its columns, its place, and what was rescued."""
+    """Return each record of a file, slice by slice: its columns, offset, and rescued values."""
     found: list[tuple[dict[str, Any], int | None, str | None]] = []
     for each in slices(pinned.file, cuts):
         for part in input.decode(pinned, each, columns):

@@ -18,6 +18,7 @@ from commitlog.spark.files.base import (
     InputFormat,
     OutputFormat,
     PartFilter,
+    combine_batches,
 )
 from commitlog.spark.files.columns import Columns, NewColumns, Records
 from commitlog.spark.files.compression import SUFFIXES
@@ -38,6 +39,7 @@ __all__ = [
     "ReadableStore",
     "Records",
     "StoredObject",
+    "combine_batches",
     "decode",
     "output_format_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ __all__ = [
     "InputFormat",
     "OutputFormat",
     "PartFilter",
+    "combine_batches",
 ]
 
 #: Rows, and Arrow bytes, at which a writer's buffer is written: small enough for the memory of a task,
@@ -35,6 +36,10 @@ GROUP_BYTES = 128 * 1024 * 1024
 
 #: The most rows of a batch that a reader yields.
 BATCH_ROWS = 64 * 1024
+
+#: Rows, and Arrow bytes, of a batch to which small batches are combined.
+COMBINED_ROWS = 16 * 1024
+COMBINED_BYTES = 16 * 1024 * 1024
 
 #: Takes the statistics of a part of a file, such as a row group; returns whether to read the part.
 PartFilter = Callable[[Mapping[str, ColumnStatistics]], bool]
@@ -252,3 +257,25 @@ class InputFormat(ABC):
         if value not in ("true", "false"):
             raise ConfigurationError(f"option {name} is {value!r}: give true or false")
         return value == "true"
+
+
+def combine_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `batches` in larger batches: Spark takes the same time for each, however small.
+
+    A batch is complete at `COMBINED_ROWS`, or at `COMBINED_BYTES`. Batches without rows are left out.
+    """
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        kept.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= COMBINED_ROWS or size >= COMBINED_BYTES:
+            yield _concatenated(kept)
+            kept, rows, size = [], 0, 0
+    if rows:
+        yield _concatenated(kept)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

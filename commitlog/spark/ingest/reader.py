@@ -6,7 +6,7 @@ was pickled before. A task needs only its partition and the options.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -24,15 +24,12 @@ from commitlog.clock import SystemClock
 from commitlog.errors import ConfigurationError
 from commitlog.ingest import Fetch, Ingest, Pinned, Quarantine, Slice, SourceMetadata
 from commitlog.ingest.source import SLICE_COST
+from commitlog.spark.files import combine_batches
 from commitlog.spark.ingest.columns import RowBuilder
 from commitlog.spark.ingest.options import IngestOptions
 from commitlog.spark.tasks import freeze_gc
 
 __all__ = ["IngestReader"]
-
-#: Limits of a batch that combines the rows of small files, in rows and in bytes.
-GATHERED_ROWS = 16 * 1024
-GATHERED_BYTES = 16 * 1024 * 1024
 
 #: The cost in bytes of opening a file on a disk. There is no network to wait for: the start of a task
 #: takes as long as opening a hundred files.
@@ -151,23 +148,4 @@ class IngestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 count=lambda batch: int(batch.num_rows),
                 drop=lambda batch, first: batch.slice(first),
             )
-            yield from gathered(rows)
-
-
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `batches` in larger batches, which have less overhead."""
-    buffer: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        buffer.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield _joined(buffer)
-            buffer, rows, size = [], 0, 0
-    if rows:
-        yield _joined(buffer)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+            yield from combine_batches(rows)

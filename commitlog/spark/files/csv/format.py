@@ -4,8 +4,8 @@ There are two readers, because they know different things. The writer of an outp
 dialect is Spark's default, null is nothing, and ``""`` is the empty string. So pyarrow splits and
 converts whole blocks, with escapes and line breaks in strings. The writer of an input file is unknown:
 the dialect has options, ``""`` is null, and any line may be damaged. So each record has an offset,
-values are rescued, and pyarrow reads only lines that it surely reads as Spark does. Both readers share
-the dialect's defaults and the decompression.
+values are rescued, and pyarrow reads only lines that it surely splits as the dialect says. Both readers
+share the dialect's defaults and the decompression.
 
 Rules of the files of an output: no header; commas; ``"`` around strings, with ``\"`` and ``\\`` in them;
 null is nothing, and the empty string ``""``. Line breaks in strings stay, so other readers need option

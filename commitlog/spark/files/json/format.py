@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from commitlog.errors import CorruptRecord, InputUnreadable, NotSupported
-from commitlog.spark.files.base import Encoder, InputFormat, OutputFormat, PartFilter
+from commitlog.spark.files.base import Encoder, InputFormat, OutputFormat, PartFilter, combine_batches
 from commitlog.spark.files.columns import Columns, Records
 from commitlog.spark.files.compression import SUFFIXES
 from commitlog.spark.files.io import SinkFile, StoredObject, convert_errors
@@ -78,9 +78,11 @@ class JsonOutput(OutputFormat):
         parser = _parser(source.path, known, _OUTPUT_LINES, white=b"\n")
         what = "JSON lines of the columns that it should have"
         with convert_errors(source.path, what, CorruptRecord):
-            for at, block in _OUTPUT_LINES.read(source):
-                for records in parser.block(at, block):
-                    yield records.batch.select(wanted)
+            yield from combine_batches(
+                records.batch.select(wanted)
+                for at, block in _OUTPUT_LINES.read(source)
+                for records in parser.block(at, block)
+            )
 
 
 class JsonInput(InputFormat):

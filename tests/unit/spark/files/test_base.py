@@ -1,18 +1,25 @@
-"""What all formats have in common, without Spark."""
+"""All output formats: writers, readers, errors. No Spark session is needed."""
 
 from __future__ import annotations
 
 import io
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from commitlog.errors import CorruptRecord, NotFound, NotSupported, Unavailable
-from commitlog.spark.files import OUTPUT_FORMATS, StoredObject, base, output_format_of
-from commitlog.spark.files.io import StoredFile
+from commitlog.spark.files import (
+    OUTPUT_FORMATS,
+    StoredObject,
+    base,
+    combine_batches,
+    output_format_of,
+)
 from commitlog.stores import ObjectData
 from commitlog.stores.memory import MemoryStore
-from support.output_files import EVERY, read, rows_for, write
+from support.output_files import EVERY, read, rows_for, text_of, write
 
 NUMBERS = pa.schema([pa.field("a", pa.int64()), pa.field("b.c", pa.string())])
 
@@ -24,8 +31,8 @@ def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("name", "compression"), EVERY)
-def test_rows_come_back_as_they_went(name: str, compression: str) -> None:
-    """Every type, nulls, hostile text and nesting survive in every format and compression."""
+def test_rows_survive(name: str, compression: str) -> None:
+    """Every type, nulls, hostile text and nesting, in every format and compression."""
     batch = rows_for(name)
     OUTPUT_FORMATS[name].check(batch.schema)
     data, _ = write(OUTPUT_FORMATS[name], batch.slice(0, 3), batch.slice(3), compression=compression)
@@ -36,22 +43,22 @@ def test_rows_come_back_as_they_went(name: str, compression: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "compression"), EVERY)
-def test_files_are_named_after_what_is_in_them(name: str, compression: str) -> None:
-    """A file's suffix tells its format, and of a text file its compression."""
+def test_the_suffix_of_a_path_gives_the_format(name: str, compression: str) -> None:
+    """For every format and compression."""
     path = "a=1/part-00000-c000" + OUTPUT_FORMATS[name].compressions[compression]
     assert output_format_of(path).name == name
 
 
 @pytest.mark.parametrize("path", ["part-00000", "part.parquet.tmp", "part.csv.lz4", "part.txt"])
-def test_other_files_are_refused(path: str) -> None:
-    """A file whose name tells nothing is not taken for something."""
+def test_other_suffixes_are_refused(path: str) -> None:
+    """No format is guessed."""
     with pytest.raises(NotSupported, match="does not tell its format: parquet, orc"):
         output_format_of(path)
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_columns_of_choice(name: str) -> None:
-    """The columns asked for come back, dots in names or not; without any, the number of rows does."""
+def test_some_columns_are_read(name: str) -> None:
+    """With dots in names or not. Without columns, the number of rows is kept."""
     known, data = OUTPUT_FORMATS[name], write(OUTPUT_FORMATS[name], numbers(5))[0]
     assert read(known, data, NUMBERS, {"b.c", "z"}).to_pylist() == numbers(5).select(["b.c"]).to_pylist()
     assert read(known, data, NUMBERS, {"a"}).to_pylist() == numbers(5).select(["a"]).to_pylist()
@@ -60,8 +67,8 @@ def test_columns_of_choice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_no_column_but_one_of_many_is_asked_for(name: str) -> None:
-    """A column is found by its name where no name has a dot, too."""
+def test_one_column_of_several_is_read(name: str) -> None:
+    """In files without dots in names."""
     batch = numbers(5).rename_columns(["a", "b"])
     data, _ = write(OUTPUT_FORMATS[name], batch)
     assert (
@@ -72,8 +79,8 @@ def test_no_column_but_one_of_many_is_asked_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_what_is_gathered_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However wide the rows are, a sink gathers no more than it may, and writes out in between."""
+def test_the_buffer_of_a_writer_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes and in rows; the writer flushes in between."""
     target = io.BytesIO()
     sink = OUTPUT_FORMATS[name].open_writer(target, NUMBERS, group_bytes=10_000)
     for start in range(0, 2000, 100):
@@ -91,9 +98,22 @@ def test_what_is_gathered_is_bounded(name: str, monkeypatch: pytest.MonkeyPatch)
     assert read(OUTPUT_FORMATS[name], target.getvalue(), NUMBERS).num_rows == sink.rows == 2300
 
 
+def test_small_batches_become_large_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer combines batches into row groups or stripes."""
+    monkeypatch.setattr(base, "GROUP_ROWS", 20_000)
+    batches = [numbers(5000, start) for start in range(0, 50_000, 5000)]
+    expected = [20_000, 20_000, 10_000]
+    metadata = pq.read_metadata(io.BytesIO(text_of(OUTPUT_FORMATS["parquet"], *batches)))
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == expected
+    file = orc.ORCFile(io.BytesIO(text_of(OUTPUT_FORMATS["orc"], *batches)))
+    assert [file.read_stripe(i).num_rows for i in range(file.nstripes)] == expected
+    arrow = pa.ipc.open_file(text_of(OUTPUT_FORMATS["arrow"], *batches))
+    assert sum(arrow.get_batch(i).num_rows for i in range(arrow.num_record_batches)) == 50_000
+
+
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_what_is_abandoned_writes_nothing_more(name: str) -> None:
-    """A file that is given up adds no footer to an upload that was dropped, not even when collected."""
+def test_an_abandoned_writer_writes_nothing_more(name: str) -> None:
+    """It adds no footer to an upload, not even when it is garbage-collected."""
     target = io.BytesIO()
     sink = OUTPUT_FORMATS[name].open_writer(target, NUMBERS)
     sink.write(numbers(10))
@@ -107,7 +127,7 @@ def test_what_is_abandoned_writes_nothing_more(name: str) -> None:
 
 
 class Refusing:
-    """A place for bytes that takes some, and then no more."""
+    """A sink that fails after some bytes."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -121,8 +141,8 @@ class Refusing:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 @pytest.mark.parametrize("room", [100, 3000])
-def test_what_a_store_raises_comes_out_as_it_is(name: str, room: int) -> None:
-    """An error of the upload is not disguised by the writer in between, which can then be abandoned."""
+def test_errors_of_the_sink_are_raised_unchanged(name: str, room: int) -> None:
+    """pyarrow would replace some of them. The writer can be abandoned afterwards."""
     sink = OUTPUT_FORMATS[name].open_writer(Refusing(room), NUMBERS, "none")
 
     def write_all() -> None:
@@ -137,7 +157,7 @@ def test_what_a_store_raises_comes_out_as_it_is(name: str, room: int) -> None:
 
 
 class Failing:
-    """A store from which everything can be read but what comes late."""
+    """A store that fails after some requests."""
 
     def __init__(self, data: bytes, room: int) -> None:
         self.data = data
@@ -153,8 +173,8 @@ class Failing:
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_errors_of_reading(name: str) -> None:
-    """A file that is not there or cannot be fetched says so; one of other bytes is corrupt."""
+def test_errors_of_the_store_are_raised_unchanged(name: str) -> None:
+    """A missing object, and a failing store. Other content is a corrupt record."""
     known, data = OUTPUT_FORMATS[name], write(OUTPUT_FORMATS[name], numbers(1000))[0]
     path = "file" + next(iter(known.compressions.values()))
     with pytest.raises(NotFound):
@@ -172,44 +192,17 @@ def test_errors_of_reading(name: str) -> None:
             read(known, bad, NUMBERS)
 
 
-def test_a_stored_file_is_read_in_blocks() -> None:
-    """Readers that ask for little at a time cause few requests, each of a whole block."""
-    store = MemoryStore()
-    data = bytes(range(256)) * 40
-    store.put("x", data)
-    asked: list[tuple[int, int | None]] = []
-
-    class Counting:
-        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-            asked.append((start, end))
-            return store.get(path, start=start, end=end)
-
-    file = StoredFile(StoredObject(Counting(), "x", len(data)), block=4096)
-    for start in range(0, len(data), 100):
-        file.seek(start)
-        assert file.read(100) == data[start : start + 100]
-    assert asked == [(0, 4096), (4096, 8192), (8192, 10240)]
-    file.seek(-10, io.SEEK_END)
-    assert file.read() == data[-10:] and file.read(5) == b""
-    file.seek(4000)
-    assert file.read(5000) == data[4000:9000]
-    assert len(asked) == 3
-
-
-def test_a_stored_file_keeps_the_latest_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded: the block that was not read for the longest time is dropped."""
-    monkeypatch.setattr("commitlog.spark.files.io.BLOCKS", 2)
-    store = MemoryStore()
-    store.put("x", b"abcdef")
-    asked: list[int] = []
-
-    class Counting:
-        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
-            asked.append(start)
-            return store.get(path, start=start, end=end)
-
-    file = StoredFile(StoredObject(Counting(), "x", 6), block=2)
-    for start in (0, 2, 0, 4, 0, 2):
-        file.seek(start)
-        file.read(1)
-    assert asked == [0, 2, 4, 2]
+def test_small_batches_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a number of rows or bytes; rows stay in order, and their number too without columns."""
+    monkeypatch.setattr(base, "COMBINED_ROWS", 250)
+    batches = [numbers(100, start) for start in range(0, 1000, 100)]
+    found = list(combine_batches(batches))
+    assert [batch.num_rows for batch in found] == [300, 300, 300, 100]
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches(batches))
+    assert [batch.num_rows for batch in combine_batches(each.select([]) for each in batches[:4])] == [
+        300,
+        100,
+    ]
+    monkeypatch.setattr(base, "COMBINED_BYTES", 1)
+    assert len(list(combine_batches(batches))) == 10
+    assert not list(combine_batches([numbers(0)]))

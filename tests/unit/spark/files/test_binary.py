@@ -1,4 +1,4 @@
-"""Files as they are, one record each."""
+"""Whole files as records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from commitlog.spark.files.binary import BinaryInput
 from support.input_files import pinned
 
 
-def test_what_no_value_can_hold_is_told_before_it_is_fetched() -> None:
-    """Spark has no values of 2 GiB. What else there is to know of such a file can be read."""
+def test_a_large_file_is_refused_before_it_is_fetched() -> None:
+    """Spark has no values of 2 GiB. The other columns of such a file can be read."""
     small = pinned(b"x")
     file = evolve(small.file, size=2**31)
     large = Pinned(small.store, file)

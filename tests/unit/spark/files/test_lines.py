@@ -1,4 +1,4 @@
-"""Files as lines: each in exactly one slice, whatever the cuts, the ends and the compression."""
+"""Lines of files: each is in exactly one slice, whatever the cuts, separators and compression."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commitlog.errors import ConfigurationError, InputChanged, InputUnreadable
+from commitlog.errors import (
+    AccessDenied,
+    CommitError,
+    ConfigurationError,
+    InputChanged,
+    InputMissing,
+    InputUnreadable,
+    Unavailable,
+)
 from commitlog.ingest import Pinned
 from commitlog.spark.files import INPUT_FORMATS, Columns, StoredObject, compression
 from commitlog.spark.files.compression import content_of
 from commitlog.spark.files.lines import Lines
+from commitlog.stores import ObjectData
 from support.input_files import Counting, pieces_of, pinned, slices
 from support.project import TESTS
 
 
 def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes]]:
-    """Return each line of a file with its place, slice by slice."""
+    """Return each line of a file with its offset, slice by slice."""
     found = []
     for each in slices(pinned.file, cuts):
         for at, block in lines.read(StoredObject.of(pinned), each.start, each.end):
@@ -37,7 +46,7 @@ def read(pinned: Pinned, lines: Lines, cuts: list[int]) -> list[tuple[int, bytes
 
 
 def expected(data: bytes, separator: bytes | None) -> list[tuple[int, bytes]]:
-    """Return the same by looking at the bytes from begin to end."""
+    """Return the same lines, found with a regular expression."""
     at = 3 if data.startswith(b"\xef\xbb\xbf") else 0
     found = []
     for match in re.finditer(rb"\r\n|\n|\r" if separator is None else re.escape(separator), data):
@@ -61,7 +70,7 @@ CUTS = st.lists(st.integers(1, 40), max_size=5)
     piece=st.integers(1, 12),
 )
 def test_each_line_is_in_one_slice(data: bytes, cuts: list[int], piece: int) -> None:
-    """Whatever the cuts, and however many bytes are read at a time, each line comes once, in order."""
+    """In order, whatever the cuts and the size of requests."""
     with pieces_of(piece):
         assert read(pinned(data), Lines(), cuts) == expected(data, None)
 
@@ -72,10 +81,10 @@ def test_each_line_is_in_one_slice(data: bytes, cuts: list[int], piece: int) -> 
     cuts=CUTS,
     piece=st.integers(1, 12),
 )
-def test_each_line_that_ends_as_told_is_in_one_slice(
+def test_each_line_with_another_separator_is_in_one_slice(
     data: bytes, separator: bytes, cuts: list[int], piece: int
 ) -> None:
-    """So it is with ends of any length; those that overlap themselves are read from the begin."""
+    """Of any length. A file whose separator overlaps itself has one slice."""
     lines = Lines(separator=separator)
     with pieces_of(piece):
         cuts = cuts if lines.splits("in/file") else []
@@ -91,8 +100,8 @@ PACKED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("suffix", sorted(PACKED))
-def test_compressed_files_are_read_as_one(suffix: str) -> None:
-    """Of a compressed file the content is told by its suffix; several streams in it are one content."""
+def test_compressed_files_have_one_slice(suffix: str) -> None:
+    """The suffix gives the compression; several streams in a row are one content."""
     parts = [b"".join(b"%d,%d\n" % (part, line) for line in range(3_000)) for part in range(3)]
     pack = PACKED[suffix]
     source = pinned(b"".join(map(pack, parts)), f"in/file.csv.{suffix}")
@@ -106,8 +115,8 @@ def test_compressed_files_are_read_as_one(suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", sorted(PACKED))
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage"])
-def test_damaged_streams_are_told(suffix: str, damage: str) -> None:
-    """A compressed stream that is cut short, or is none, is unreadable after what comes before."""
+def test_damaged_streams_are_unreadable(suffix: str, damage: str) -> None:
+    """The content before the damage is read."""
     data = b"".join(b"%d,%d\n" % (line, line * line * 7919) for line in range(100_000))
     packed = PACKED[suffix](data)
     if damage == "cut":
@@ -129,14 +138,32 @@ def test_damaged_streams_are_told(suffix: str, damage: str) -> None:
     assert text.endswith(b"\n")
 
 
-def test_zeros_behind_a_gzip_stream_are_no_content() -> None:
-    """Programs fill up blocks with zeros."""
+@pytest.mark.parametrize("suffix", [*sorted(PACKED), "txt"])
+@pytest.mark.parametrize("error", [Unavailable, InputMissing, AccessDenied])
+def test_errors_of_the_store_are_raised_unchanged(suffix: str, error: type[CommitError]) -> None:
+    """A failed request does not make a compressed file unreadable."""
+
+    class Failing(Pinned):
+        def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
+            if start:
+                raise error("no answer")
+            return super().get(path, start=start, end=end)
+
+    data = PACKED.get(suffix, bytes)(b"".join(b"%d\n" % (n * n) for n in range(1000)))
+    whole = pinned(data, f"in/x.{suffix}")
+    failing = Failing(whole.store, whole.file)
+    with pieces_of(100), pytest.raises(error, match="no answer"):
+        list(Lines().read(StoredObject.of(failing)))
+
+
+def test_zeros_after_a_gzip_stream_are_ignored() -> None:
+    """Some programs fill up blocks with zeros."""
     source = pinned(gzip.compress(b"a\n") + bytes(1000) + gzip.compress(b"b\n"), "in/a.gz")
     assert read(source, Lines(), []) == [(0, b"a"), (2, b"b")]
 
 
 def test_a_stream_that_grows_a_thousandfold_is_read_in_pieces() -> None:
-    """What comes out of a decompressor is bounded, too."""
+    """The output of a decompressor is bounded as well."""
     source = pinned(gzip.compress(bytes(1000) * 40_000), "in/a.gz")
     with pieces_of(1024 * 1024):
         sizes = [len(piece) for piece in content_of(StoredObject.of(source))]
@@ -145,7 +172,7 @@ def test_a_stream_that_grows_a_thousandfold_is_read_in_pieces() -> None:
 
 
 def test_a_line_that_is_too_long_is_refused() -> None:
-    """Memory is bounded by what a line may have; the lines before it are read."""
+    """The lines before it are read. This bounds the memory."""
     source = pinned(b"first\n" + b"x" * 1000 + b"\nlast\n")
     got: list[tuple[int, bytes]] = []
     with pieces_of(16), pytest.raises(InputUnreadable, match="maxRecordBytes") as caught:
@@ -156,8 +183,8 @@ def test_a_line_that_is_too_long_is_refused() -> None:
         assert len(read(source, Lines(max_record=1001), [])) == 3
 
 
-def test_a_slice_without_a_begin_is_not_read_to_the_end_of_its_line() -> None:
-    """Of a line that goes on for many slices, each reads what is its own."""
+def test_a_slice_within_a_line_reads_its_own_bytes_only() -> None:
+    """Not up to the end of the line."""
     source = pinned(b"x" * 10_000 + b"\nlast\n")
     counting = Counting(source.store, source.file)
     with pieces_of(64):
@@ -165,8 +192,8 @@ def test_a_slice_without_a_begin_is_not_read_to_the_end_of_its_line() -> None:
     assert sum(counting.sizes) < 1200
 
 
-def test_a_small_file_is_one_request_and_an_empty_one_is_looked_at() -> None:
-    """What was overwritten since it was listed is found, even if nothing was in it."""
+def test_a_small_or_empty_file_is_one_request() -> None:
+    """A file that was overwritten since it was listed is detected, even if it was empty."""
     for data in (b"", b"one\ntwo\n"):
         source = pinned(data)
         source.store.put("in/file", b"something else")
@@ -174,8 +201,8 @@ def test_a_small_file_is_one_request_and_an_empty_one_is_looked_at() -> None:
             read(source, Lines(), [])
 
 
-def test_options_say_how_lines_end() -> None:
-    """Option lineSep is a text, maxRecordBytes a number; anything else is refused."""
+def test_options_of_lines() -> None:
+    """lineSep is a text, maxRecordBytes a number; other values are refused."""
     lines = Lines.of({"lineSep": "§", "maxRecordBytes": "10", "other": ""})
     assert lines == Lines(separator="§".encode(), max_record=10)
     assert Lines.of({}) == Lines()
@@ -199,14 +226,12 @@ COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("value", pa.string()
 
 
 @pytest.mark.parametrize(("kind", "options", "line"), EMPTY)
-def test_lines_without_records_are_not_looked_at_one_by_one(
-    kind: str, options: dict[str, str], line: bytes
-) -> None:
-    """What Python is called for is bounded by what is read, not by how many lines that has."""
+def test_lines_without_records_take_few_calls(kind: str, options: dict[str, str], line: bytes) -> None:
+    """The number of Python calls depends on the bytes, not on the number of lines."""
     source = pinned(gzip.compress(line * (2 * 1024 * 1024 // len(line))), "in/x.gz")
     input = INPUT_FORMATS[kind](options)
     empty = pinned(gzip.compress(line), "in/empty.gz")
-    # What is imported at first use does not count.
+    # Imports at the first use do not count.
     list(input.decode(empty, slices(empty.file)[0], Columns(schema=COLUMNS)))
     calls = 0
 
@@ -237,7 +262,7 @@ def test_lines_without_records_are_not_looked_at_one_by_one(
 def test_lines_without_records_take_little_memory(
     kind: str, options: dict[str, str], line: bytes
 ) -> None:
-    """However many there are in a piece of a file; of some kB, a compressor makes many MiB."""
+    """However many there are: a few compressed kB may contain millions."""
     code = f"""
 import gzip, resource, sys
 import pyarrow as pa
@@ -258,8 +283,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 @pytest.mark.parametrize("many", [1, 300_000])
-def test_lines_within_quotes_are_not_looked_at_one_by_one(many: int) -> None:
-    """Of a record that goes on over many lines, those without quotes are passed at once."""
+def test_lines_within_quotes_take_few_calls(many: int) -> None:
+    """Lines without quotes within a record are skipped together."""
     data = b'1,"' + b"\n" * many + b'x"\n2,y\n'
     source = pinned(gzip.compress(data), "in/x.gz")
     calls = 0
@@ -281,7 +306,7 @@ def test_lines_within_quotes_are_not_looked_at_one_by_one(many: int) -> None:
 
 
 def test_empty_streams_are_not_kept() -> None:
-    """A compressed stream of nothing has 20 bytes, and a file may have any number of them."""
+    """A compressed empty stream has 20 bytes, and a file may have any number of them."""
     tracemalloc.start()
     try:
         assert b"".join(compression._gathered(b"" for _ in range(500_000))) == b""

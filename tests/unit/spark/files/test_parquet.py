@@ -1,10 +1,11 @@
-"""Parquet of any writer: row groups in slices, columns as the query wants them, damage told."""
+"""Parquet: row groups in slices, columns of a query, damage, and filters by statistics."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from commitlog.errors import InputChanged, InputUnreadable, UnknownColumns
 from commitlog.ingest import Pinned
-from commitlog.spark.files import INPUT_FORMATS, Columns
+from commitlog.spark.files import INPUT_FORMATS, OUTPUT_FORMATS, Columns, ColumnStatistics
 from commitlog.spark.files.parquet import ParquetInput
+from commitlog.spark.schema import select
 from support.input_files import Counting, pinned, records, slices, small_up_to
+from support.output_files import read
 
 PARQUET = ParquetInput({})
 
@@ -39,8 +42,8 @@ def rows(source: Pinned, columns: Columns, cuts: list[int] | None = None) -> lis
     dictionary=st.booleans(),
     small=st.sampled_from([0, 1 << 20]),
 )
-def test_any_cut_gives_each_row_once(cuts: list[int], dictionary: bool, small: int) -> None:
-    """A row group is in one slice, wherever it is cut; rows have their numbers in the file."""
+def test_each_row_is_read_once(cuts: list[int], dictionary: bool, small: int) -> None:
+    """A row group is in one slice, whatever the cuts; rows have their numbers in the file."""
     table = pa.table({"a": range(1000), "b": [str(n % 7) * 5 for n in range(1000)]})
     source = stored(table, row_group_size=90, use_dictionary=dictionary)
     columns = Columns(schema=table.schema, offsets=True)
@@ -50,8 +53,8 @@ def test_any_cut_gives_each_row_once(cuts: list[int], dictionary: bool, small: i
     assert [offset for _, offset, _ in got] == list(range(1000))
 
 
-def test_a_slice_reads_its_row_groups_alone() -> None:
-    """Of a large file, a task reads the footer and its own range."""
+def test_a_slice_reads_its_own_row_groups_only() -> None:
+    """A task reads the footer and its own range of a large file."""
     table = pa.table({"a": list(range(400_000))})
     source = stored(table, row_group_size=40_000, use_dictionary=False, compression="none")
     size = source.file.size
@@ -65,7 +68,7 @@ def test_a_slice_reads_its_row_groups_alone() -> None:
 
 
 def test_a_small_file_is_one_request() -> None:
-    """Opening costs more than reading does."""
+    """A request takes longer than reading such a file."""
     table = pa.table({"a": [1, 2], "b": ["x", None]})
     source = stored(table)
     counting = Counting(source.store, source.file)
@@ -74,7 +77,7 @@ def test_a_small_file_is_one_request() -> None:
 
 
 def test_only_wanted_columns_are_read() -> None:
-    """Others are not even looked at; and none may be wanted."""
+    """Other columns are not requested. A query may read no column."""
     table = pa.table({"a.b": [1, 2], "a": [3, 4], "c": [[5], []]})
     for names in (["a"], ["a.b"], ["c"], ["c", "a"], []):
         known = pa.schema([table.schema.field(name) for name in names])
@@ -84,7 +87,7 @@ def test_only_wanted_columns_are_read() -> None:
 
 
 def test_columns_are_matched_by_name_and_widened() -> None:
-    """Letter case does not count; what the file lacks is for the caller to fill in; types get wider."""
+    """Letter case does not count. A column that the file lacks is not returned."""
     table = pa.table(
         {
             "ID": pa.array([1, 2], pa.int32()),
@@ -114,7 +117,7 @@ def test_columns_are_matched_by_name_and_widened() -> None:
 
 
 def test_new_columns_are_left_out_refused_or_rescued() -> None:
-    """So are new members of structs."""
+    """New members of structs as well."""
     table = pa.table(
         {
             "a": [1, 2],
@@ -135,7 +138,7 @@ def test_new_columns_are_left_out_refused_or_rescued() -> None:
 
 
 def test_a_type_that_does_not_fit_is_unreadable_or_rescued() -> None:
-    """The message names column and types; rescued, the column is null and its values are kept."""
+    """The message names column and types. Rescued, the column is null."""
     table = pa.table({"a": ["1", "x"], "b": [True, None], "c": [b"\xff", b"ok"]})
     schema = pa.schema([("a", pa.int64()), ("b", pa.bool_()), ("c", pa.binary())])
     source = stored(table)
@@ -153,16 +156,16 @@ def test_a_type_that_does_not_fit_is_unreadable_or_rescued() -> None:
     ]
 
 
-def test_names_that_could_be_two_are_refused() -> None:
-    """As Spark refuses them; if neither is the very name."""
+def test_ambiguous_names_are_refused() -> None:
+    """As in Spark, unless one of them is equal."""
     table = pa.table({"ID": [1], "Id": [2]})
     with pytest.raises(InputUnreadable, match="'id'"):
         rows(stored(table), Columns(schema=pa.schema([("id", pa.int64())])))
     assert rows(stored(table), Columns(schema=pa.schema([("Id", pa.int64())]))) == [{"Id": 2}]
 
 
-def test_what_is_no_parquet_is_told() -> None:
-    """An empty object, another content, a file cut short: nothing is skipped in silence."""
+def test_other_content_is_unreadable() -> None:
+    """An empty object, text, a truncated file."""
     table = pa.table({"a": list(range(1000))})
     whole = stored(table).get("in/a.parquet").data
     for data in (b"", b"PAR1", b"a,b\n1,2\n" * 10, whole[: len(whole) // 2], whole[:-1]):
@@ -173,8 +176,8 @@ def test_what_is_no_parquet_is_told() -> None:
             PARQUET.infer(pinned(data, "in/x"))
 
 
-def test_rows_before_a_damaged_page_come() -> None:
-    """What comes before the damage is read, each time the same."""
+def test_rows_before_a_damaged_page_are_read() -> None:
+    """The same rows each time."""
     table = pa.table({"a": [str(n) * 9 for n in range(10_000)]})
     good = stored(table, row_group_size=1000, compression="zstd", use_dictionary=False)
     data = bytearray(good.get("in/a.parquet").data)
@@ -188,8 +191,8 @@ def test_rows_before_a_damaged_page_come() -> None:
         assert sum(map(len, got)) == 4000
 
 
-def test_another_version_is_told_as_such() -> None:
-    """Whatever pyarrow makes of the error."""
+def test_another_version_of_the_object_is_detected() -> None:
+    """Even if pyarrow replaces the error."""
     table = pa.table({"a": [1]})
     for small in (0, 1 << 20):
         source = stored(table)
@@ -199,7 +202,7 @@ def test_another_version_is_told_as_such() -> None:
 
 
 def test_batches_are_bounded_by_rows_and_bytes() -> None:
-    """Whatever a writer made of its row groups."""
+    """Whatever the sizes of row groups."""
     wide = ["x" * 100_000] * 1000  # much less in a dictionary
     table = pa.table({"a": wide})
     source = stored(table)
@@ -213,7 +216,7 @@ def test_batches_are_bounded_by_rows_and_bytes() -> None:
 
 
 def test_columns_are_inferred_from_the_footer() -> None:
-    """As Spark has types: whatever pyarrow kept of its own in the file."""
+    """With Spark's types, whatever the writer stored of Arrow's."""
     table = pa.table(
         {
             "a": pa.array([1], pa.uint32()),
@@ -243,7 +246,7 @@ def test_columns_are_inferred_from_the_footer() -> None:
 
 
 def test_int96_is_an_instant_at_any_depth_and_in_any_year() -> None:
-    """Hive, Impala and older Spark keep timestamps so; no year overflows."""
+    """Hive, Impala and older Spark store timestamps so; no year overflows."""
     moments = [dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), None]
     kind = pa.timestamp("us")
     table = pa.table(
@@ -275,8 +278,8 @@ def test_int96_is_an_instant_at_any_depth_and_in_any_year() -> None:
     assert [row["s"]["x"] for row in got] == wanted
 
 
-def test_rows_before_a_value_that_does_not_fit_come() -> None:
-    """In the middle of a batch; the error names the first row that does not fit in any column."""
+def test_rows_before_a_value_that_does_not_fit_are_read() -> None:
+    """In the middle of a batch. The error names the first such row."""
     good, bad = [b"ok"] * 300, [b"\xff"]
     table = pa.table(
         {"n": list(range(300)), "a": good[:250] + bad + good[:49], "b": good[:150] + bad + good[:149]}
@@ -289,3 +292,81 @@ def test_rows_before_a_value_that_does_not_fit_come() -> None:
     assert [row["n"] for part in got for row in part.batch.to_pylist()] == list(range(150))
     rescued = records(PARQUET, source, Columns(schema=schema, new="rescue"))
     assert [row["n"] for row, _, _ in rescued] == list(range(300))
+
+
+# -- files of outputs ----------------------------------------------------------------------------------
+
+OUTPUT = OUTPUT_FORMATS["parquet"]
+SCHEMA = pa.schema([("a", pa.int64()), ("f", pa.float64()), ("t", pa.string())])
+
+
+def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
+    """Return some rows."""
+    found = range(start, start + rows)
+    columns = [list(found), [n / 2 for n in found], [f"text {n}" for n in found]]
+    return pa.record_batch(columns, schema=SCHEMA)
+
+
+def test_row_groups_are_filtered_by_their_statistics() -> None:
+    """A reader gets the rows of the other groups only."""
+    target = io.BytesIO()
+    sink = OUTPUT.open_writer(target, SCHEMA)
+    for start in (0, 100, 200):
+        sink.write(numbers(100, start))
+        sink.flush()
+    sink.close()
+    data = target.getvalue()
+    seen: list[Mapping[str, ColumnStatistics]] = []
+
+    def keep(statistics: Mapping[str, ColumnStatistics]) -> bool:
+        seen.append(statistics)
+        return statistics["a"][1] == 199
+
+    assert read(OUTPUT, data, SCHEMA, {"a"}, keep).column("a").to_pylist() == list(range(100, 200))
+    # Whether there is NaN among floats, Parquet does not tell.
+    assert seen[0] == {"a": (0, 99, 0), "f": (None, None, 0), "t": ("text 0", "text 99", 0)}
+    assert len(seen) == 3
+
+
+def test_columns_without_statistics_have_no_bounds() -> None:
+    """Some writers store none."""
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_batches([numbers(5)]), target, write_statistics=["t"])
+    seen: list[Any] = []
+    read(OUTPUT, target.getvalue(), SCHEMA, {"a"}, lambda found: not seen.append(found))
+    assert seen == [{"t": ("text 0", "text 4", 0)}]
+
+
+def test_int96_is_read_in_any_year() -> None:
+    """Spark writes timestamps so by default. As nanoseconds, most years would overflow."""
+    moments = [
+        dt.datetime(1, 1, 1),
+        dt.datetime(2020, 5, 6, 7, 8, 9, 123_456),
+        dt.datetime(9999, 12, 31),
+    ]
+    stored, instant = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+    columns = {"t": moments, "l": [[each] for each in moments], "n": [1, 2, 3]}
+    table = pa.table(
+        columns, schema=pa.schema([("t", stored), ("l", pa.list_(stored)), ("n", pa.int64())])
+    )
+    pq.write_table(table, target := io.BytesIO(), use_deprecated_int96_timestamps=True)
+    wanted = pa.schema([("t", instant), ("l", pa.list_(instant)), ("n", pa.int64())])
+    seen: list[Any] = []
+    found = read(OUTPUT, target.getvalue(), wanted, keep=lambda each: not seen.append(each))
+    [batch] = found.to_batches()
+    rows = select(batch, wanted).to_pylist()
+    utc = [each.replace(tzinfo=dt.UTC) for each in moments]
+    assert rows == [{"t": t, "l": [t], "n": n + 1} for n, t in enumerate(utc)]
+    assert seen[0]["n"] == (1, 3, 0)
+    assert "t" not in seen[0] or seen[0]["t"][:2] == (None, None)
+
+
+def test_a_member_of_a_struct_is_not_taken_for_a_column() -> None:
+    """pyarrow finds member b of the struct a under the name of a column ``a.b``."""
+    table = pa.table({"a": [{"b": 1, "c": 2}], "a.b": [7], "c.d": [8]})
+    source = stored(table)
+    data = source.get(source.file.path).data
+    for names in ({"a.b"}, {"a"}, {"a", "a.b"}, {"a.b", "c.d"}, {"c.d"}):
+        wanted = table.select([name for name in table.schema.names if name in names])
+        assert read(OUTPUT, data, table.schema, names).equals(wanted)
+        assert rows(source, Columns(schema=wanted.schema)) == wanted.to_pylist()

@@ -1,4 +1,4 @@
-"""What is known of a file's columns without reading it."""
+"""Statistics of columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of(values: list[Any], kind: pa.DataType, name: str = "parquet", parts: int =
 
 
 class Nowhere:
-    """Takes all bytes."""
+    """A sink that discards all bytes."""
 
     def write(self, data: bytes) -> int:
         return len(data)
@@ -42,7 +42,7 @@ class Nowhere:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_bounds_of_every_type(name: str) -> None:
-    """All formats tell the same: bounds and nulls of columns of simple types, as JSON values."""
+    """Bounds and nulls of columns of simple types, as JSON values; the same in all formats."""
     _, sink = write(OUTPUT_FORMATS[name], rows_for(name).slice(0, 20), rows_for(name).slice(20))
     found = sink.statistics
     assert found.keys() == SIMPLE.keys()
@@ -88,10 +88,10 @@ def test_bounds_of_every_type(name: str) -> None:
         (["a", "b", "x" * 5000], pa.string(), None),
     ],
 )
-def test_bounds_that_are_not_known(
+def test_unknown_bounds_are_none(
     name: str, values: list[Any], kind: pa.DataType, expected: ColumnStatistics | None
 ) -> None:
-    """Where there is no bound that holds and can be written down, None stands for it."""
+    """If no bound holds, or it cannot be stored."""
     if expected is None:
         expected = (None, None, 0) if name == "parquet" else ("a", "x" * 31 + "y", 0)
     assert of(values, kind, name) == expected
@@ -104,7 +104,7 @@ TEXTS = st.text(
 
 @given(st.lists(st.none() | TEXTS, min_size=1), st.sampled_from(["parquet", "arrow"]))
 def test_bounds_of_text_hold(values: list[str | None], name: str) -> None:
-    """Every string is within the bounds, cut or not, in the order of its UTF-8."""
+    """Every string is within the bounds, cut or not, in the order of its UTF-8 bytes."""
     low, high, nulls = of(values, pa.string(), name)
     given_ = [value.encode() for value in values if value is not None]
     assert nulls == len(values) - len(given_)
@@ -117,7 +117,7 @@ def test_bounds_of_text_hold(values: list[str | None], name: str) -> None:
 
 @given(st.lists(st.none() | st.floats(width=32), min_size=1), st.sampled_from(["parquet", "arrow"]))
 def test_bounds_of_floats_hold(values: list[float | None], name: str) -> None:
-    """Every number is within the bounds that there are; with NaN among them there are none."""
+    """Every number is within the bounds. With NaN among them, there are none."""
     low, high, _ = of(values, pa.float32(), name)
     found = [value for value in values if value is not None]
     if any(map(math.isnan, found)):
@@ -128,8 +128,8 @@ def test_bounds_of_floats_hold(values: list[float | None], name: str) -> None:
         assert not math.isfinite(value) or low is not None or any(not math.isfinite(v) for v in found)
 
 
-def test_a_wide_table_tells_of_its_first_columns() -> None:
-    """Nested columns do not count, and those beyond the bound are left out."""
+def test_the_first_columns_of_a_wide_table_have_statistics() -> None:
+    """Nested columns do not count."""
     fields = [pa.field(f"c{n}", pa.int8()) for n in range(COLUMNS + 5)]
     fields.insert(1, pa.field("nested", pa.struct([("c5", pa.int8()), ("c6", pa.int8())])))
     schema = pa.schema(fields)
@@ -140,7 +140,7 @@ def test_a_wide_table_tells_of_its_first_columns() -> None:
 
 
 def test_names_with_dots_are_not_mixed_up() -> None:
-    """A column called a.b is told from column b of the struct a."""
+    """Column ``a.b`` is not member b of the struct a."""
     schema = pa.schema([pa.field("a", pa.struct([("b", pa.int8())])), pa.field("a.b", pa.int8())])
     batch = pa.record_batch([[{"b": 1}], [2]], schema=schema)
     assert write(OUTPUT_FORMATS["parquet"], batch)[1].statistics == {"a.b": (2, 2, 0)}
@@ -158,14 +158,14 @@ def test_names_with_dots_are_not_mixed_up() -> None:
         (True, pa.string()),
     ],
 )
-def test_a_bound_that_is_none_is_corrupt(value: object, kind: pa.DataType) -> None:
-    """What a commit record tells is checked before it is believed."""
+def test_an_invalid_bound_is_corrupt(value: object, kind: pa.DataType) -> None:
+    """Bounds in commit records are checked."""
     with pytest.raises(CorruptRecord, match="is no bound of a column of type"):
         decode(value, kind)
 
 
-def test_null_stands_for_an_unknown_bound() -> None:
-    """A bound that is not known is a null of the column's type."""
+def test_an_unknown_bound_decodes_to_null() -> None:
+    """It has the column's type."""
     for kind in (pa.int8(), pa.string(), pa.date32(), pa.timestamp("us", tz="UTC"), pa.decimal128(5, 2)):
         assert not decode(None, kind).is_valid and decode(None, kind).type == kind
     assert decode("1.50", pa.decimal128(5, 2)).as_py() == decimal.Decimal("1.50")

@@ -22,8 +22,8 @@ STRING = pa.schema([("value", pa.string())])
     cuts=st.lists(st.integers(1, 60), max_size=4),
     piece=st.integers(1, 20),
 )
-def test_any_cut_gives_each_line_once(lines: list[str], cuts: list[int], piece: int) -> None:
-    """However a file is cut, and read, its lines come in order, each with its place."""
+def test_each_line_is_read_once(lines: list[str], cuts: list[int], piece: int) -> None:
+    """In order, with its offset, whatever the cuts."""
     data = "".join(line + "\n" for line in lines).encode()
     with pieces_of(piece):
         got = records(TextInput({}), pinned(data), Columns(schema=STRING, offsets=True), cuts)
@@ -32,7 +32,7 @@ def test_any_cut_gives_each_line_once(lines: list[str], cuts: list[int], piece: 
 
 
 def test_text_is_a_format() -> None:
-    """It is known by the name that Spark has for it, and its columns are known without a look."""
+    """It has the name of Spark's format, and its columns need no inference."""
     text = INPUT_FORMATS["text"]({})
     assert text.fixed == STRING == text.infer(pinned(b""))
     assert text.splits("in/a.txt")
@@ -41,7 +41,7 @@ def test_text_is_a_format() -> None:
 
 
 def test_a_file_can_be_one_record() -> None:
-    """With wholetext a file is a record, an empty one too."""
+    """With option wholetext; an empty file too."""
     text = TextInput({"wholetext": "true"})
     columns = Columns(schema=STRING, offsets=True)
     for data, path in ((b"a\r\nb\n", "in/a"), (b"", "in/b"), (gzip.compress(b"c"), "in/c.gz")):
@@ -52,8 +52,8 @@ def test_a_file_can_be_one_record() -> None:
         records(TextInput({"wholetext": "true", "maxRecordBytes": "3"}), pinned(b"1234"), columns)
 
 
-def test_bytes_that_are_no_text_are_marked_or_kept() -> None:
-    """A string has the replacement character for them; binary has what is there."""
+def test_invalid_utf8_is_replaced_or_kept() -> None:
+    """A string gets the replacement character; binary keeps the bytes."""
     source = pinned(b"caf\xe9\ncaf\xc3\xa9\n")
     got = [row["value"] for row, _, _ in records(TextInput({}), source, Columns(schema=STRING))]
     assert got == ["caf\N{REPLACEMENT CHARACTER}", "café"]
@@ -64,14 +64,14 @@ def test_bytes_that_are_no_text_are_marked_or_kept() -> None:
     ]
 
 
-def test_lines_end_as_told() -> None:
-    """Option lineSep is what ends a line, and nothing else."""
+def test_line_sep_is_the_only_line_end() -> None:
+    """If it is given."""
     got = records(TextInput({"lineSep": "||"}), pinned(b"a\n||b||"), Columns(schema=STRING))
     assert [row["value"] for row, _, _ in got] == ["a\n", "b"]
 
 
 def test_a_query_without_the_value_counts_lines() -> None:
-    """Records come without columns if none is asked for, unless the value is news."""
+    """Records have no columns; unless the policy is to rescue, the value is ignored."""
     nothing = pa.schema([])
     source = pinned(b"a\nb\n")
     text = TextInput({})
@@ -82,8 +82,8 @@ def test_a_query_without_the_value_counts_lines() -> None:
         records(text, source, Columns(schema=nothing, new="fail"))
 
 
-def test_what_text_cannot_be_is_refused() -> None:
-    """The value is a string or binary; options are what they are documented to be."""
+def test_other_types_and_invalid_options_are_refused() -> None:
+    """The value is a string or binary."""
     with pytest.raises(NotSupported, match="int64"):
         TextInput({}).check(Columns(schema=pa.schema([("value", pa.int64())])))
     TextInput({}).check(Columns(schema=pa.schema([("value", pa.binary()), ("day", pa.int64())])))
@@ -93,7 +93,7 @@ def test_what_text_cannot_be_is_refused() -> None:
 
 
 def test_batches_are_bounded() -> None:
-    """Many short lines come in several batches."""
+    """Many short lines are several batches."""
     source = pinned(b"\n" * 100_000)
     sizes = [
         len(each)

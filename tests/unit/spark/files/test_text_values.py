@@ -1,4 +1,4 @@
-"""CSV and JSON lines: the very text, and what it cannot hold."""
+"""CSV and JSON lines of outputs: their exact text, and values that text cannot hold."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_the_text_of_json() -> None:
 
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
-def test_large_files(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader takes a file in blocks, which end anywhere: within a row, a line break, an escape."""
+def test_files_of_several_pieces(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece may end anywhere: within a row, a line break, an escape."""
     batch = table((HOSTILE * 3, pa.string()), (list(range(len(HOSTILE) * 3)), pa.int64()))
     data = text_of(known, batch)
     for block in (*range(1, 150), 1000):
@@ -92,7 +92,7 @@ def test_large_files(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
-def test_rows_longer_than_a_block(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_longer_than_a_piece(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row may be of any length; the last one may lack its line break."""
     monkeypatch.setattr(compression, "PIECE_BYTES", 10)
     batch = column(["x" * 1000, "y\r\n" * 500, None, "z"], pa.string())
@@ -112,7 +112,7 @@ def test_rows_longer_than_a_block(known: Any, monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_csv_of_one_column(values: list[Any], kind: pa.DataType) -> None:
-    """Null is an empty string in quotes, for readers skip empty lines."""
+    """Null is an empty string in quotes, because readers skip empty lines."""
     batch = column(values, kind)
     assert text_of(CSV, batch).startswith(b'""\n')
     assert list(map(str, read(CSV, text_of(CSV, batch), batch.schema).column(0).to_pylist())) == list(
@@ -121,7 +121,7 @@ def test_csv_of_one_column(values: list[Any], kind: pa.DataType) -> None:
 
 
 def test_csv_of_one_column_has_no_empty_string() -> None:
-    """It could not be told from null, so it is refused; beside another column it is not."""
+    """It would be read as null, so it is refused; with another column it is not."""
     with pytest.raises(NotSupported, match="column 'x' has an empty string"):
         write(CSV, column(["a", ""], pa.string()))
     write(CSV, table((["a", ""], pa.string()), ([1, 2], pa.int8())))
@@ -137,7 +137,7 @@ def test_csv_of_one_column_has_no_empty_string() -> None:
     ],
 )
 def test_types_that_csv_cannot_hold(kind: pa.DataType, named: str) -> None:
-    """They are refused by the name of the column and its type."""
+    """The error names the column and its type."""
     schema = pa.schema([pa.field("fine", pa.int8()), pa.field("odd", kind)])
     with pytest.raises(NotSupported, match=f"column 'odd' is of type {named}.*, which CSV cannot hold"):
         CSV.check(schema)
@@ -145,7 +145,7 @@ def test_types_that_csv_cannot_hold(kind: pa.DataType, named: str) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda k: k, pa.list_, lambda k: pa.struct([("a", k)])])
 def test_maps_that_json_cannot_hold(wrap: Any) -> None:
-    """The names in JSON are strings, so keys must be; anywhere."""
+    """Names in JSON are strings, so keys must be strings, at any depth."""
     fine, odd = (wrap(pa.map_(key, pa.int8())) for key in (pa.string(), pa.int32()))
     JSON.check(pa.schema([pa.field("m", fine)]))
     with pytest.raises(NotSupported, match="column 'm' has a map with keys of type int32"):
@@ -163,7 +163,7 @@ YEARS = [
 @pytest.mark.parametrize("known", TEXTS, ids=lambda known: known.name)
 @pytest.mark.parametrize(("kind", "value"), YEARS)
 def test_years_that_text_cannot_hold(known: Any, kind: pa.DataType, value: int) -> None:
-    """A year of more or less than four digits is refused by column; the first and the last are not."""
+    """Years without four digits are refused; the first and the last year are not."""
     nearest = value + (1 if value < 0 else -1)
     batch = table(([nearest, None, 0], kind), ([1, 2, 3], pa.int8()))
     assert read(known, text_of(known, batch), batch.schema).column("a").cast(kind).to_pylist()[0]
@@ -172,7 +172,7 @@ def test_years_that_text_cannot_hold(known: Any, kind: pa.DataType, value: int) 
 
 
 def test_years_within_nested_columns() -> None:
-    """They are looked for wherever they are."""
+    """They are refused at any depth."""
     kinds = [pa.list_, lambda k: pa.struct([("a", k)]), lambda k: pa.map_(pa.string(), pa.list_(k))]
     for wrap, value in zip(kinds, [[9**7], {"a": 9**7}, [("k", [9**7])]], strict=True):
         with pytest.raises(NotSupported, match="column 'x' has a date or time outside"):
@@ -180,7 +180,7 @@ def test_years_within_nested_columns() -> None:
 
 
 def test_json_that_pyarrow_does_not_read() -> None:
-    """NaN among numbers, and maps and binary anywhere, take the longer way to the same rows."""
+    """NaN among numbers, and maps and binary at any depth, are read by the exact reader."""
     batch = table(
         ([1.5, math.inf, None, 1e300], pa.float64()),
         (
@@ -213,9 +213,27 @@ def test_json_that_pyarrow_does_not_read() -> None:
     ],
 )
 def test_json_of_other_columns(line: bytes, kind: pa.DataType) -> None:
-    """What does not fit the schema is corrupt, whichever way it is read."""
+    """Values that do not fit the schema are corrupt, for both readers."""
     with pytest.raises(CorruptRecord, match=r"'file\.json' cannot be read as JSON lines of the columns"):
         read(JSON, b"{}\n" + line + b"\n", pa.schema([pa.field("x", kind)]))
+
+
+def test_json_errors_have_the_byte_of_the_line() -> None:
+    """Lines of white space are no rows; empty lines are skipped."""
+    schema = pa.schema([pa.field("x", pa.int8())])
+    assert read(JSON, b'\n{"x":1}\n\n{"x":2}', schema).column("x").to_pylist() == [1, 2]
+    for line in (b" ", b"\r", b"5", b'{"x":"y"}'):
+        with pytest.raises(CorruptRecord, match="to byte 9: "):
+            read(JSON, b'{"x":1}\n\n' + line + b'\n{"x":2}\n', schema)
+
+
+def test_json_that_is_read_line_by_line_has_large_batches() -> None:
+    """As pyarrow's batches: for Spark, each batch takes time."""
+    kind = pa.map_(pa.string(), pa.int64())
+    batch = column([[("k", number)] for number in range(40_000)], kind)
+    found = read(JSON, text_of(JSON, batch), batch.schema)
+    assert found.column(0).num_chunks <= 3
+    assert found.to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +241,7 @@ def test_json_of_other_columns(line: bytes, kind: pa.DataType) -> None:
     [(b"a,1\n", pa.int8()), (b"1\n", pa.int8()), (b"1,2,3\n", pa.int8()), (b"x,1\n", pa.bool_())],
 )
 def test_csv_of_other_columns(rows: bytes, kind: pa.DataType) -> None:
-    """What does not fit the schema, in number or type of its columns, is corrupt."""
+    """Rows that do not fit the schema, in number or type of columns, are corrupt."""
     with pytest.raises(CorruptRecord, match=r"'file\.csv' cannot be read as CSV of the columns"):
         read(CSV, rows, pa.schema([pa.field("x", kind), pa.field("y", pa.int8())]))
 
@@ -233,7 +251,7 @@ VALUES = st.none() | st.text(max_size=8)
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=20), st.sampled_from(TEXTS))
 def test_any_text(rows: list[tuple[str | None, str | None]], known: Any) -> None:
-    """Every string survives, whatever is in it and beside it."""
+    """Every string survives, whatever the other column contains."""
     batch = table(([a for a, _ in rows], pa.string()), ([b for _, b in rows], pa.string()))
     data = text_of(known, batch)
     assert read(known, data, batch.schema).to_pylist() == batch.to_pylist()
@@ -261,7 +279,7 @@ STRUCTS = st.none() | st.fixed_dictionaries(
 
 @given(st.lists(STRUCTS, min_size=1, max_size=12), st.data())
 def test_any_nesting(values: list[Any], data: st.DataObject) -> None:
-    """Nested columns survive in JSON, also those of a part of a batch."""
+    """Nested columns survive in JSON, in a slice of a batch as well."""
     whole = column(values, NESTED)
     batch = whole.slice(data.draw(st.integers(0, len(values) - 1)))
     assert read(JSON, text_of(JSON, batch), batch.schema).to_pylist() == batch.to_pylist()

@@ -1,4 +1,4 @@
-"""Avro of any writer: blocks and codecs, types, damage told, and what is not installed."""
+"""Avro input of any writer: blocks, codecs, types, damage, and a missing fastavro."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_rows_come_in_order_with_their_numbers(small: int) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-def test_codecs(codec: str) -> None:
-    """Whatever a file is compressed by, it is read."""
+def test_each_codec_is_read(codec: str) -> None:
+    """The rows are the same for each compression of fastavro."""
     assert read(stored(SIMPLE, ROWS, codec), Columns(schema=SCHEMA)) == ROWS
 
 
@@ -93,7 +93,7 @@ def test_codecs(codec: str) -> None:
         ),
     ],
 )
-def test_codecs_that_fastavro_leaves_to_others(codec: bytes, pack: Any) -> None:
+def test_codecs_that_need_other_packages_in_fastavro(codec: bytes, pack: Any) -> None:
     """Snappy, the default of many writers, with its checksum; and Zstandard."""
     data = b"".join(_long(n) + b"\x00" for n in range(100))
     told = b'{"type":"record","name":"r","fields":[{"name":"a","type":"long"},' + (
@@ -111,7 +111,7 @@ def test_codecs_that_fastavro_leaves_to_others(codec: bytes, pack: Any) -> None:
         read(pinned(bad), Columns(schema=SCHEMA))
 
 
-def test_every_type_is_that_of_spark() -> None:
+def test_types_are_those_of_spark() -> None:
     """Simple and logical types, records, arrays, maps, enums, named types and unions with null."""
     moment = dt.datetime(2020, 1, 2, 3, 4, 5, 678_000)
     utc = moment.replace(tzinfo=dt.UTC)
@@ -186,8 +186,8 @@ def _logical(kind: str, name: str) -> dict[str, Any]:
     ],
     ids=["union", "inside", "empty", "decimal", "recursive"],
 )
-def test_types_that_no_column_is_for(kind: Any) -> None:
-    """They are told, if the column is wanted, or if new columns count."""
+def test_columns_of_unsupported_types_are_refused(kind: Any) -> None:
+    """If the query reads the column, or if new columns are not ignored."""
     fields = [{"name": "a", "type": "long"}, {"name": "odd", "type": kind}]
     source = stored({"type": "record", "name": "row", "fields": fields}, [])
     with pytest.raises(InputUnreadable, match="'odd'"):
@@ -204,7 +204,7 @@ def test_types_that_no_column_is_for(kind: Any) -> None:
 
 
 def test_columns_are_matched_widened_refused_or_rescued() -> None:
-    """As in Parquet; and none may be wanted."""
+    """As in Parquet. A query may read no column."""
     source = stored(SIMPLE, ROWS[:2])
     known = pa.schema([("A", pa.float64()), ("c", pa.string())])
     assert read(source, Columns(schema=known)) == [{"A": 0.0}, {"A": 1.0}]
@@ -216,8 +216,8 @@ def test_columns_are_matched_widened_refused_or_rescued() -> None:
 
 
 @given(cut=st.integers(0, 1000))
-def test_a_file_that_is_cut_off_is_told(cut: int) -> None:
-    """Whole blocks before the cut come; nothing tells a cut between two blocks, for Avro has no end."""
+def test_a_truncated_file_is_unreadable(cut: int) -> None:
+    """Whole blocks before the cut are read. Avro has no footer: a cut between blocks is not detected."""
     whole = stored(SIMPLE, ROWS[:300]).get("in/a.avro").data
     source = pinned(whole[:cut])
     got: list[Any] = []
@@ -231,8 +231,8 @@ def test_a_file_that_is_cut_off_is_told(cut: int) -> None:
     assert rows == ROWS[: len(rows)]
 
 
-def test_rows_before_damage_come() -> None:
-    """With the place of the block that cannot be read, whatever is wrong about it."""
+def test_rows_before_damage_are_read() -> None:
+    """The error has the offset of the damaged block."""
     whole = stored(SIMPLE, ROWS, "deflate").get("in/a.avro").data
     sync = whole[-16:]
     ends = [at + 16 for at in range(len(whole)) if whole.startswith(sync, at)]
@@ -247,7 +247,7 @@ def test_rows_before_damage_come() -> None:
 
 
 def made(schema: Any, *blocks: tuple[int, bytes], codec: bytes = b"null") -> Pinned:
-    """Return a file with these blocks, as its header says and as it is stored."""
+    """Return a file with these blocks."""
     told = json.dumps(schema).encode()
     sync = b"0123456789abcdef"
     file = b"Obj\x01" + _long(2) + _text(b"avro.codec") + _text(codec)
@@ -256,9 +256,9 @@ def made(schema: Any, *blocks: tuple[int, bytes], codec: bytes = b"null") -> Pin
 
 
 def refused(source: Pinned, said: str, columns: Columns | None = None, **options: str) -> int:
-    """Check that a file is refused with some words, in bounded memory; return how many rows came before.
+    """Check the message of a refused file, in bounded memory; return the number of rows before.
 
-    In a process of its own, since what the library is to be kept from ends a process.
+    The check runs in a process of its own, because a failure would end the process.
     """
     code = f"""
 import resource, sys
@@ -300,7 +300,7 @@ def _record(name: str, *kinds: Any) -> dict[str, Any]:
 
 
 def _doubled(levels: int) -> dict[str, Any]:
-    """Return a record that has a record twice, that has a record twice, and so on: of nulls."""
+    """Return a record of nulls that contains a record twice, which contains another twice, and so on."""
     kind: Any = _record("r0", "null")
     for level in range(1, levels):
         kind = _record(f"r{level}", kind, f"r{level - 1}")
@@ -332,8 +332,8 @@ LIST = _record("r", "long", ["null", "r"])
         "negative",
     ],
 )
-def test_a_few_bytes_that_stand_for_very_much(source: Pinned, said: str) -> None:
-    """They are refused before anything is allocated for them."""
+def test_a_few_bytes_that_encode_many_values_are_refused(source: Pinned, said: str) -> None:
+    """Before anything is allocated for the values."""
     assert refused(source, said) == 0
 
 
@@ -353,8 +353,8 @@ BOMB = bytes(1 << 26)
     ],
     ids=["deflate", "bzip2", "xz", "zstandard", "snappy", "snappy-said", "null"],
 )
-def test_a_block_that_inflates_to_too_much(codec: bytes, pack: Any) -> None:
-    """The limit is that of the option; rows of blocks before it come."""
+def test_a_block_that_decompresses_to_too_many_bytes_is_refused(codec: bytes, pack: Any) -> None:
+    """The option sets the limit; rows of earlier blocks are read."""
     good = pack(b"\x00" * 100) if len(pack(BOMB)) > 100 and codec != b"snappy" else None
     packed = pack(BOMB)
     first = [(100, good)] if good is not None else []
@@ -371,8 +371,8 @@ def _varint(value: int) -> bytes:
     return bytes([*data, value])
 
 
-def test_a_dictionary_that_takes_too_much() -> None:
-    """What xz would reserve for it is bounded as well."""
+def test_a_large_dictionary_of_xz_is_refused() -> None:
+    """The memory that xz would allocate for it is bounded."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 29}]
     data = b"\x00" * 100
     # To write one takes ten times its size: another size is put into the header, with its checksum.
@@ -387,8 +387,8 @@ def test_a_dictionary_that_takes_too_much() -> None:
     assert refused(made(_record("r", "long"), (100, packed), codec=b"xz"), "row 0") == 0
 
 
-def test_a_header_that_is_too_large() -> None:
-    """Its entries are bounded, and its lengths by the size of the file."""
+def test_a_large_header_is_refused() -> None:
+    """The number of its entries is bounded, and their lengths by the size of the file."""
     many = b"Obj\x01" + _long(2**40) + b"\x00\x00" * 5000
     assert refused(pinned(many), "more than 1000 entries") == 0
     for length in (2**25, 2**62, -1):
@@ -397,14 +397,14 @@ def test_a_header_that_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("most", ["", "0", "1.5", "64MiB", str(2**31)])
-def test_the_limit_is_a_number_of_bytes(most: str) -> None:
+def test_max_block_bytes_is_a_number(most: str) -> None:
     """From 1 to 1 GiB."""
     with pytest.raises(ConfigurationError, match="option maxBlockBytes"):
         AvroInput({"maxBlockBytes": most})
 
 
-def test_what_takes_no_bytes_is_read_within_the_limits() -> None:
-    """Records of nulls, arrays of them, and lists that are nested some levels deep."""
+def test_values_without_bytes_are_read_within_the_limits() -> None:
+    """Records of nulls, arrays of nulls, and lists that are nested some levels deep."""
     null = Columns(schema=pa.schema([("a", pa.int64())]))
     assert len(read(made(NULLS, (200_000, b"")), null)) == 200_000
     data = b"\x02" + _long(70_000) + b"\x00" + b"\x04" + _long(-3) + b"\x00\x00"
@@ -416,8 +416,8 @@ def test_what_takes_no_bytes_is_read_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_bytes_behind_the_records_of_a_block(codec: str) -> None:
-    """They are records that its count has not, or damage: an error, with the rows before it."""
+def test_bytes_after_the_records_of_a_block_are_refused(codec: str) -> None:
+    """They are uncounted records, or damage. The rows before are read."""
     data = b"".join(map(_long, range(10)))
     packed = zlib.compress(data)[2:-1] if codec == "deflate" else data
     schema = _record("r", "long")
@@ -447,10 +447,8 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2
     ],
     ids=["decimal", "long-decimal", "string", "enum", "union"],
 )
-def test_rows_before_a_bad_value_come_and_the_error_names_its_row(
-    kind: Any, good: bytes, bad: bytes, said: str
-) -> None:
-    """Whether the value cannot be decoded, or is none of its column's type."""
+def test_rows_before_an_invalid_value_are_read(kind: Any, good: bytes, bad: bytes, said: str) -> None:
+    """The error names the row, whether the value cannot be decoded or does not have its type."""
     record = _record("r", "long", kind)
     first = b"".join(_long(n) + good for n in range(100))
     second = b"".join(_long(n) + (bad if n == 150 else good) for n in range(100, 200))
@@ -464,8 +462,8 @@ def test_rows_before_a_bad_value_come_and_the_error_names_its_row(
     assert [at for part in got for at in part.offsets.to_pylist()] == rows
 
 
-def test_what_is_no_avro_is_told() -> None:
-    """An empty object, another content, a schema that is none; and another version."""
+def test_other_content_is_unreadable() -> None:
+    """An empty object, text, an invalid schema; and another version of the object."""
     good = stored(SIMPLE, ROWS).get("in/a.avro").data
     value = stored({"type": "long"}, []).get("in/a.avro").data
     vast = b"Obj\x01" + _long(1) + _long(2**62)
@@ -482,8 +480,8 @@ def test_what_is_no_avro_is_told() -> None:
             read(source, Columns(schema=SCHEMA))
 
 
-def test_a_schema_that_is_nested_too_deeply_is_told() -> None:
-    """Deeper than Python can go, however far it gets: no other error than of content."""
+def test_a_deeply_nested_schema_is_unreadable() -> None:
+    """The error is one of content, however deep the stack of Python is."""
     good = stored(SIMPLE, ROWS).get("in/a.avro").data
     for depth in (500, 100_000):
         kind = b'{"type":"array","items":' * depth + b'"int"' + b"}" * depth
@@ -498,7 +496,7 @@ def test_a_schema_that_is_nested_too_deeply_is_told() -> None:
 
 
 def test_columns_are_inferred_from_the_header() -> None:
-    """Of a large file, only the first bytes are read."""
+    """Only the first bytes of a large file are read."""
     source = stored(SIMPLE, [{"a": n, "b": "x" * 100} for n in range(2000)])
     counting = Counting(source.store, source.file)
     assert INPUT_FORMATS["avro"]({}).infer(counting) == SCHEMA

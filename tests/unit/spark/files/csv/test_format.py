@@ -1,4 +1,4 @@
-"""CSV of others: dialects, headers, slices, and what does not fit."""
+"""CSV input of any writer: dialects, headers, slices, and values that do not fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(
     new: Any = "ignore",
     **options: str,
 ) -> list[tuple[Any, ...]]:
-    """Return the values of each record, then its place, and what was rescued of it."""
+    """Return the values of each record, its offset, and its rescued values."""
     columns = Columns(schema=schema, new=new, offsets=True)
     found = records(CsvInput(options), pinned(data, "in/file.csv"), columns, cuts)
     return [(*(row.get(name) for name in schema.names), at, odd) for row, at, odd in found]
@@ -44,7 +44,7 @@ def values(data: bytes, schema: pa.Schema = STRINGS, **options: str) -> list[tup
 
 
 def both(monkeypatch: pytest.MonkeyPatch, *args: Any, **options: Any) -> list[tuple[Any, ...]]:
-    """Return what `values` does, by pyarrow as far as possible, which is what comes without it, too."""
+    """Return the result of `values`; check that pyarrow and the parser of single lines agree."""
     with monkeypatch.context() as patch:
         patch.setattr(parser, "FEW", 1)
         quick = values(*args, **options)
@@ -66,10 +66,10 @@ CUTS = st.lists(st.integers(1, 60), max_size=4).map(tuple)
     end=st.sampled_from(["\n", "\r\n"]),
     few=st.sampled_from([1, 1000]),
 )
-def test_rows_of_pythons_writer(
+def test_rows_of_pythons_writer_are_read_once(
     rows: list[tuple[str, str]], cuts: tuple[int, ...], header: bool, end: str, few: int
 ) -> None:
-    """Each comes once, in order, whatever the cuts; what is empty is null."""
+    """In order, whatever the cuts; an empty field is null."""
     clean = [tuple("".join(text.splitlines()) for text in row) for row in rows]
     with io.StringIO(newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator=end)
@@ -84,8 +84,8 @@ def test_rows_of_pythons_writer(
 
 
 @given(rows=ROWS, few=st.sampled_from([1, 1000]), piece=st.integers(1, 50))
-def test_rows_with_line_ends(rows: list[tuple[str, str]], few: int, piece: int) -> None:
-    """With option multiLine, they are part of what is in quotes, and of nothing else."""
+def test_line_ends_within_quotes_are_kept(rows: list[tuple[str, str]], few: int, piece: int) -> None:
+    """With option multiLine."""
     with io.StringIO(newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
         data = file.getvalue()
@@ -130,13 +130,14 @@ TIMES = st.sampled_from([pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz=
             "ignoreTrailingWhiteSpace": st.just("true"),
             "comment": st.just("a"),
             "multiLine": st.just("true"),
+            "lineSep": st.just("\n"),
         },
     ),
 )
-def test_both_ways_make_the_same(
+def test_pyarrow_and_the_line_parser_agree(
     lines: list[str], kinds: tuple[pa.DataType, ...], options: dict[str, str]
 ) -> None:
-    """What comes by pyarrow is what comes line by line, also if lines are odd."""
+    """For invalid lines as well."""
     schema = pa.schema([(name, kind) for name, kind in zip("ab", kinds, strict=False)])
     data = "\n".join(lines).encode()
     found = []
@@ -163,10 +164,10 @@ def test_both_ways_make_the_same(
         ("é\u2028,\ufeff", ("é\u2028", "\ufeff")),
     ],
 )
-def test_the_dialect_of_spark(
+def test_the_default_dialect_is_that_of_spark(
     monkeypatch: pytest.MonkeyPatch, line: str, expected: tuple[str | None, str | None]
 ) -> None:
-    """Escapes and doubled quotes count within quotes, and what is empty is null."""
+    """Escapes and doubled quotes count within quotes, and an empty field is null."""
     assert both(monkeypatch, line.encode()) == [expected]
 
 
@@ -187,10 +188,10 @@ def test_the_dialect_of_spark(
         ('"#a",b', {"comment": "#"}, ("#a", "b")),
     ],
 )
-def test_dialects(
+def test_options_set_the_dialect(
     monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, str], expected: Any
 ) -> None:
-    """They are as options say."""
+    """Separator, quote, escape, null, white space and comments."""
     if expected is None:
         with pytest.raises(InputUnreadable, match="the quotes of field 1 do not match"):
             values(line.encode(), **options)
@@ -208,8 +209,8 @@ def test_dialects(
         ({"encoding": "latin1"}, "option encoding is 'latin1', and only UTF-8"),
     ],
 )
-def test_options_that_are_none(options: dict[str, str], named: str) -> None:
-    """They are refused by name."""
+def test_invalid_options_are_refused(options: dict[str, str], named: str) -> None:
+    """The error names the option."""
     with pytest.raises(ConfigurationError, match=named):
         CsvInput(options)
 
@@ -227,8 +228,8 @@ TYPED = pa.schema(
 )
 
 
-def test_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, truth, dates and times are as Spark reads them; zones are UTC if there is none."""
+def test_types_are_read_as_in_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, booleans, dates and times; a time without a zone is in UTC."""
     lines = [
         "1,.5,1.5,true,2013-01-01,2013-01-01T01:00:00+01:00,2013-01-01 00:00",
         "+1,5.,1e1,TRUE,,2013-01-01,2013-01-01",
@@ -257,8 +258,10 @@ def test_types(monkeypatch: pytest.MonkeyPatch) -> None:
         *((6, text) for text in ("2013-01-01T00:00:00Z", "5")),
     ],
 )
-def test_values_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, place: int, text: str) -> None:
-    """They stop the reading at their line; or null is in their place, and they are rescued."""
+def test_values_that_do_not_fit_are_refused_or_rescued(
+    monkeypatch: pytest.MonkeyPatch, place: int, text: str
+) -> None:
+    """Reading stops at their line; or they are null and rescued."""
     line = ",".join(text if n == place else "" for n in range(len(TYPED)))
     data = f",,,,,,\n{line}\n1,,,,,,\n".encode()
     for few in (1, 1000):
@@ -275,8 +278,8 @@ def test_values_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, place: int, tex
         assert rows[1][:-2] == (None,) * len(TYPED)
 
 
-def test_lines_that_are_no_records() -> None:
-    """They are told by their byte, and all before come; or they are rescued as they are."""
+def test_invalid_lines_are_refused_or_rescued() -> None:
+    """The error has their offset, and all lines before are read."""
     data = b'1,2\n\n3\n4,5,6\n"7"8,9\n\xff,0\n"8,9\n'
     assert read(data, new="rescue") == [
         ("1", "2", 0, None),
@@ -294,8 +297,8 @@ def test_lines_that_are_no_records() -> None:
     assert caught.value.offset == 5
 
 
-def test_headers() -> None:
-    """Columns are known by name, in each file for itself; every slice knows them."""
+def test_columns_are_known_by_the_header() -> None:
+    """For each file separately, and in each slice."""
     data = b"\xef\xbb\xbf#x\n\n#y\nb,more,a\n1,2,3\n#z\n4,,6\n"
     for cut in range(len(data)):
         assert read(data, cuts=(cut,), new="rescue", header="true", comment="#") == [
@@ -321,7 +324,7 @@ def test_headers() -> None:
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_names_in_headers_are_matched_as_in_parquet(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    """Neither letter case nor white space around a name counts; the very name goes before others."""
+    """Letter case and white space around a name do not count; an equal name goes first."""
     monkeypatch.setattr(parser, "FEW", few)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     for header in (b"Id, Name", b"ID\t,name ", b'"id"," Name"'):
@@ -337,7 +340,7 @@ def test_names_in_headers_are_matched_as_in_parquet(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("header", [b"id,id,name", b"id,name,ID ", b"id,,_c1"])
 @pytest.mark.parametrize("new", ["ignore", "fail", "rescue"])
 def test_a_header_with_a_name_twice_is_refused(header: bytes, new: str) -> None:
-    """Under each policy, and where columns are inferred: a value would be lost, or get elsewhere."""
+    """Under each policy, and in inference: a value would be lost, or get into the wrong column."""
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     with pytest.raises(InputUnreadable, match=r"'(id|_c1)' is there twice"):
         read(header + b"\n1,2,3", schema, new=new, header="true")
@@ -345,8 +348,8 @@ def test_a_header_with_a_name_twice_is_refused(header: bytes, new: str) -> None:
         CsvInput({"header": "true"}).infer(pinned(header + b"\n1,2,3"))
 
 
-def test_compressed_and_without_columns() -> None:
-    """Compressed files are one slice; of a file of which no column is wanted, rows are counted."""
+def test_compressed_files_and_queries_without_columns() -> None:
+    """A compressed file is one slice. Without columns, rows are counted."""
     file = pinned(gzip.compress(b"a,b\n1,x\n2\n"), "in/x.csv.gz")
     columns = Columns(schema=pa.schema([("a", pa.int8())]))
     assert not CsvInput({}).splits("x.csv.gz") and CsvInput({}).splits("x.csv")
@@ -360,8 +363,8 @@ def test_compressed_and_without_columns() -> None:
     assert records(CsvInput({"header": "true"}), pinned(lines[:12]), empty) == [({}, None, None)] * 2
 
 
-def test_inference() -> None:
-    """All are strings, named by the header or by place; unless types are asked for."""
+def test_columns_are_inferred() -> None:
+    """As strings with the names of the header or their number; with types if the option says so."""
 
     def infer(data: bytes, **options: str) -> dict[str, pa.DataType]:
         schema = CsvInput(options).infer(pinned(data))
@@ -386,20 +389,20 @@ def test_inference() -> None:
 
 
 def test_types_that_csv_cannot_hold() -> None:
-    """They are refused by the name of the column."""
+    """The error names the column."""
     with pytest.raises(NotSupported, match="column 'x' is of type list"):
         CsvInput({}).check(Columns(schema=pa.schema([("x", pa.list_(pa.int8()))])))
 
 
 def collect(rows: list[dict[str, Any]], data: bytes, path: str, **options: str) -> None:
-    """Add the records of a file to `rows`, as they come."""
+    """Add the records of a file to `rows`."""
     file = pinned(data, path)
     for part in CsvInput(options).decode(file, *slices(file.file), Columns(schema=STRINGS)):
         rows += part.batch.to_pylist()
 
 
-def test_what_comes_before_damage() -> None:
-    """Records before a place that cannot be decompressed come, and so do those before one too long."""
+def test_records_before_damage_are_read() -> None:
+    """Before damaged compressed data, and before a record that is too long."""
     data = gzip.compress(b"a,b\n" + b"1,x\n" * 10)[:-9]
     for breaks in ("false", "true"):
         rows: list[dict[str, Any]] = []
@@ -412,21 +415,21 @@ def test_what_comes_before_damage() -> None:
     assert rows == [{"a": "1", "b": "2"}]
 
 
-def test_the_time_that_a_header_takes_grows_with_its_columns() -> None:
-    """A hundred thousand of them are read in less than a second, not in minutes."""
+def test_the_time_of_a_header_is_linear_in_its_columns() -> None:
+    """A hundred thousand columns take less than a second."""
     data = ",".join(f"c{number}" for number in range(100_000)).encode()
     schema = CsvInput({"header": "true"}).infer(pinned(data + b"\n", "in/file.csv"))
     assert schema.names[99_999] == "c99999"
 
 
-def test_there_may_be_no_header_before_a_slice() -> None:
-    """However small slices are, of files that have nothing but white space, or the mark of an editor."""
+def test_a_file_may_have_no_header() -> None:
+    """However small the slices: files of white space, or of a byte order mark."""
     for data in (b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\n\n \n"):
         assert read(data, cuts=(1, 2), header="true") == []
 
 
 def test_the_smallest_decimals_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with more places than its column is not taken for zero, nor does it end the process."""
+    """A decimal with too many places is not read as zero, and does not crash the process."""
     schema = pa.schema([("n", pa.decimal128(38, 5))])
     assert both(monkeypatch, b"1e-5\n0.00001\n", schema) == [(decimal.Decimal("0.00001"),)] * 2
     for text in ("1e-44", "1E-999999999", "0." + "0" * 79 + "1"):

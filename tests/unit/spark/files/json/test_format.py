@@ -1,4 +1,4 @@
-"""JSON of others: each object once, whatever the cuts; what does not fit is told, or rescued."""
+"""JSON input of any writer: lines and documents, slices, and values that do not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(
     new: Any = "ignore",
     **options: str,
 ) -> list[tuple[dict[str, Any], int | None, str | None]]:
-    """Return the values that are not null of each record, its place, and what was rescued of it."""
+    """Return the non-null values of each record, its offset, and its rescued values."""
     columns = Columns(schema=schema, new=new, offsets=True)
     found = records(JsonInput(options), pinned(data, "in/file.json"), columns, cuts)
     return [({k: v for k, v in row.items() if v is not None}, at, odd) for row, at, odd in found]
@@ -67,7 +67,7 @@ CHUNKS = st.sampled_from([1, 2, 128])
 
 
 def fits(value: Any, kind: pa.DataType) -> bool:
-    """Tell whether a value is of a type, without new members, nulls aside."""
+    """Return whether a value has a type, without new members, nulls aside."""
     if value is None or pa.types.is_string(kind):
         return True
     if pa.types.is_struct(kind):
@@ -90,8 +90,9 @@ def fits(value: Any, kind: pa.DataType) -> bool:
     ascii=st.booleans(),
     chunk=CHUNKS,
     piece=st.sampled_from([5, 1000]),
+    feeds=st.booleans(),
 )
-def test_each_record_comes_once(
+def test_each_record_is_read_once(
     rows: list[dict[str, Any]],
     cuts: tuple[int, ...],
     ends: str,
@@ -99,13 +100,14 @@ def test_each_record_comes_once(
     ascii: bool,
     chunk: int,
     piece: int,
+    feeds: bool,
 ) -> None:
-    """In order, as it is, from where it is, whatever the cuts, the ends, the spelling and the reads."""
+    """In order, with its offset, whatever the cuts, the line ends, the notation and the reads."""
     lines = [space + json.dumps(row, ensure_ascii=ascii) + space for row in rows]
     data = ends.join(lines).encode()
     with pytest.MonkeyPatch.context() as patch, pieces_of(piece):
         patch.setattr(line_parser, "CHUNK", chunk)
-        found = read(data, cuts=cuts)
+        found = read(data, cuts=cuts, **{"lineSep": "\n"} if feeds and ends != "\r" else {})
     assert [row for row, _, _ in found] == rows
     places = [at for _, at, _ in found]
     assert [json.JSONDecoder().raw_decode(data[at:].decode().strip())[0] for at in places] == rows
@@ -113,8 +115,10 @@ def test_each_record_comes_once(
 
 @example(rows=[{"k": 1, "s": [1, {"a": 2}]}, {"o": {"x": None}}], cuts=(), chunk=1)
 @given(rows=st.lists(FITTING | ODD, max_size=8), cuts=CUTS, chunk=CHUNKS)
-def test_what_is_odd_is_rescued(rows: list[dict[str, Any]], cuts: tuple[int, ...], chunk: int) -> None:
-    """New members, and columns of which something does not fit; what fits comes as well."""
+def test_values_that_do_not_fit_are_rescued(
+    rows: list[dict[str, Any]], cuts: tuple[int, ...], chunk: int
+) -> None:
+    """New members, and columns with a value that does not fit; the values that fit are kept."""
     data = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode(
         "utf-8", "surrogatepass"
     )
@@ -141,11 +145,13 @@ def test_what_is_odd_is_rescued(rows: list[dict[str, Any]], cuts: tuple[int, ...
 
 
 @given(rows=st.lists(FITTING | ODD, max_size=6), chunk=CHUNKS)
-def test_the_first_that_does_not_fit_stops_the_reading(rows: list[dict[str, Any]], chunk: int) -> None:
-    """All before it come, and it is told by its byte; new members alone do not matter."""
+def test_reading_stops_at_the_first_value_that_does_not_fit(
+    rows: list[dict[str, Any]], chunk: int
+) -> None:
+    """All records before are read; the error has its offset. New members do not matter."""
     lines = [json.dumps(row).encode() + b"\n" for row in rows]
     file = pinned(b"".join(lines))
-    bad = [n for n, row in enumerate(rows) if not _fits_without_news(row)]
+    bad = [n for n, row in enumerate(rows) if not _fits_without_new_members(row)]
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_parser, "CHUNK", chunk)
@@ -160,7 +166,7 @@ def test_the_first_that_does_not_fit_stops_the_reading(rows: list[dict[str, Any]
     assert len(found) == (bad[0] if bad else len(rows))
 
 
-def _fits_without_news(row: dict[str, Any]) -> bool:
+def _fits_without_new_members(row: dict[str, Any]) -> bool:
     for name in SCHEMA.names:
         value = row.get(name)
         if name == "o" and isinstance(value, dict):
@@ -185,8 +191,8 @@ def _fits_without_news(row: dict[str, Any]) -> bool:
         b"\x0c{}",
     ],
 )
-def test_lines_that_are_no_objects(line: bytes) -> None:
-    """They are told by their byte, or rescued as they are; the others are not touched."""
+def test_invalid_lines_are_refused_or_rescued(line: bytes) -> None:
+    """The error has their offset; other lines are read."""
     data = b'{"i":1}\n' + line + b'\n{"i":2}'
     with pytest.raises(
         InputUnreadable, match=r"'in/file.json' cannot be read further than to byte 8: "
@@ -201,8 +207,8 @@ def test_lines_that_are_no_objects(line: bytes) -> None:
     ]
 
 
-def test_what_is_rescued_is_json_as_it_was() -> None:
-    """Digits, spaces and escapes stay; what is no JSON to others becomes a string."""
+def test_rescued_text_is_unchanged() -> None:
+    """Digits, spaces and escapes are kept; NaN, which is not JSON, becomes a string."""
     line = b'{"i": 1.50, "new": {"a":  [1.0, "\\u00e9"]}, "more": 1e3, "odd": NaN, "none": null}'
     ((row, _, odd),) = read(line, new="rescue")
     assert row == {}
@@ -215,8 +221,8 @@ def test_what_is_rescued_is_json_as_it_was() -> None:
     assert json.loads(odd, parse_constant=pytest.fail)["odd"] == "NaN"
 
 
-def test_new_members() -> None:
-    """They are left out, or stop the reading by name, as is asked for."""
+def test_new_members_are_ignored_or_refused() -> None:
+    """As the policy says."""
     data = b'{"i":1,"new":null}\n{"o":{"x":0}}\n'
     assert [row for row, _, _ in read(data)] == [{"i": 1}, {"o": {"i": None, "s": None}}]
     for lines, named in ((data, "'o.x'"), (data[:19] + b'{"y":"","x":{}}', "'y', 'x'")):
@@ -227,8 +233,8 @@ def test_new_members() -> None:
     assert len(records(JsonInput({}), pinned(data[:19]), columns)) == 1
 
 
-def test_a_mark_and_compression() -> None:
-    """The mark of UTF-8 is passed over; a compressed file is one slice, with places in its content."""
+def test_a_byte_order_mark_and_compression() -> None:
+    """The mark is skipped. A compressed file is one slice; offsets are in its content."""
     line = b'\xef\xbb\xbf{"i":1}\n{"i":"x"}'
     assert read(line, new="rescue")[0] == ({"i": 1}, 3, None)
     file = pinned(gzip.compress(line), "in/x.json.gz")
@@ -238,16 +244,16 @@ def test_a_mark_and_compression() -> None:
     assert caught.value.offset is None
 
 
-def test_other_ends() -> None:
-    """With option lineSep, a line's end may be within an object."""
+def test_other_line_separators() -> None:
+    """With option lineSep, a line may contain line feeds."""
     data = b'{"i":\n1}|{"i":2}\n{"i":3}|{"i":4}'
     found = read(data, new="rescue", lineSep="|")
     assert [row for row, _, _ in found] == [{"i": 1}, {}, {"i": 4}]
     assert found[1][1:] == (9, '{"_corrupt_record":"{\\"i\\":2}\\n{\\"i\\":3}"}')
 
 
-def test_without_columns() -> None:
-    """If no column is wanted, there are as many records as lines."""
+def test_a_query_without_columns_counts_lines() -> None:
+    """One record for each line."""
     for line in (b'{"a":1}\n', b' {"a":1}\n'):
         for count in (3, 30):
             found = records(JsonInput({}), pinned(line * count), Columns(schema=pa.schema([])))
@@ -266,8 +272,8 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("data", "expected"), DOCUMENTS)
-def test_documents(data: bytes, expected: list[Any]) -> None:
-    """With option multiLine, each object of a file is a record, one or in arrays."""
+def test_documents_are_read(data: bytes, expected: list[Any]) -> None:
+    """With option multiLine, each object of a file is a record, in arrays or not."""
     assert read(data, multiLine="true") == expected
     assert not JsonInput({"multiLine": "true"}).splits("x.json")
     file = pinned(data + b"    ")
@@ -290,8 +296,8 @@ def test_documents(data: bytes, expected: list[Any]) -> None:
         (b'[{"i":1}, {"i":', 10, '{"i":'),
     ],
 )
-def test_documents_that_are_broken(data: bytes, place: int, corrupt: str) -> None:
-    """What can be read comes, and then the place at which it ends."""
+def test_objects_before_damage_in_documents_are_read(data: bytes, place: int, corrupt: str) -> None:
+    """The error has the offset of the damage."""
     found = read(data, new="rescue", multiLine="true")
     assert found[0][0] == {"i": 1}
     assert found[1] == ({}, place, json.dumps({"_corrupt_record": corrupt}, separators=(",", ":")))
@@ -302,8 +308,8 @@ def test_documents_that_are_broken(data: bytes, place: int, corrupt: str) -> Non
         read(b"[{}, \xff]", multiLine="true")
 
 
-def test_inference() -> None:
-    """Types are those of Spark; columns come in the order of their appearance."""
+def test_columns_are_inferred() -> None:
+    """Types are those of Spark; columns are in the order of their appearance."""
 
     def infer(data: bytes, **options: str) -> pa.Schema:
         return JsonInput(options).infer(pinned(data))
@@ -332,8 +338,8 @@ def test_inference() -> None:
         infer(b"[1]\n")
 
 
-def test_what_is_refused() -> None:
-    """Encodings other than UTF-8, flags that are none, and maps without names."""
+def test_invalid_options_and_columns_are_refused() -> None:
+    """Encodings other than UTF-8, invalid flags, and maps without string keys."""
     for options in ({"encoding": "UTF-16"}, {"charset": "latin1"}, {"multiLine": "1"}, {"lineSep": ""}):
         with pytest.raises(ConfigurationError, match=next(iter(options))):
             JsonInput(options)
@@ -359,8 +365,8 @@ def test_times_without_a_zone_are_in_utc() -> None:
         read(b'{"d":"2013-01-01T05:00:00"}', schema)
 
 
-def test_the_memory_that_documents_take_is_bounded() -> None:
-    """What is read at once, decompressed, may not be larger than option maxRecordBytes says."""
+def test_the_memory_of_documents_is_bounded() -> None:
+    """The decompressed content may not be larger than option maxRecordBytes."""
     data = gzip.compress(b"[" + b" " * 100_000 + b"]")
     columns = Columns(schema=SCHEMA)
     for bound, enough in (("100002", True), ("100001", False)):

@@ -1,4 +1,4 @@
-"""JSON objects as Arrow: pyarrow's way and ours make the same of each line, or ours is taken."""
+"""The readers of JSON lines: the fast one returns the same rows as the exact one, or none."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.lists(inner, max_size=2).map(lambda values: "[" + ", ".join(values) + "]")
 
 
-def ones(members: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[str]:
-    """Return texts of objects, nearly."""
+def objects(members: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[str]:
+    """Return texts that are objects, or nearly."""
     member = st.tuples(SPACE, members, SPACE).map(lambda m: f'{m[0]}"{m[1][0]}":{m[2]}{m[1][1]}')
     return st.lists(member, max_size=3).map(lambda members: "{" + ",".join(members) + "}")
 
@@ -87,23 +87,25 @@ LIKELY = {
     "a": arrays(NUMBERS | st.just("null")),
     "new": SCALARS,
 }
-LIKELY["o"] = ones(
+LIKELY["o"] = objects(
     st.sampled_from(["l", "y", "new"]).flatmap(lambda n: st.tuples(st.just(n), LIKELY[n]))
 )
-LIKELY["p"] = arrays(ones(st.tuples(st.sampled_from(["s", "s", "new"]), TEXTS)))
+LIKELY["p"] = arrays(objects(st.tuples(st.sampled_from(["s", "s", "new"]), TEXTS)))
 MEMBERS = st.sampled_from(list(LIKELY)).flatmap(
     lambda name: st.tuples(st.just(name), st.just("null") | LIKELY[name])
 )
-VALUES = st.recursive(SCALARS, lambda inner: ones(st.tuples(NAMES, inner)) | arrays(inner), max_leaves=3)
+VALUES = st.recursive(
+    SCALARS, lambda inner: objects(st.tuples(NAMES, inner)) | arrays(inner), max_leaves=3
+)
 LINES = st.one_of(
-    ones(MEMBERS),
-    ones(MEMBERS | st.tuples(NAMES, VALUES)),
-    st.tuples(ones(MEMBERS), st.sampled_from(["null", "{}", " ", "\x0b", "5", "\r"])).map("".join),
+    objects(MEMBERS),
+    objects(MEMBERS | st.tuples(NAMES, VALUES)),
+    st.tuples(objects(MEMBERS), st.sampled_from(["null", "{}", " ", "\x0b", "5", "\r"])).map("".join),
 )
 
 
 def texts(table: pa.Table) -> list[str]:
-    """Return what is in each row: NaN is the same as itself there, and there is a year 0."""
+    """Return each row as text: there, NaN equals NaN, and a year may be 0."""
     return [
         text
         for batch in table.to_batches()
@@ -119,8 +121,8 @@ def texts(table: pa.Table) -> list[str]:
 @example("{}null{}")
 @example('{"b":true}{"b":true}')
 @given(LINES)
-def test_both_ways_make_the_same(line: str) -> None:
-    """What pyarrow's way takes, ours takes for the same; with misfits and new members it takes none."""
+def test_both_readers_agree(line: str) -> None:
+    """The fast reader returns no rows for misfits and reported new members."""
     schema = pa.schema(list(KINDS.items()))
     exact = ExactReader(schema)
     try:
@@ -137,8 +139,8 @@ def test_both_ways_make_the_same(line: str) -> None:
             assert not (all_known and exact.unknown)
 
 
-def test_what_is_plain_takes_pyarrows_way() -> None:
-    """With nulls in new members, either line's end, and none at the end."""
+def test_plain_lines_are_read_fast() -> None:
+    """With nulls in new members, either line end, and none at the end."""
     schema = pa.schema(list(KINDS.items()))
     lines = b'{"l":1,"t":"2000-01-01","new":null}\r\n{"o":{"y":"2000-01-01","z":null}}\n{}'
     quick = FastReader(schema, report_unknown=True)
@@ -147,8 +149,8 @@ def test_what_is_plain_takes_pyarrows_way() -> None:
         assert quick.table(lines + b"\n" + news) is None
 
 
-def test_what_is_nested_deeply_does_not_end_the_process() -> None:
-    """A new member, whose type pyarrow would infer, may be nested as deeply as anybody likes."""
+def test_deep_nesting_does_not_crash_the_process() -> None:
+    """In a new member, whose type pyarrow would infer."""
     code = """
 import pyarrow as pa
 from commitlog.spark.files.json.fast import FastReader
@@ -172,8 +174,8 @@ assert len(FastReader(pa.schema([("l", pa.int64())])).table(deep)) == 1
         "0.0000000000000000000000000001e-9",
     ],
 )
-def test_pyarrow_does_not_see_the_smallest_decimals(text: str) -> None:
-    """It makes zeros of some of them, and ends the process at others."""
+def test_the_smallest_decimals_are_not_read_fast(text: str) -> None:
+    """pyarrow returns zero for some of them, and crashes at others."""
     for kind in (pa.decimal128(38, 5), pa.list_(pa.decimal128(5, 2))):
         value = f"[{text}]" if pa.types.is_list(kind) else text
         lines = f'{{"n":{value},"s":"x"}}\n{{"n":null}}\n'.encode()
@@ -196,8 +198,8 @@ def test_pyarrow_does_not_see_the_smallest_decimals(text: str) -> None:
         b" {}",
     ],
 )
-def test_what_pyarrow_must_not_see(lines: bytes) -> None:
-    """Of lines that it crashes on, miscounts, or does not check, there is no table."""
+def test_lines_that_pyarrow_misreads_are_not_read_fast(lines: bytes) -> None:
+    """Lines that it crashes on, miscounts, or does not check."""
     assert FastReader(pa.schema([("s", pa.string()), ("l", pa.int64())])).table(lines) is None
 
 
@@ -244,8 +246,8 @@ def test_what_pyarrow_must_not_see(lines: bytes) -> None:
         (pa.struct([("a", pa.int8())]), "[]", ...),
     ],
 )
-def test_values(kind: pa.DataType, text: str, value: Any) -> None:
-    """Each is of its type, or said to be none; then its text is kept."""
+def test_a_value_fits_or_is_rescued(kind: pa.DataType, text: str, value: Any) -> None:
+    """With its text, if it does not fit."""
     schema = pa.schema([("x", kind), ("y", pa.int8())])
     reader = ExactReader(schema)
     row = reader.row(f'{{"x": {text} , "y":1}}')
@@ -255,8 +257,8 @@ def test_values(kind: pa.DataType, text: str, value: Any) -> None:
     assert repr(row) == repr([None if value is ... else value, 1])
 
 
-def test_what_is_odd_deep_within() -> None:
-    """All that fits is kept; the text of the whole column is, too; and where it is odd is told."""
+def test_nested_values_that_do_not_fit() -> None:
+    """Other values are kept; the text of the whole column is rescued, and each place reported."""
     kind = pa.struct([("a", pa.list_(pa.int8())), ("m", pa.map_(pa.string(), pa.int8()))])
     reader = ExactReader(pa.schema([("x", kind), ("s", pa.string())]))
     text = '{"a": [1,"?",null], "m":{"k":"?","l":2}, "new":0, "none":null}'
@@ -277,15 +279,15 @@ def test_what_is_odd_deep_within() -> None:
         pytest.param('{"c":' + "[" * 10**5 + "]" * 10**5 + "}", id="deep"),
     ],
 )
-def test_lines_that_are_no_objects(line: str) -> None:
-    """They are refused."""
+def test_invalid_lines_are_refused(line: str) -> None:
+    """With `ValueError`."""
     with pytest.raises(ValueError):
         ExactReader(pa.schema([("a", pa.int8()), ("b", pa.list_(pa.int8()))])).row(line)
 
 
 @given(TIMES)
-def test_times_are_arrows(text: str) -> None:
-    """Dates and times are what Arrow makes of them, where it makes something."""
+def test_times_are_parsed_as_in_arrow(text: str) -> None:
+    """Where Arrow accepts the text."""
     for kind, ours in (
         (pa.date32(), days_of(text)),
         (pa.timestamp("us", tz="UTC"), micros_of(text, instant=True)),
@@ -299,8 +301,8 @@ def test_times_are_arrows(text: str) -> None:
 
 
 @given(st.binary(max_size=9))
-def test_any_binary(data: bytes) -> None:
-    """What base64 says is what comes."""
+def test_binary_is_base64(data: bytes) -> None:
+    """For any bytes."""
     row = ExactReader(pa.schema([("x", pa.binary())])).row(
         f'{{"x":"{base64.b64encode(data).decode()}"}}'
     )
