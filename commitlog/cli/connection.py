@@ -91,15 +91,11 @@ class Connection:
 
     def open_table(self, url: str, schema: TableSchema) -> Table:
         """Open a table whose items have the keys `schema`. This sends no request."""
-        parsed = parse_table_url(url)
-        refuse_secrets(parsed)
-        return _close_at_end(open_table(self._with_options(parsed), schema))
+        return _close_at_end(open_table(self._complete(parse_table_url(url)), schema))
 
     def open_store(self, url: str) -> ObjectStore:
         """Open a store for reading. This sends no request."""
-        parsed = parse_store_url(url)
-        refuse_secrets(parsed)
-        return _close_at_end(open_store(self._with_options(parsed)))
+        return _close_at_end(open_store(self._complete(parse_store_url(url))))
 
     def open(self, store: Url) -> ConditionalStore:
         """Open a store for conditional writes. This sends no request.
@@ -187,25 +183,17 @@ class Connection:
         return namespace
 
     def _metadata(self) -> Url | None:
-        if self.metadata is None:
-            return None
-        parsed = parse_table_url(self.metadata)
-        refuse_secrets(parsed)
-        return self._with_options(parsed)
+        return None if self.metadata is None else self._complete(parse_table_url(self.metadata))
 
     def _store(self) -> Url | None:
-        if self.store is None:
-            return None
-        parsed = parse_store_url(self.store)
-        refuse_secrets(parsed)
-        return self._with_options(parsed)
+        return None if self.store is None else self._complete(parse_store_url(self.store))
 
     def _leases(self) -> Url | None:
         if self.table is None:
             return None
-        parsed = parse_table_url(self.table)
-        refuse_secrets(parsed)
-        return parsed
+        url = parse_table_url(self.table)
+        refuse_secrets(url)
+        return url
 
     def _open(self, store: Url, probe_report: ProbeReport | None) -> ConditionalStore:
         return _close_at_end(
@@ -225,6 +213,11 @@ class Connection:
         except (CorruptRecord, OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(f"--probe-report {self.probe_report!r}: {reason}") from error
+
+    def _complete(self, url: Url) -> Url:
+        """Return a URL with the connection options that it does not have. Refuse secrets in it."""
+        refuse_secrets(url)
+        return self._with_options(url)
 
     def _with_options(self, url: Url) -> Url:
         names = {"s3": ("addressing_style", *_OF_SERVICE), "dynamodb": _OF_SERVICE}.get(url.scheme, ())

@@ -44,8 +44,8 @@ _DEFAULT_CONCURRENCY = 16
 #: The number of concurrent files that "all" stands for, as in fsspec.
 _MAX_CONCURRENCY = 128
 
-#: The interval, in nested directories, at which one is made separately, because a file can be made
-#: together with at most about thirty missing parent directories.
+#: Every directory at a depth that is a multiple of this number is made separately, because a file can be
+#: made together with at most about thirty missing parent directories.
 _LEVELS = 15
 
 
