@@ -13,18 +13,21 @@ connection is closed is safe, too: it holds the file's exclusive lock.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from random import Random, SystemRandom
-from time import monotonic, sleep
 
 from commitlog._util.retry import Backoff
+from commitlog.clock import SystemClock
 from commitlog.errors import CommitError
 
-__all__ = ["Checkpoints", "begin", "leave_log_alone"]
+__all__ = ["Checkpoints", "begin", "is_busy", "leave_log_alone"]
+
+# Real time, which SQLite and locks use: the other process does not have our clock.
+_CLOCK = SystemClock()
 
 #: Maximum pause before a writer checks again whether another process is writing, in seconds: about the
 #: time that a write takes.
@@ -105,8 +108,7 @@ def begin(connection: sqlite3.Connection, *, patience: float, checkpoints: Check
         patience: maximum wait for other writers, in seconds; after it SQLite's error is raised.
         checkpoints: makes a checkpoint first, if one is due.
     """
-    # Real time, which SQLite and locks use: the other process does not have our clock.
-    deadline = monotonic() + patience
+    deadline = _CLOCK.monotonic() + patience
     _wait_inside(connection, 0)
     try:
         _begin(connection, deadline)
@@ -120,16 +122,18 @@ def begin(connection: sqlite3.Connection, *, patience: float, checkpoints: Check
 
 
 def _begin(connection: sqlite3.Connection, deadline: float) -> None:
-    backoff = Backoff(base=_PAUSE / 4, cap=_PAUSE)
-    for attempt in itertools.count():
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or monotonic() >= deadline:
-                raise
-        sleep(backoff.pause(attempt))
+    Backoff(base=_PAUSE / 4, cap=_PAUSE, tries=sys.maxsize).retry(
+        _CLOCK,
+        lambda: connection.execute("BEGIN IMMEDIATE"),
+        on=sqlite3.OperationalError,
+        when=is_busy,
+        deadline=deadline,
+    )
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Return whether a statement failed because another connection has locked the file."""
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _wait_inside(connection: sqlite3.Connection, seconds: float) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from attrs import field, frozen, validators
 
 from commitlog.clock import Clock
 
 __all__ = ["Backoff"]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 @frozen(kw_only=True)
@@ -29,8 +35,14 @@ class Backoff:
 
     >>> from commitlog.testing import ManualClock
     >>> clock = ManualClock()
-    >>> [attempt for attempt in Backoff(tries=3).attempts(clock)]
-    [0, 1, 2]
+    >>> answers = iter([ConnectionError("down"), ConnectionError("still down"), "up"])
+    >>> def ask():
+    ...     answer = next(answers)
+    ...     if isinstance(answer, Exception):
+    ...         raise answer
+    ...     return answer
+    >>> Backoff(tries=3).retry(clock, ask, on=ConnectionError)
+    'up'
     """
 
     base: float = field(default=0.05, validator=validators.gt(0))
@@ -43,8 +55,54 @@ class Backoff:
         bound: float = min(self.cap, self.base * 2.0 ** min(attempt, 60))
         return self.random.uniform(0, bound)
 
+    def retry(
+        self,
+        clock: Clock,
+        call: Callable[[], T],
+        *,
+        on: type[E] | tuple[type[E], ...],
+        when: Callable[[E], bool] = lambda error: True,
+        before_next: Callable[[E], object] = lambda error: None,
+        deadline: float = math.inf,
+        exhausted: Callable[[E], Exception] | None = None,
+    ) -> T:
+        """Return the result of `call`; call it again, after a pause, if it failed with certain errors.
+
+        Args:
+            clock: slept on between tries.
+            call: one try.
+            on: the errors after which another try may succeed. Any other error is raised at once.
+            when: returns whether such an error is worth another try; otherwise it is raised at once.
+            before_next: called with the error after the pause, before the next try. An error that it
+                raises ends the tries.
+            deadline: time on `Clock.monotonic` from which a failed try is the last.
+            exhausted: returns the error to raise after the last try, from the error of that try. By
+                default, the error of that try is raised.
+        """
+        for attempt in itertools.count():
+            try:
+                return call()
+            except on as error:
+                if not when(error):
+                    raise
+                late = deadline < math.inf and clock.monotonic() >= deadline
+                if late or attempt + 1 >= self.tries:
+                    if exhausted is None:
+                        raise
+                    raise exhausted(error) from error
+                clock.sleep(self.pause(attempt))
+                before_next(error)
+        raise AssertionError("unreachable")
+
     def attempts(self, clock: Clock) -> Iterator[int]:
-        """Yield 0, 1, 2, … up to `tries`, sleeping on `clock` between them."""
+        """Yield 0, 1, 2, … up to `tries`, sleeping on `clock` between them.
+
+        For a loop that `retry` does not express, such as one that goes on with the rest of its work.
+
+        >>> from commitlog.testing import ManualClock
+        >>> list(Backoff(tries=3).attempts(ManualClock()))
+        [0, 1, 2]
+        """
         for attempt in range(self.tries):
             if attempt:
                 clock.sleep(self.pause(attempt - 1))

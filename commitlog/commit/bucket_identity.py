@@ -25,7 +25,6 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import (
     AccessDenied,
-    CommitError,
     Conflict,
     CorruptRecord,
     FormatTooNew,
@@ -187,21 +186,23 @@ class BucketIdentity:
         with _IdentityObjects(
             self._root, clock=self._clock, backoff=self._backoff, new_id=self._new_id
         ) as identities:
-            last: CommitError | None = None
-            for _ in self._backoff.attempts(self._clock):
+
+            def agree() -> str:
                 text, known = self._read()
                 changed = change(known, identities)
-                try:
-                    if changed != known:
-                        self._write(changed, text)
-                except (ConditionFailed, OutcomeUnknown) as error:
-                    last = error
-                    continue
+                if changed != known:
+                    self._write(changed, text)
                 return next(bucket.name for bucket in changed if self.url in bucket.urls)
-        raise Unavailable(
-            f"the bucket of {self.url} could not be listed in the table ({last}); nothing was sent, "
-            "try again"
-        ) from last
+
+            return self._backoff.retry(
+                self._clock,
+                agree,
+                on=(ConditionFailed, OutcomeUnknown),
+                exhausted=lambda error: Unavailable(
+                    f"the bucket of {self.url} could not be listed in the table ({error}); nothing was"
+                    " sent, try again"
+                ),
+            )
 
     def _with_url(
         self, known: tuple[_ListedBucket, ...], identities: _IdentityObjects
@@ -404,16 +405,20 @@ def put_identity_object(
     Raises `BucketNotFound`, and `Unavailable` if no attempt succeeded. Objects of earlier attempts may
     remain.
     """
-    last: CommitError | None = None
     tried = ""
-    for _ in backoff.attempts(clock):
+
+    def put() -> bool:
+        nonlocal tried
         tried = path()
         try:
             store.put(tried, text)
         except AccessDenied:
             return False
-        except (Conflict, OutcomeUnknown, Unavailable) as error:
-            last = error
-            continue
         return True
-    raise Unavailable(f"{tried!r} could not be stored in {store.url} ({last})") from last
+
+    return backoff.retry(
+        clock,
+        put,
+        on=(Conflict, OutcomeUnknown, Unavailable),
+        exhausted=lambda error: Unavailable(f"{tried!r} could not be stored in {store.url} ({error})"),
+    )

@@ -112,29 +112,35 @@ class Lease:
         self._first_sent.setdefault(wanted.generation, self._clock.monotonic())
         pending = self._table.begin_put(wanted.to_item(), condition=condition)
 
-        def wait() -> HeldLease | None:
+        def take() -> HeldLease | None:
+            try:
+                pending()
+            except ConditionFailed as failed:
+                found = _found(failed, self._table, self._key)
+            except OutcomeUnknown:
+                found = _read(self._table, self._key)
+                if found == previous:
+                    raise
+            else:
+                found = wanted
+            return self._judge(found)
+
+        def send_again(lost: OutcomeUnknown) -> None:
+            # If the lost request lands after all, this one meets its record and recognises it.
             nonlocal pending
+            pending = self._table.begin_put(wanted.to_item(), condition=condition)
+
+        def wait() -> HeldLease | None:
             self.record = None
-            lost: OutcomeUnknown | None = None
-            for attempt in self._backoff.attempts(self._clock):
-                if attempt:
-                    pending = self._table.begin_put(wanted.to_item(), condition=condition)
-                try:
-                    pending()
-                except ConditionFailed as failed:
-                    found = _found(failed, self._table, self._key)
-                except OutcomeUnknown as error:
-                    lost = error
-                    found = _read(self._table, self._key)
-                    if found == previous:
-                        # Should the lost request land after all, the next one meets it and knows it.
-                        continue
-                else:
-                    found = wanted
-                return self._judge(found)
-            raise Unavailable(
-                f"the table did not answer to a lease on {self._key.hash!r}; the object is untouched"
-            ) from lost
+            return self._backoff.retry(
+                self._clock,
+                take,
+                on=OutcomeUnknown,
+                before_next=send_again,
+                exhausted=lambda lost: Unavailable(
+                    f"the table did not answer to a lease on {self._key.hash!r}; the object is untouched"
+                ),
+            )
 
         return wait
 

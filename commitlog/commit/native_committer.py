@@ -62,25 +62,25 @@ class NativeCommitter:
     def run(self, mutation: Mutation) -> PutResult | None:
         """Carry out `mutation`; see `ConditionalStore` for results and errors."""
         lost: OutcomeUnknown | None = None
-        failure: CommitError | None = None
-        for _ in self._backoff.attempts(self._clock):
+
+        def send() -> PutResult | None:
+            nonlocal lost
             try:
                 return mutation.send(self._spelled(mutation), None)
             except OutcomeUnknown as error:
-                lost = failure = error
-            except (Conflict, Unavailable) as error:
-                failure = error
-            except CommitError as error:
-                failure = error
-                break
-        assert failure is not None
-        # A proxy may repeat a PUT by itself (RFC 9110, 9.2.2) and pass on the refusal of the second one.
-        # An
-        # upload that another client published is refused as missing or as existing. The nonce decides.
-        refused = isinstance(failure, (AlreadyExists, PreconditionFailed, NotFound))
-        if lost is None and not (refused and mutation.nonce is not None):
-            raise failure
-        return self._read_back(mutation, lost, failure)
+                lost = error
+                raise
+
+        try:
+            return self._backoff.retry(self._clock, send, on=(Conflict, OutcomeUnknown, Unavailable))
+        except CommitError as failure:
+            # A proxy may repeat a PUT by itself (RFC 9110, 9.2.2) and pass on the refusal of the second
+            # one. An upload that another client published is refused as missing or as existing. The
+            # nonce decides.
+            refused = isinstance(failure, (AlreadyExists, PreconditionFailed, NotFound))
+            if lost is None and not (refused and mutation.nonce is not None):
+                raise
+            return self._read_back(mutation, lost, failure)
 
     def _read_back(
         self, mutation: Mutation, lost: OutcomeUnknown | None, failure: CommitError

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -14,7 +15,7 @@ from attrs import evolve, field, frozen
 from commitlog._util.ids import random_id
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
-from commitlog.errors import CommitError, OutcomeUnknown, TransactionCanceled, Unavailable
+from commitlog.errors import OutcomeUnknown, TransactionCanceled, Unavailable
 from commitlog.ingest.files import Slice
 from commitlog.ingest.source_state import INGEST_SCHEMA, document_of
 from commitlog.oplog.codec import Document, encode
@@ -174,17 +175,12 @@ class Quarantine:
             offset=offset,
             time=self._clock.epoch(),
         )
-        last: CommitError | None = None
-        for _ in self._backoff.attempts(self._clock):
-            try:
-                self._table.put(problem.to_item(), condition=Absent())
-                return
-            except ConditionFailed:
-                return
-            except (OutcomeUnknown, Unavailable) as error_:
-                last = error_
-        assert last is not None
-        raise last
+        with suppress(ConditionFailed):
+            self._backoff.retry(
+                self._clock,
+                lambda: self._table.put(problem.to_item(), condition=Absent()),
+                on=(OutcomeUnknown, Unavailable),
+            )
 
     def __iter__(self) -> Iterator[Problem]:
         """Yield all problems, retried ones included, in no particular order."""

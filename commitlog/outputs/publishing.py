@@ -429,14 +429,7 @@ class Publisher:
 
     def _persist(self, action: Callable[[], None]) -> None:
         """Do what may be done twice until its outcome is known."""
-        error: CommitError | None = None
-        for _ in self._backoff.attempts(self._clock):
-            try:
-                return action()
-            except (Conflict, OutcomeUnknown, Unavailable) as failure:
-                error = failure
-        assert error is not None
-        raise error
+        self._backoff.retry(self._clock, action, on=(Conflict, OutcomeUnknown, Unavailable))
 
     def _each(self, work: Callable[[T], None], items: Iterable[T]) -> list[CommitError]:
         def guarded(item: T) -> CommitError | None:
@@ -464,19 +457,30 @@ class Publisher:
 
     def _advance(self, record: CommitRecord, seen: tuple[Success | None, str | None]) -> None:
         data = encode(Success.of(record).to_document())
-        for attempt in self._backoff.attempts(self._clock):
-            current, etag = self._success() if attempt else seen
+
+        def advance() -> None:
+            current, etag = seen
             if current is not None and current.version >= record.version:
                 return
-            try:
-                if etag is None:
-                    self._store.put_if_absent(self.success_path, data)
-                else:
-                    self._store.put_if_match(self.success_path, data, etag=etag)
-                return
-            except (AlreadyExists, PreconditionFailed):
-                continue  # another finisher was faster; it may have been a later version's or not
-        raise Conflict(f"{self.success_path!r} was replaced by others each time; nothing was written")
+            if etag is None:
+                self._store.put_if_absent(self.success_path, data)
+            else:
+                self._store.put_if_match(self.success_path, data, etag=etag)
+
+        def look_again(_: CommitError) -> None:
+            # Another finisher was faster, of a later version or not.
+            nonlocal seen
+            seen = self._success()
+
+        self._backoff.retry(
+            self._clock,
+            advance,
+            on=(AlreadyExists, PreconditionFailed),
+            before_next=look_again,
+            exhausted=lambda _: Conflict(
+                f"{self.success_path!r} was replaced by others each time; nothing was written"
+            ),
+        )
 
 
 class Cleanup:

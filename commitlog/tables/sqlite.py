@@ -10,11 +10,13 @@ import itertools
 import json
 import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TypeAlias
 
+from commitlog._sqlite.locking import is_busy
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock, Stopwatch
 from commitlog.errors import ConfigurationError, CorruptRecord, Unavailable
@@ -298,17 +300,13 @@ class SqliteTable(Table):
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         # Changing the mode does not wait for other connections as other statements do.
-        backoff = Backoff(base=0.01, cap=0.2)
-        deadline = self._clock.monotonic() + self._busy_timeout
-        for attempt in itertools.count():
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or self._clock.monotonic() >= deadline:
-                    raise
-            self._clock.sleep(backoff.pause(attempt))
+        Backoff(base=0.01, cap=0.2, tries=sys.maxsize).retry(
+            self._clock,
+            lambda: connection.execute("PRAGMA journal_mode = WAL"),
+            on=sqlite3.OperationalError,
+            when=is_busy,
+            deadline=self._clock.monotonic() + self._busy_timeout,
+        )
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         _, _, found = self._marker(connection)

@@ -110,9 +110,10 @@ INGEST_EPOCHS: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Quarantine.report",
-                "except (OutcomeUnknown, Unavailable) as error_:\n    last = error_",
-                "except (OutcomeUnknown, Unavailable):\n    return",
-            )
+                "with suppress(ConditionFailed):",
+                "with suppress(ConditionFailed, OutcomeUnknown, Unavailable):",
+            ),
+            ("Quarantine.report", "(OutcomeUnknown, Unavailable)", "()"),
         ),
         setting=reading(
             _ONE,

@@ -39,14 +39,11 @@ LEASE_ACQUIRE: tuple[Mutant, ...] = (
                 "",
             ),
             (
-                "Lease.begin_acquire.wait",
-                "    return self._judge(found)\nraise",
+                "Lease.begin_acquire.take",
+                "return self._judge(found)",
                 (
-                    "    self._first_sent.setdefault(\n"
-                    "        wanted.generation, self._clock.monotonic()\n"
-                    "    )\n"
-                    "    return self._judge(found)\n"
-                    "raise"
+                    "self._first_sent.setdefault(wanted.generation, self._clock.monotonic())\n"
+                    "return self._judge(found)"
                 ),
             ),
         ),

@@ -197,7 +197,7 @@ NAMESPACE_NAMES: tuple[Mutant, ...] = (
         name="a stale plan taken for done",
         where="namespace.md#how-it-works",
         rule="a transaction that is refused is planned again from what is there now",
-        edit=Edit(("Changes.run", "last = error\nforget()", "return result")),
+        edit=Edit(("Changes.run.attempt", "forget()\nraise", "return result")),
         setting=naming({"A": [attributes("f", x="1")], "B": [write("f", b"2")]}, files=_F),
         caught="is told that it was done, and nothing happened",
         story="A has changed the file since B looked at it, so B's change is refused, and forgotten.",

@@ -77,12 +77,12 @@ NATIVE: tuple[Mutant, ...] = (
         rule="409 says that nothing happened, and nothing else: it is tried again",
         edit=Edit(
             (
-                "NativeCommitter.run",
-                "except (Conflict, Unavailable) as error:",
+                "NativeCommitter.run.send",
+                "except OutcomeUnknown as error:",
                 (
                     "except Conflict:\n"
                     "    raise mutation.contradiction(None) from None\n"
-                    "except Unavailable as error:"
+                    "except OutcomeUnknown as error:"
                 ),
             )
         ),

@@ -143,7 +143,7 @@ def test_only_what_depends_on_a_change_is_copied() -> None:
     """The modules in use stay as they are; a copy raises the same errors and has the same enums."""
     load(Edit(("commit:ProbeReport", "class ProbeReport", None)))  # this imports all modules
     before = _modules()
-    code = load(Edit(("Lease.begin_acquire", "raise Unavailable(", None)))
+    code = load(Edit(("Lease.begin_acquire", "self._backoff.retry(", None)))
     assert _modules() == before
     assert commitlog.ConditionalStore is conditional.ConditionalStore
     copy = code.get(conditional.ConditionalStore)

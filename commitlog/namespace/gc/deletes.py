@@ -84,29 +84,27 @@ class RecordDeleter:
         """
         writes: list[Write] = [*deletes, *([] if check is None else [check])]
         token = self.new_id()
-        failed: CommitError | None = None
-        for _ in self.backoff.attempts(self.clock):
+
+        def remove() -> None:
+            nonlocal unknown
             try:
                 if len(writes) == 1:
                     self.table.delete(deletes[0].key, condition=deletes[0].condition)
                 else:
                     self.table.transact(writes, token=token)
                 sums.keys.update(each.key for each in deletes)
-                return
-            except AGAIN as error:
-                failed = error
-                unknown = unknown or isinstance(error, OutcomeUnknown)
+            except OutcomeUnknown:
+                unknown = True
+                raise
             except (ConditionFailed, TransactionCanceled):
                 # Another client was first; or a request succeeded whose answer was lost.
                 if len(deletes) > 1:
                     for each in deletes:
                         self._remove([each], check, sums, unknown=unknown)
-                    return
-                try:
-                    if unknown and self.table.get(deletes[0].key) is None:
-                        sums.keys.add(deletes[0].key)
-                    return
-                except Unavailable as error:
-                    failed = error
-        assert failed is not None
-        sums.failed.update((each.key, failed) for each in deletes)
+                elif unknown and self.table.get(deletes[0].key) is None:
+                    sums.keys.add(deletes[0].key)
+
+        try:
+            self.backoff.retry(self.clock, remove, on=AGAIN)
+        except AGAIN as failed:
+            sums.failed.update((each.key, failed) for each in deletes)

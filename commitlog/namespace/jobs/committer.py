@@ -282,21 +282,33 @@ class DirectoryCommitter:
 
     def _rename(self, attempt: Attempt, fit: Fit) -> Status:
         """Rename an attempt's directory to the target, or to a part of it."""
-        last: CommitError | None = None
-        for _ in self._backoff.attempts(self._clock):
-            found = self._look(attempt.job_id)
-            if (done := found.of(attempt.id)) is not None:
-                return done
+        found = self._look_before_move(attempt)
+
+        def move() -> Status:
+            done = found.of(attempt.id)
+            return self._move(attempt, found.there, fit) if done is None else done
+
+        def look_again(_: CommitError) -> None:
+            nonlocal found
+            found = self._look_before_move(attempt)
+
+        return self._backoff.retry(
+            self._clock,
+            move,
+            on=(AlreadyExists, NotFound, PreconditionFailed),
+            when=lambda error: not isinstance(error, NotFound) or self._staged(attempt) is not None,
+            before_next=look_again,
+            exhausted=lambda error: Conflict(
+                f"{self.target!r} kept changing; nothing was published ({error})"
+            ),
+        )
+
+    def _look_before_move(self, attempt: Attempt) -> FoundJob:
+        """Return the state of a job; raise an error if another attempt at it may not be published."""
+        found = self._look(attempt.job_id)
+        if found.of(attempt.id) is None:
             self._check(found, attempt.job_id, attempt.mode)
-            try:
-                return self._move(attempt, found.there, fit)
-            except NotFound as error:
-                if self._staged(attempt) is None:
-                    raise
-                last = error
-            except (AlreadyExists, PreconditionFailed) as error:
-                last = error
-        raise Conflict(f"{self.target!r} kept changing; nothing was published ({last})") from last
+        return found
 
     def _move(self, attempt: Attempt, there: Status | None, fit: Fit) -> Status:
         """Publish with one rename, which is the commit point."""

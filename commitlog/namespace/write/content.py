@@ -97,15 +97,7 @@ class Content:
         def put(path: str, condition: Condition | None) -> PutResult:
             return self.store.put(path, view, condition=condition)
 
-        last: CommitError | None = None
-        for _ in self.backoff.attempts(self.clock):
-            try:
-                return self._once(Operation.PUT, put, view.nbytes)
-            except _AGAIN as error:
-                last = error
-        raise Unavailable(
-            f"the content could not be stored, and no file refers to it ({last})"
-        ) from last
+        return self._retry(lambda: self._once(Operation.PUT, put, view.nbytes))
 
     def copy(self, data: Data) -> Data:
         """Have the store copy an object to a new path; return the copy.
@@ -116,25 +108,17 @@ class Content:
         def copy(path: str, condition: Condition | None) -> PutResult:
             return self.store.copy(data.path, path, condition=condition)
 
-        last: CommitError | None = None
-        for _ in self.backoff.attempts(self.clock):
-            try:
-                copied = self._once(Operation.COPY, copy, data.size)
-            except NotFound as error:
-                self.store.check()
-                raise ObjectChanged(_gone(data)) from error
-            except _AGAIN as error:
-                last = error
-                continue
-            # Checked after the copy: an object that is the same now was the same when it was copied.
-            info = self.store.begin_head(data.path)().info
-            if info is None or not same_etag(info.etag, data.etag):
-                self.drop(copied)
-                raise ObjectChanged(_gone(data) if info is None else _replaced(data, info.etag))
-            return copied
-        raise Unavailable(
-            f"the content could not be copied, and no file refers to it ({last})"
-        ) from last
+        try:
+            copied = self._retry(lambda: self._once(Operation.COPY, copy, data.size), what="copied")
+        except NotFound as error:
+            self.store.check()
+            raise ObjectChanged(_gone(data)) from error
+        # Checked after the copy: an object that is the same now was the same when it was copied.
+        info = self.store.begin_head(data.path)().info
+        if info is None or not same_etag(info.etag, data.etag):
+            self.drop(copied)
+            raise ObjectChanged(_gone(data) if info is None else _replaced(data, info.etag))
+        return copied
 
     def begin(self) -> StageWriter:
         """Begin an upload under a new path, for a body that arrives in parts."""
@@ -142,20 +126,19 @@ class Content:
 
     def publish(self, staged: Staged) -> Data:
         """Make an upload readable. Raises `Unavailable` if that failed."""
-        last: CommitError | None = None
-        for _ in self.backoff.attempts(self.clock):
+
+        def publish() -> Data:
             try:
                 return self._data(self.store.publish(staged), staged.size)
-            except (*_AGAIN, NotFound) as error:
-                last = error
-            with contextlib.suppress(Unavailable):
-                # The answer may have been lost. No other client writes to this path.
-                info = self.store.begin_head(staged.path)().info
-                if info is not None and info.nonce == staged.nonce:
-                    return Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
-        raise Unavailable(
-            f"the content could not be stored, and no file refers to it ({last})"
-        ) from last
+            except (*_AGAIN, NotFound):
+                with contextlib.suppress(Unavailable):
+                    # The answer may have been lost. No other client writes to this path.
+                    info = self.store.begin_head(staged.path)().info
+                    if info is not None and info.nonce == staged.nonce:
+                        return Data(path=info.path, size=info.size, etag=info.etag, version=info.version)
+                raise
+
+        return self._retry(publish, on=(*_AGAIN, NotFound))
 
     def abandon(self, staged: Staged) -> None:
         """Discard an upload that is not readable yet."""
@@ -188,6 +171,22 @@ class Content:
         if not same_etag(found.etag, data.etag):
             raise ObjectChanged(_replaced(data, found.etag))
         return found.data
+
+    def _retry(
+        self,
+        call: Callable[[], Data],
+        *,
+        on: tuple[type[CommitError], ...] = _AGAIN,
+        what: str = "stored",
+    ) -> Data:
+        return self.backoff.retry(
+            self.clock,
+            call,
+            on=on,
+            exhausted=lambda error: Unavailable(
+                f"the content could not be {what}, and no file refers to it ({error})"
+            ),
+        )
 
     def _once(
         self, operation: Operation, send: Callable[[str, Condition | None], PutResult], size: int

@@ -192,20 +192,26 @@ class Changes:
         Raises the errors of `plan` and `apply`, and `Conflict` if other changes kept coming in between:
         nothing was changed.
         """
-        last: PlanOutdated | None = None
-        for _ in self.backoff.attempts(self.clock):
+
+        def attempt() -> T:
             try:
                 change, result = plan()
                 if change is not None:
                     self.apply(change)
                 return result
-            except PlanOutdated as error:
-                last = error
+            except PlanOutdated:
                 forget()
-            except Fenced:
-                if not is_renewed():
-                    raise
-        raise Conflict(f"other changes kept coming in between; nothing was changed ({last})") from last
+                raise
+
+        return self.backoff.retry(
+            self.clock,
+            attempt,
+            on=(Fenced, PlanOutdated),
+            when=lambda error: isinstance(error, PlanOutdated) or is_renewed(),
+            exhausted=lambda error: Conflict(
+                f"other changes kept coming in between; nothing was changed ({error})"
+            ),
+        )
 
     def apply(self, change: Change) -> None:
         """Apply `change`, all of it or nothing. When this returns, it has happened, exactly once.

@@ -138,34 +138,33 @@ class Bucket:
         `OutcomeUnknown`. `flaw` returns from the headers why a successful response is unusable, so that
         the request is repeated; or None.
         """
-        first = self._begin(request)
+        pending = self._begin(request)
 
-        def outcome() -> Response:
-            cause: CommitError | None = None
-            said = ""
-            for attempt in self._backoff.attempts(self._clock):
-                if cause is not None:
-                    report_retry(cause)
-                pending = self._begin(request) if attempt else first
-                try:
-                    response = pending()
-                except (Unavailable, OutcomeUnknown) as error:
-                    cause, said = error, f"{self.what(request)}: {error}"
-                    continue
-                if accept(response):
-                    return response
-                if 200 <= response.status < 300:
-                    if not (why := flaw(response.headers)):
-                        return response
-                    problem: CommitError = Unavailable(f"{self.what(request)}: {why}")
-                else:
-                    problem = self.fault(request, response)
-                if not isinstance(problem, (Unavailable, OutcomeUnknown)):
-                    raise problem
-                cause, said = problem, str(problem)
-            raise Unavailable(f"{said}; given up after several attempts") from cause
+        def read() -> Response:
+            try:
+                response = pending()
+            except (Unavailable, OutcomeUnknown) as error:
+                raise type(error)(f"{self.what(request)}: {error}") from error
+            if accept(response):
+                return response
+            if not 200 <= response.status < 300:
+                raise self.fault(request, response)
+            if why := flaw(response.headers):
+                raise Unavailable(f"{self.what(request)}: {why}")
+            return response
 
-        return outcome
+        def send_again(error: CommitError) -> None:
+            nonlocal pending
+            report_retry(error)
+            pending = self._begin(request)
+
+        return lambda: self._backoff.retry(
+            self._clock,
+            read,
+            on=(Unavailable, OutcomeUnknown),
+            before_next=send_again,
+            exhausted=lambda error: Unavailable(f"{error}; given up after several attempts"),
+        )
 
     def what(self, request: Request) -> str:
         """Return what a request does, for a message."""

@@ -14,6 +14,7 @@ from commitlog._sqlite.locking import Checkpoints, begin
 from commitlog.stores.local.store import LocalStore
 from commitlog.tables import TableSchema
 from commitlog.tables.open import open_table
+from commitlog.testing import ManualClock
 
 
 def _table(directory: Path) -> tuple[Path, Callable[[], object]]:
@@ -48,7 +49,9 @@ def test_a_writer_soon_looks_again(
             if len(pauses) == 20:
                 other.execute("ROLLBACK")
 
-        monkeypatch.setattr(locking, "sleep", pause)
+        clock = ManualClock()
+        monkeypatch.setattr(clock, "sleep", pause)
+        monkeypatch.setattr(locking, "_CLOCK", clock)
         write()
     assert len(pauses) == 20
     assert max(pauses) <= 0.002

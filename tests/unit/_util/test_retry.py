@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -53,6 +54,89 @@ def test_nobody_sleeps_before_the_first_attempt_or_after_the_last() -> None:
     clock = ManualClock()
     ends = [clock.monotonic() for _ in Backoff(tries=3).attempts(clock)]
     assert ends[0] == 0 < ends[1] < ends[2] == clock.monotonic()
+
+
+class Flaky:
+    """A call that fails with the given errors, one after the other, and then returns "done"."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+def test_a_call_is_retried_after_the_given_errors() -> None:
+    """Its result is returned, and there is a pause before each next try and no other."""
+    clock, alike = ManualClock(), ManualClock()
+    call = Flaky(KeyError("one"), ValueError("two"))
+    backoff, other = (Backoff(tries=3, random=Random(7)) for _ in range(2))
+    assert backoff.retry(clock, call, on=(KeyError, ValueError)) == "done"
+    assert call.calls == len(list(other.attempts(alike))) == 3
+    assert clock.monotonic() == alike.monotonic() > 0
+
+
+@pytest.mark.parametrize("when", [lambda error: True, lambda error: "no" not in str(error)])
+def test_other_errors_are_raised_at_once(when: Callable[[KeyError], bool]) -> None:
+    """Errors of another class are, and so are those that are not worth another try."""
+    clock = ManualClock()
+    call = Flaky(KeyError("no") if when(KeyError("no")) is False else ValueError("no"))
+    with pytest.raises((KeyError, ValueError), match="no"):
+        Backoff(tries=3).retry(clock, call, on=KeyError, when=when)
+    assert (call.calls, clock.monotonic()) == (1, 0)
+
+
+def test_the_error_of_the_last_try_is_raised() -> None:
+    """It is raised itself, or it is the cause of another one; no pause follows it."""
+    clock = ManualClock()
+    with pytest.raises(KeyError, match="two"):
+        Backoff(tries=2).retry(clock, Flaky(KeyError("one"), KeyError("two")), on=KeyError)
+    before = clock.monotonic()
+    with pytest.raises(ValueError, match=r"after 1 try: 'one'") as caught:
+        Backoff(tries=1).retry(
+            clock,
+            Flaky(KeyError("one")),
+            on=KeyError,
+            exhausted=lambda error: ValueError(f"after 1 try: {error}"),
+        )
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert clock.monotonic() == before
+
+
+def test_a_hook_runs_before_each_next_try() -> None:
+    """It runs after the pause, and gets the error. An error that it raises ends the tries."""
+    clock = ManualClock()
+    seen: list[tuple[str, float]] = []
+
+    def hook(error: KeyError) -> None:
+        seen.append((str(error), clock.monotonic()))
+        if len(seen) == 2:
+            raise ValueError("enough")
+
+    call = Flaky(KeyError("one"), KeyError("two"), KeyError("three"))
+    with pytest.raises(ValueError, match="enough"):
+        Backoff(tries=4).retry(clock, call, on=KeyError, before_next=hook)
+    assert [said for said, _ in seen] == ["'one'", "'two'"]
+    assert 0 < seen[0][1] < seen[1][1]
+    assert call.calls == 2
+
+
+def test_no_try_follows_a_failure_after_the_deadline() -> None:
+    """The first try is always made."""
+    clock = ManualClock()
+    steady = Backoff(base=1, cap=1, tries=100)
+    call = Flaky(*[KeyError("down")] * 100)
+    with pytest.raises(KeyError):
+        steady.retry(clock, call, on=KeyError, deadline=10)
+    assert 10 <= clock.monotonic() <= 11
+    late = Flaky(KeyError("down"))
+    with pytest.raises(KeyError):
+        steady.retry(clock, late, on=KeyError, deadline=10)
+    assert late.calls == 1
 
 
 @pytest.mark.parametrize("wrong", [{"base": 0}, {"cap": -1.0}, {"tries": 0}])
