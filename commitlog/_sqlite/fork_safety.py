@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Closable", "close_at_forks"]
+__all__ = ["Closable", "close_on_fork"]
 
 
 class Closable(Protocol):
@@ -34,7 +34,7 @@ _lock = threading.Lock()
 _put_away: list[Closable] = []
 
 
-def close_at_forks(closable: Closable) -> None:
+def close_on_fork(closable: Closable) -> None:
     """Call `put_away` of `closable` at each fork, as long as other references to it exist."""
     with _lock:
         _known.add(closable)

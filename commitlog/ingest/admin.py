@@ -14,7 +14,7 @@ from commitlog.ingest.files import File, Slice
 from commitlog.ingest.planning import Planner
 from commitlog.ingest.quarantine import Kind, Problem, Quarantine
 from commitlog.ingest.settings import IngestSettings
-from commitlog.ingest.source_state import HEAD, SourceState
+from commitlog.ingest.source_state import STATE_KEY, SourceState
 from commitlog.ingest.state import StateTable
 from commitlog.ingest.watermarks import watermark_json
 from commitlog.stores.api import ObjectStore
@@ -29,7 +29,7 @@ def _nothing() -> None:
 
 def sources(table: Table) -> list[str]:
     """Return the ids of the sources that have state in `table`, which is read as a whole."""
-    return sorted(str(item["source"]) for item in table.scan() if item["item"] == HEAD)
+    return sorted(str(item["source"]) for item in table.scan() if item["item"] == STATE_KEY)
 
 
 @frozen(kw_only=True)
@@ -105,23 +105,23 @@ class IngestAdmin:
         self._settings = settings
         self._store = store
         self._state = StateTable(table, settings.source)
-        self._problems = Quarantine(table, settings.source, clock=clock)
+        self._quarantine = Quarantine(table, settings.source, clock=clock)
 
     def status(self) -> Status:
         """Return the status of the source. Raises `NotFound` if it has no state."""
-        head = self._head()
-        sweep = head.body if head.floors.mark else head.tail
+        state = self._read_state()
+        sweep = state.body if state.watermarks.boundary else state.tail
         counted = Counter(problem.kind for problem in self.problems())
         return Status(
-            source=head.source,
-            epoch=head.epoch,
-            files=head.files,
-            bytes=head.bytes,
-            sweeps=head.bodies if head.floors.mark else head.tails,
+            source=state.source,
+            epoch=state.epoch,
+            files=state.files,
+            bytes=state.bytes,
+            sweeps=state.bodies if state.watermarks.boundary else state.tails,
             cursor=None if sweep is None else sweep.cursor,
-            known_before=watermark_json(head.floors.lowest),
-            rest=0 if head.rest is None else head.rest.size,
-            passed_over=head.passed_over,
+            known_before=watermark_json(state.watermarks.lowest),
+            rest=0 if state.rest is None else state.rest.size,
+            passed_over=state.passed_over,
             problems_by_kind={kind: counted[kind] for kind in get_args(Kind)},
         )
 
@@ -141,12 +141,12 @@ class IngestAdmin:
                 f"cannot list the objects of source {self._settings.source!r} without a store"
             )
         planner = Planner(self._store, self._settings, splits=lambda path: False, clock=self._clock)
-        head = self._head()
-        window = self._state.update(None, head)
-        if head.rest is not None:
-            yield head.rest
+        state = self._read_state()
+        seen_files = self._state.update(None, state)
+        if state.rest is not None:
+            yield state.rest
         yield from (each for _, each in self._state.wanted(1000))
-        for info in planner.waiting(head, window, listed=listed):
+        for info in planner.waiting(state, seen_files, listed=listed):
             yield Slice(File.of(info), 0, info.size)
 
     def backlog(self, *, listed: Callable[[], object] = _nothing) -> Backlog:
@@ -161,7 +161,7 @@ class IngestAdmin:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the slices that could not be read and were not handed out again."""
-        return (problem for problem in self._problems if not problem.retried)
+        return (problem for problem in self._quarantine if not problem.retried)
 
     def retry(self, path: str | None = None) -> list[Problem]:
         """Hand slices with problems out again in the next epoch; return their problems.
@@ -176,14 +176,14 @@ class IngestAdmin:
         succeeded later, its records are delivered twice. This can happen with the policies `missing` and
         `changed`, and if a query restarts with other options before the epoch was finished.
         """
-        head = self._head()
+        state = self._read_state()
         done: list[Problem] = []
-        for problem in list(self._problems):
+        for problem in list(self._quarantine):
             if problem.retried:
                 # The row prevents a second report as long as its epoch can be handed out again.
-                if problem.epoch <= head.epoch - self._settings.keep_epochs:
-                    self._problems.remove(problem)
-            elif path in (None, problem.slice.file.path) and self._problems.retry(problem):
+                if problem.epoch <= state.epoch - self._settings.keep_epochs:
+                    self._quarantine.remove(problem)
+            elif path in (None, problem.slice.file.path) and self._quarantine.retry(problem):
                 done.append(evolve(problem, retried=True))
         return done
 
@@ -195,8 +195,8 @@ class IngestAdmin:
         """
         return self._state.drop()
 
-    def _head(self) -> SourceState:
-        head = self._state.head()
-        if head is None:
+    def _read_state(self) -> SourceState:
+        state = self._state.read()
+        if state is None:
             raise NotFound(f"source {self._settings.source!r} has no state in this table")
-        return head
+        return state

@@ -53,29 +53,29 @@ class Counters:
     passed_over: int = 0
     problems: int = 0
 
-    def at(self, head: SourceState, slices: Iterable[Slice] = ()) -> Counters:
-        """Return the counters for the state `head`, when `slices` are handed out."""
+    def at(self, state: SourceState, slices: Iterable[Slice] = ()) -> Counters:
+        """Return the counters for the state `state`, when `slices` are handed out."""
         handed_out = list(slices)
         return Counters(
-            source=head.source,
-            revision=head.revision,
-            epoch=head.epoch,
-            files=head.files,
-            bytes=head.bytes,
+            source=state.source,
+            revision=state.revision,
+            epoch=state.epoch,
+            files=state.files,
+            bytes=state.bytes,
             epoch_files=len({each.file.path for each in handed_out}),
             epoch_bytes=sum(each.size for each in handed_out),
             epoch_slices=len(handed_out),
-            rest=0 if head.rest is None else head.rest.size,
-            passed_over=head.passed_over,
+            rest=0 if state.rest is None else state.rest.size,
+            passed_over=state.passed_over,
             problems=self.problems,
         )
 
     def with_plan(self, plan: Plan, seconds: float) -> Counters:
         """Return the counters after `plan`, which took `seconds` to make, is carried out."""
         slices = (each for row in plan.rows for entry in row.entries for each in entry.to_slices())
-        head = evolve(plan.head, revision=plan.head.revision + plan.needed)
+        state = evolve(plan.state, revision=plan.state.revision + plan.needed)
         return evolve(
-            self.at(head, slices),
+            self.at(state, slices),
             listed=self.listed + plan.listed,
             seconds=self.seconds + seconds,
             caught_up=plan.caught_up,

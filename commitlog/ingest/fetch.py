@@ -78,7 +78,7 @@ class Fetch:
 
     Args:
         store: the store with the objects.
-        problems: the store of problems.
+        quarantine: stores the problems.
         settings: the settings of the source.
         executor: prefetches small files, such as a `ThreadPoolExecutor`. The caller shuts it down. None:
             no prefetch.
@@ -89,14 +89,14 @@ class Fetch:
     def __init__(
         self,
         store: ObjectStore,
-        problems: Quarantine,
+        quarantine: Quarantine,
         settings: IngestSettings,
         *,
         executor: Executor | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
-        self._problems = problems
+        self._quarantine = quarantine
         self._settings = settings
 
     def read(
@@ -144,7 +144,7 @@ class Fetch:
         count: Callable[[T], int],
         drop: Callable[[T, int], T],
     ) -> Iterator[T]:
-        settings, report = self._settings, self._problems.report
+        settings, report = self._settings, self._quarantine.report
         records = 0
         try:
             for batch in decode(pinned, slice):

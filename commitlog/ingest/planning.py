@@ -5,27 +5,29 @@ When it is complete, every object that existed when the sweep *began* has been p
 then known in one of two ways:
 
 * An object whose time is more than the grace window before the begin of the sweep existed when the sweep
-  began. So after the sweep its time alone says that it is known: it is below the *floor* (the
-  watermark). It need not be remembered.
-* An object above the floor is known if its path and etag are remembered.
+  began. So after the sweep its time alone says that it is known: it is below the *watermark*. It need
+  not be remembered.
+* An object above the watermark is known if its path and etag are remembered.
 
-So a sweep remembers the objects that it hands out above its future floor. A row is forgotten once the
-floors have passed over it.
+So a sweep remembers the objects that it hands out above its future watermark. A row is forgotten once
+the watermarks have passed over it.
 
-If keys grow, a *mark* cuts the listing in two. Each call sweeps the tail after the mark. The body before
-it is swept over many calls, a limited number of objects in each. At the end of a sweep of the tail, the
-mark moves up over keys that are all older than the grace window. Its position affects only speed.
+If keys grow, a *boundary* cuts the listing in two. Each call sweeps the tail after the boundary. The
+body before it is swept over many calls, a limited number of objects in each. At the end of a sweep of
+the tail, the boundary moves up over keys that are all older than the grace window. Its position affects
+only speed.
 
-* Everything that the mark passes is below the floor of the sweep that has just ended, or is remembered.
-  So that floor is stored as a step of its own for exactly these keys: later floors of the tail say
-  nothing about new objects among them. A complete sweep of the body raises all steps.
-* The body is swept only between two sweeps of the tail, and up to the mark of that moment. So a caller
-  who wants everything that exists at a moment waits for one sweep of each that began after it. What the
-  sweep of the tail does not see is below the mark where it began. The sweep of the body goes at least
-  up to that mark, whether it ends before or after.
-* Floors rise with the keys: a sweep of the body raises no floor above that of the tail at its begin.
+* Everything that the boundary passes is below the watermark of the sweep that has just ended, or is
+  remembered. So that watermark is stored as a step of its own for exactly these keys: later watermarks
+  of the tail say nothing about new objects among them. A complete sweep of the body raises all steps.
+* The body is swept only between two sweeps of the tail, and up to the boundary of that moment. So a
+  caller who wants everything that exists at a moment waits for one sweep of each that began after it.
+  The sweep of the tail does not see objects below the boundary where it began. The sweep of the body
+  goes at least up to that boundary, whether it ends before or after.
+* Watermarks rise with the keys: a sweep of the body raises no watermark above that of the tail at its
+  begin.
 
-If keys have no order, the mark stays at the beginning, and the whole listing is the tail.
+If keys have no order, the boundary stays at the beginning, and the whole listing is the tail.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ __all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner"]
 MAX_WANTED = 20
 
 
-#: Most moves of the mark in a grace window, and the least number of seconds between two moves.
+#: Most moves of the boundary in a grace window, and the least number of seconds between two moves.
 _STRIDES = 8
 _MIN_STRIDE = 1.0
 
@@ -77,7 +79,7 @@ class Plan:
     """A step.
 
     Attributes:
-        head: the state row after the step, with the revision and id of the row before it.
+        state: the state row after the step, with the revision and id of the row before it.
         rows: rows of files to add.
         remove: range keys of items to remove.
         needed: whether the step must be written; if not, it can be planned again at any time.
@@ -85,7 +87,7 @@ class Plan:
         caught_up: whether the listing reached its end and all files that it found are handed out.
     """
 
-    head: SourceState
+    state: SourceState
     rows: Sequence[Row]
     remove: Sequence[str]
     needed: bool
@@ -124,8 +126,8 @@ class Planner:
 
     def plan(
         self,
-        head: SourceState,
-        window: SeenFiles,
+        state: SourceState,
+        seen_files: SeenFiles,
         limits: Limits,
         *,
         wanted: Sequence[tuple[str, Slice]] = (),
@@ -134,8 +136,8 @@ class Planner:
         """Return the next step.
 
         Args:
-            head: the state row.
-            window: the remembered files.
+            state: the state row.
+            seen_files: the remembered files.
             limits: limits of the epoch.
             wanted: slices to hand out first, with the range keys of their rows.
             finite: skip objects modified since the sweep began, so that sweeps end while new objects
@@ -144,27 +146,32 @@ class Planner:
         Raises `InputChanged` if the policy is ``fail``, and the errors of the store. Writes nothing.
         """
         settings = self._settings
-        cargo = EpochBuilder(limits, slice_bytes=settings.slice_bytes, splits=self._splits)
+        builder = EpochBuilder(limits, slice_bytes=settings.slice_bytes, splits=self._splits)
         removed: list[str] = []
         for range, each in wanted:
-            if cargo.full or cargo.add(each, cut=False) is not None:
+            if builder.full or builder.add(each, cut=False) is not None:
                 break
             removed.append(range)
-        if head.rest is not None and not cargo.full:
-            head = evolve(head, rest=cargo.add(head.rest))
-        before, listed, caught_up = head, 0, False
-        if head.rest is None and not cargo.full:
-            head, listed = self._list(head, window, cargo, finite=finite)
-            caught_up = head.tail is None and head.rest is None
-        epoch = head.epoch + (1 if cargo.files else 0)
-        head = evolve(head, epoch=epoch, files=head.files + cargo.files, bytes=head.bytes + cargo.bytes)
-        rows = encoded(epoch, head.revision + 1, cargo.entries)
+        if state.rest is not None and not builder.full:
+            state = evolve(state, rest=builder.add(state.rest))
+        before, listed, caught_up = state, 0, False
+        if state.rest is None and not builder.full:
+            state, listed = self._list(state, seen_files, builder, finite=finite)
+            caught_up = state.tail is None and state.rest is None
+        epoch = state.epoch + (1 if builder.files else 0)
+        state = evolve(
+            state,
+            epoch=epoch,
+            files=state.files + builder.files,
+            bytes=state.bytes + builder.bytes,
+        )
+        rows = encoded(epoch, state.revision + 1, builder.entries)
         room = MAX_WRITES - 1 - len(rows) - len(removed)
-        removed += window.removable(epoch - settings.keep_epochs, head.floors, room)
-        # A higher floor alone is no reason to write: the next step raises it again.
-        moved = _place(before) != _place(head)
+        removed += seen_files.removable(epoch - settings.keep_epochs, state.watermarks, room)
+        # A higher watermark alone is no reason to write: the next step raises it again.
+        moved = _place(before) != _place(state)
         return Plan(
-            head=head,
+            state=state,
             rows=rows,
             remove=removed,
             needed=bool(rows or removed or moved),
@@ -173,19 +180,19 @@ class Planner:
         )
 
     def judge(
-        self, head: SourceState, sweep: ListingPass, window: SeenFiles, info: ObjectInfo
+        self, state: SourceState, sweep: ListingPass, seen_files: SeenFiles, info: ObjectInfo
     ) -> FileDecision:
         """Return the decision about a listed object. Raises `InputChanged`."""
         settings = self._settings
         modified = info.last_modified
         # Most listed objects are old: check that first.
-        if modified < head.floors.of(info.path):
+        if modified < state.watermarks.of(info.path):
             return FileDecision.PASS
-        if head.since is not None and modified < head.since:
+        if state.since is not None and modified < state.since:
             return FileDecision.PASS
         if not settings.names.wants(info.path[len(settings.prefix) :]):
             return FileDecision.PASS
-        seen = window.look(File.of(info))
+        seen = seen_files.look(File.of(info))
         if seen is Seen.YES:
             return FileDecision.PASS
         if seen is Seen.AGAIN:
@@ -203,24 +210,24 @@ class Planner:
         return FileDecision.READ
 
     def waiting(
-        self, head: SourceState, window: SeenFiles, *, listed: Callable[[], object]
+        self, state: SourceState, seen_files: SeenFiles, *, listed: Callable[[], object]
     ) -> Iterator[ObjectInfo]:
         """Yield all objects that wait to be read, ignoring limits, in the order of the listing.
 
         Call `listed` for each listed object. Raises `InputChanged`.
         """
         fresh = self._begin("")
-        tail = head if head.tail is None else self._tail_swept(head, head.tail)
-        body = head if head.body is None else self._body_swept(head, head.body)
+        tail = state if state.tail is None else self._tail_swept(state, state.tail)
+        body = state if state.body is None else self._body_swept(state, state.body)
         for info in self._listed(""):
             listed()
-            behind = info.path > head.floors.mark
-            sweep = head.tail if behind else head.body
-            known = head
+            behind = info.path > state.watermarks.boundary
+            sweep = state.tail if behind else state.body
+            known = state
             if sweep is not None and info.path <= sweep.cursor:
                 # Judge objects that the sweep has processed as if the sweep were complete.
                 known = tail if behind else body
-            if self.judge(known, sweep or fresh, window, info) is FileDecision.READ:
+            if self.judge(known, sweep or fresh, seen_files, info) is FileDecision.READ:
                 yield info
 
     # inside
@@ -229,25 +236,26 @@ class Planner:
         return self._store.list(self._settings.listed_prefix, start_after=after)
 
     def _begin(self, cursor: str, *, most: float = math.inf) -> ListingPass:
-        """Return a new sweep from `cursor` on, with a floor of at most `most`."""
+        """Return a new sweep from `cursor` on, with a watermark of at most `most`."""
         began, settings = self.now(), self._settings
-        floor = -math.inf if settings.remember == "everything" else began - settings.grace
-        return ListingPass(began=began, floor=min(floor, most), cursor=cursor, settled=cursor)
+        watermark = -math.inf if settings.remember == "everything" else began - settings.grace
+        return ListingPass(began=began, watermark=min(watermark, most), cursor=cursor, settled=cursor)
 
-    def _tail_swept(self, head: SourceState, sweep: ListingPass) -> SourceState:
+    def _tail_swept(self, state: SourceState, sweep: ListingPass) -> SourceState:
         """Return the state row after a complete sweep of the tail."""
-        settings, floors = self._settings, head.floors.raised(sweep.floor)
+        settings, watermarks = self._settings, state.watermarks.raised(sweep.watermark)
         if settings.ordered:
-            stride = max(settings.grace / _STRIDES, _MIN_STRIDE) if sweep.floor > -math.inf else 0.0
-            floors = floors.settled(sweep.settled, stride=stride)
-        return evolve(head, floors=floors, tail=None, tails=head.tails + 1)
+            stride = max(settings.grace / _STRIDES, _MIN_STRIDE) if sweep.watermark > -math.inf else 0.0
+            watermarks = watermarks.settled(sweep.settled, stride=stride)
+        return evolve(state, watermarks=watermarks, tail=None, tails=state.tails + 1)
 
-    def _body_swept(self, head: SourceState, sweep: ListingPass) -> SourceState:
+    def _body_swept(self, state: SourceState, sweep: ListingPass) -> SourceState:
         """Return the state row after a complete sweep of the body."""
-        return evolve(head, floors=head.floors.swept(sweep.floor), body=None, bodies=head.bodies + 1)
+        watermarks = state.watermarks.swept(sweep.watermark)
+        return evolve(state, watermarks=watermarks, body=None, bodies=state.bodies + 1)
 
     def _list(
-        self, head: SourceState, window: SeenFiles, cargo: EpochBuilder, *, finite: bool
+        self, state: SourceState, seen_files: SeenFiles, builder: EpochBuilder, *, finite: bool
     ) -> tuple[SourceState, int]:
         """Continue the sweep of the tail, and after it the sweep of the body.
 
@@ -256,36 +264,38 @@ class Planner:
         most = self._settings.tail_limit
         begun, listed = False, 0
         # A sweep that finds nothing may have missed new objects at paths it had passed: start another.
-        while head.tail is not None or not (begun or cargo.files):
-            begun = begun or head.tail is None
-            sweep = head.tail or self._begin(head.floors.mark)
+        while state.tail is not None or not (begun or builder.files):
+            begun = begun or state.tail is None
+            sweep = state.tail or self._begin(state.watermarks.boundary)
             left = None if most is None else most - listed
-            head, sweep, count, ended = self._sweep(head, sweep, window, cargo, left, finite=finite)
+            state, sweep, count, ended = self._sweep(
+                state, sweep, seen_files, builder, left, finite=finite
+            )
             listed += count
             if not ended:
-                return evolve(head, tail=sweep), listed
-            head = self._tail_swept(head, sweep)
-            if most is not None and head.floors.mark:
+                return evolve(state, tail=sweep), listed
+            state = self._tail_swept(state, sweep)
+            if most is not None and state.watermarks.boundary:
                 break  # else a tail longer than the limit would starve the body
-        mark = head.floors.mark
-        if not mark or head.rest is not None or cargo.full:
-            return head, listed
-        body = head.body or self._begin("", most=head.floors.tail)
-        # The mark may have moved over files that this step hands out.
-        taken = {(entry.file.path, entry.file.etag) for entry, _ in cargo.entries}
+        boundary = state.watermarks.boundary
+        if not boundary or state.rest is not None or builder.full:
+            return state, listed
+        body = state.body or self._begin("", most=state.watermarks.tail)
+        # The boundary may have moved over files that this step hands out.
+        taken = {(entry.file.path, entry.file.etag) for entry, _ in builder.entries}
         limit = self._settings.body_limit
-        head, body, count, ended = self._sweep(
-            head, body, window, cargo, limit, upto=mark, taken=taken, finite=finite
+        state, body, count, ended = self._sweep(
+            state, body, seen_files, builder, limit, upto=boundary, taken=taken, finite=finite
         )
-        head = self._body_swept(head, body) if ended else evolve(head, body=body)
-        return head, listed + count
+        state = self._body_swept(state, body) if ended else evolve(state, body=body)
+        return state, listed + count
 
     def _sweep(
         self,
-        head: SourceState,
+        state: SourceState,
         sweep: ListingPass,
-        window: SeenFiles,
-        cargo: EpochBuilder,
+        seen_files: SeenFiles,
+        builder: EpochBuilder,
         most: int | None,
         *,
         upto: str | None = None,
@@ -298,39 +308,39 @@ class Planner:
         """
         settled_before = sweep.began - self._settings.grace
         cursor, settled, quiet = sweep.cursor, sweep.settled, sweep.settled == sweep.cursor
-        rest, passed_over, count, ended = head.rest, head.passed_over, 0, True
+        rest, passed_over, count, ended = state.rest, state.passed_over, 0, True
         for info in self._listed(cursor):
             if upto is not None and info.path > upto:
                 break
-            if rest is not None or cargo.full:
+            if rest is not None or builder.full:
                 ended = False
                 break
             # Stores give whole seconds: an object with the same second may have existed before.
             late = finite and info.last_modified >= sweep.began + 1
             known = late or (info.path, info.etag) in taken
-            verdict = FileDecision.PASS if known else self.judge(head, sweep, window, info)
-            recent = info.last_modified >= sweep.floor
-            if verdict is FileDecision.READ:
+            decision = FileDecision.PASS if known else self.judge(state, sweep, seen_files, info)
+            recent = info.last_modified >= sweep.watermark
+            if decision is FileDecision.READ:
                 whole = Slice(File.of(info), 0, info.size)
-                rest = cargo.add(whole, recent=recent)
+                rest = builder.add(whole, recent=recent)
                 if rest == whole:
                     rest, ended = None, False
                     break
-            elif verdict is not FileDecision.PASS:
-                if recent and not cargo.remember(File.of(info)):
+            elif decision is not FileDecision.PASS:
+                if recent and not builder.remember(File.of(info)):
                     ended = False
                     break
-                passed_over += verdict is FileDecision.TOO_OLD
+                passed_over += decision is FileDecision.TOO_OLD
             count += 1
             cursor = info.path
             quiet = quiet and info.last_modified < settled_before
             settled = cursor if quiet else settled
-            if most is not None and count >= most and (cargo.files or not finite):
+            if most is not None and count >= most and (builder.files or not finite):
                 ended = False
                 break
-        head = evolve(head, rest=rest, passed_over=passed_over)
-        return head, evolve(sweep, cursor=cursor, settled=settled), count, ended
+        state = evolve(state, rest=rest, passed_over=passed_over)
+        return state, evolve(sweep, cursor=cursor, settled=settled), count, ended
 
 
-def _place(head: SourceState) -> tuple[object, ...]:
-    return head.tail, head.body, head.floors.mark, head.passed_over
+def _place(state: SourceState) -> tuple[object, ...]:
+    return state.tail, state.body, state.watermarks.boundary, state.passed_over

@@ -57,14 +57,14 @@ class _Recent:
         packed = zlib.compress(json.dumps([(file.path, file.modified) for file in files]).encode())
         return cls(number, row.epoch, len(files), min(paths), max(paths), newest, packed)
 
-    def below(self, floors: Watermarks) -> bool:
-        """Return whether all files of the row are below the floors."""
-        # Floors rise with the paths.
-        lowest, highest = floors.of(self.first), floors.of(self.last)
+    def below(self, watermarks: Watermarks) -> bool:
+        """Return whether all files of the row are below the watermarks."""
+        # Watermarks rise with the paths.
+        lowest, highest = watermarks.of(self.first), watermarks.of(self.last)
         if self.newest < lowest or self.newest >= highest or (lowest, highest) == self._failed:
             return self.newest < lowest
         files = json.loads(zlib.decompress(self.packed))
-        if all(modified < floors.of(path) for path, modified in files):
+        if all(modified < watermarks.of(path) for path, modified in files):
             return True
         self._failed = (lowest, highest)
         return False
@@ -115,13 +115,13 @@ class SeenFiles:
             return Seen.OTHER
         return Seen.AGAIN if file.modified > modified else Seen.YES
 
-    def removable(self, epoch: int, floors: Watermarks, most: int) -> list[str]:
-        """Return up to `most` rows of epochs up to `epoch` whose files are all below the floors."""
+    def removable(self, epoch: int, watermarks: Watermarks, most: int) -> list[str]:
+        """Return up to `most` rows of epochs up to `epoch` whose files are all below the watermarks."""
         found = [range for range, written in self._done.items() if written <= epoch]
         for range, row in self._recent.items():
             if row.epoch > epoch or len(found) >= most:
                 break
-            if row.below(floors):
+            if row.below(watermarks):
                 found.append(range)
         return found[:most]
 

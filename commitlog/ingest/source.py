@@ -81,7 +81,7 @@ class Ingest:
         self._planner = Planner(store, settings, splits=splits, clock=self._clock)
         self._backoff = Backoff() if backoff is None else backoff
         self._claim = new_id()
-        self._window: SeenFiles | None = None
+        self._seen_files: SeenFiles | None = None
         self._finite = False
         self._sweeps: tuple[int, int] | None = None  # how many must be completed, and then it ends
         self._counters = Counters(source=settings.source)
@@ -89,7 +89,7 @@ class Ingest:
 
     def initial_offset(self) -> dict[str, Any]:
         """Return the offset before the first epoch. Create the source's state if there is none."""
-        if self.state.head() is None:
+        if self.state.read() is None:
             starting = self.settings.starting_from
             since = starting if isinstance(starting, (int, float)) else None
             self.state.begin(self._planner.now() if starting == "latest" else since)
@@ -123,18 +123,18 @@ class Ingest:
         begin = Offset.from_json(start, source=self.settings.source)
         limits = self._limits(max_files, max_bytes)
         for _ in self._backoff.attempts(self._clock):
-            head = self._head()
-            self._check(head, begin)
-            self._counters = self._counters.at(head)
-            if head.epoch > begin.epoch:
+            state = self._read_state()
+            self._check(state, begin)
+            self._counters = self._counters.at(state)
+            if state.epoch > begin.epoch:
                 slices = self.state.slices(begin.epoch + 1)  # fail now if the epoch is gone
-                self._counters = self._counters.at(head, slices)
-                return self._offered(head, begin)
+                self._counters = self._counters.at(state, slices)
+                return self._offered(state, begin)
             if self._finite and self._sweeps is None:
-                self._sweeps = head.finish(ordered=self.settings.ordered)
-            if self._sweeps is not None and self._done(head, self._sweeps):
+                self._sweeps = state.finish(ordered=self.settings.ordered)
+            if self._sweeps is not None and self._done(state, self._sweeps):
                 return dict(start)
-            stepped = self._steps(evolve(head, claim=begin.claim), limits)
+            stepped = self._steps(evolve(state, claim=begin.claim), limits)
             if stepped is not None:
                 return self._offered(stepped, begin) if stepped.epoch > begin.epoch else dict(start)
         raise OutcomeUnknown(
@@ -194,30 +194,30 @@ class Ingest:
 
     # inside
 
-    def _head(self) -> SourceState:
-        head = self.state.head()
-        if head is None:
+    def _read_state(self) -> SourceState:
+        state = self.state.read()
+        if state is None:
             raise StateMismatch(
                 f"source {self.settings.source!r} has no state in this table, though its query has a"
                 " checkpoint: use the earlier table, or restart with a new checkpoint directory, which"
                 " reads everything again"
             )
-        return head
+        return state
 
-    def _check(self, head: SourceState, start: Offset) -> None:
-        same = not start.epoch or start.born == head.born
-        if start.epoch > head.epoch or not same:
+    def _check(self, state: SourceState, start: Offset) -> None:
+        same = not start.epoch or start.born == state.born
+        if start.epoch > state.epoch or not same:
             raise StateMismatch(
                 f"the checkpoint of source {start.source!r} is at epoch {start.epoch}, and its state"
-                f" {'is at epoch ' + str(head.epoch) if same else 'was created again'}: use the earlier"
+                f" {'is at epoch ' + str(state.epoch) if same else 'was created again'}: use the earlier"
                 " table, or run `commitlog ingest reset` and restart with a new checkpoint directory,"
                 " which reads everything again"
             )
-        if start.claim == head.claim or not head.claim:
+        if start.claim == state.claim or not state.claim:
             return
         if start.epoch == 0:
             raise StateMismatch(
-                f"source {start.source!r} was read up to epoch {head.epoch} by a query with another"
+                f"source {start.source!r} was read up to epoch {state.epoch} by a query with another"
                 " checkpoint: restore that checkpoint, use another source id, or run"
                 " `commitlog ingest reset` to read everything again"
             )
@@ -229,18 +229,18 @@ class Ingest:
     def _take(self, until: Offset) -> None:
         """Make the query with this offset the owner of the source."""
         for _ in self._backoff.attempts(self._clock):
-            head = self._head()
-            self._check(head, until)
-            if head.claim:
+            state = self._read_state()
+            self._check(state, until)
+            if state.claim:
                 return
-            taken = self.state.advance(head, evolve(head, claim=until.claim))
+            taken = self.state.advance(state, evolve(state, claim=until.claim))
             if taken is not None:
                 return
         raise OutcomeUnknown(f"source {until.source!r}: it is unknown which query reads it; try again")
 
-    def _offered(self, head: SourceState, start: Offset) -> dict[str, Any]:
+    def _offered(self, state: SourceState, start: Offset) -> dict[str, Any]:
         claim = start.claim or self._claim
-        return evolve(start, epoch=start.epoch + 1, born=head.born, claim=claim).to_json()
+        return evolve(start, epoch=start.epoch + 1, born=state.born, claim=claim).to_json()
 
     def _limits(self, max_files: int | None, max_bytes: int | None) -> Limits:
         settings = self.settings
@@ -249,36 +249,36 @@ class Ingest:
         return Limits(files=max(1, files), bytes=max(1, min(sizes)) if sizes else None)
 
     @staticmethod
-    def _done(head: SourceState, sweeps: tuple[int, int]) -> bool:
-        return head.tails >= sweeps[0] and head.bodies >= sweeps[1] and head.rest is None
+    def _done(state: SourceState, sweeps: tuple[int, int]) -> bool:
+        return state.tails >= sweeps[0] and state.bodies >= sweeps[1] and state.rest is None
 
-    def _steps(self, head: SourceState, limits: Limits) -> SourceState | None:
+    def _steps(self, state: SourceState, limits: Limits) -> SourceState | None:
         """Make a step. If the source is finite, make steps until one finds something or all is done."""
         while True:
-            stepped = self._step(head, limits)
+            stepped = self._step(state, limits)
             if (
                 stepped is None
                 or self._sweeps is None
-                or stepped.epoch > head.epoch
-                or stepped.revision == head.revision
+                or stepped.epoch > state.epoch
+                or stepped.revision == state.revision
                 or self._done(stepped, self._sweeps)
             ):
                 return stepped
-            head = stepped
+            state = stepped
 
-    def _step(self, head: SourceState, limits: Limits) -> SourceState | None:
+    def _step(self, state: SourceState, limits: Limits) -> SourceState | None:
         """Make a step; return the state row after it, or None if the state must be read again."""
-        window = self._window = self.state.update(self._window, head)
+        seen_files = self._seen_files = self.state.update(self._seen_files, state)
         wanted = self.state.wanted(MAX_WANTED)
         begun = self._clock.monotonic()
-        plan = self._planner.plan(head, window, limits, wanted=wanted, finite=self._finite)
+        plan = self._planner.plan(state, seen_files, limits, wanted=wanted, finite=self._finite)
         self._counters = self._counters.with_plan(plan, self._clock.monotonic() - begun)
         if not plan.needed:
-            return head
-        written = self.state.advance(head, plan.head, rows=plan.rows, remove=plan.remove)
+            return state
+        written = self.state.advance(state, plan.state, rows=plan.rows, remove=plan.remove)
         if written is not None:
             for row in plan.rows:
-                window.add(row)
-            window.forget([range for range in plan.remove if range.startswith(ROWS)])
-            window.revision = written.revision
+                seen_files.add(row)
+            seen_files.forget([range for range in plan.remove if range.startswith(ROWS)])
+            seen_files.revision = written.revision
         return written

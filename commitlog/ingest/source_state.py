@@ -17,13 +17,13 @@ from commitlog.oplog.codec import Document, decode, encode
 from commitlog.oplog.validate import build, count, items, mapping, moment, text
 from commitlog.tables.api import Equals, Item, Key, TableCondition, TableSchema
 
-__all__ = ["HEAD", "INGEST_SCHEMA", "ListingPass", "SourceState", "document_of", "place_of"]
+__all__ = ["INGEST_SCHEMA", "STATE_KEY", "ListingPass", "SourceState", "document_of", "place_of"]
 
 #: Keys of a table with ingest state. Sources share the table; each has its own hash key.
 INGEST_SCHEMA = TableSchema(hash_key="source", range_key="item", use="ingest")
 
 #: Range key of the state row.
-HEAD = "list"
+STATE_KEY = "list"
 
 _KIND = "ingest-list"
 
@@ -48,27 +48,31 @@ class ListingPass:
 
     Attributes:
         began: when it began, in epoch seconds by the store's clock.
-        floor: once it is complete, objects modified before this time (epoch seconds) are known. Of the
-            other objects it remembers those that it hands out. Decided at the begin, as settings change.
+        watermark: once it is complete, objects modified before this time (epoch seconds) are known. Of
+            the other objects it remembers those that it hands out. Decided at the begin, as settings
+            change.
         cursor: the last path that was processed; "" for none.
         settled: the last path up to which all objects were modified before the grace window.
     """
 
     began: float
-    floor: float
+    watermark: float
     cursor: str = ""
     settled: str = ""
 
     def to_json(self) -> list[Any]:
         """Return the fields as they are stored."""
-        return [self.began, watermark_json(self.floor), self.cursor, self.settled]
+        return [self.began, watermark_json(self.watermark), self.cursor, self.settled]
 
     @classmethod
     def from_json(cls, value: object) -> ListingPass:
         """Return the sweep that `value` describes; for use in `commitlog.oplog.validate.build`."""
-        began, floor, cursor, settled = items(value)
+        began, watermark, cursor, settled = items(value)
         return cls(
-            began=moment(began), floor=watermark_from(floor), cursor=text(cursor), settled=text(settled)
+            began=moment(began),
+            watermark=watermark_from(watermark),
+            cursor=text(cursor),
+            settled=text(settled),
         )
 
 
@@ -79,12 +83,12 @@ class SourceState:
     Attributes:
         source: id of the source.
         revision: number of writes; grows by one.
-        word: id of the write. It differs from that of an equal revision before a reset.
+        change_id: id of the write. It differs from that of an equal revision before a reset.
         born: id of the write that created the state. It differs for an earlier source with the same id.
         claim: id of the query that reads the source, or "" before its first epoch.
         epoch: number of the last planned epoch.
         since: objects modified before this time (epoch seconds) are not read; None for no limit.
-        floors: the mark where the tail of the listing begins, and the floors of known times.
+        watermarks: the watermarks, and the boundary where the tail of the listing begins.
         tail: the current sweep of the tail, or None.
         body: the current sweep of the body, or None.
         tails: number of completed sweeps of the tail.
@@ -97,12 +101,12 @@ class SourceState:
 
     source: str
     revision: int
-    word: str
+    change_id: str
     born: str
     claim: str = ""
     epoch: int = 0
     since: float | None = None
-    floors: Watermarks = field(factory=Watermarks)
+    watermarks: Watermarks = field(factory=Watermarks)
     tail: ListingPass | None = None
     body: ListingPass | None = None
     tails: int = 0
@@ -115,23 +119,23 @@ class SourceState:
     @property
     def key(self) -> Key:
         """The key of the row in the table."""
-        return Key(self.source, HEAD)
+        return Key(self.source, STATE_KEY)
 
     def finish(self, *, ordered: bool) -> tuple[int, int]:
         """Return the values of `tails` and `bodies` at which all current objects have been processed.
 
         A current sweep may have passed some of them already, so it does not count. `ordered`: whether
-        the mark may move.
+        the boundary may move.
         """
         bodies = 0
         # Else the whole listing is the tail, and a sweep of it starts now.
-        if self.floors.mark or (ordered and self.tail is not None):
+        if self.watermarks.boundary or (ordered and self.tail is not None):
             bodies = 1 if self.body is None else 2
         return self.tails + (1 if self.tail is None else 2), self.bodies + bodies
 
     def unchanged(self) -> TableCondition:
         """Return the condition that the table still holds exactly this row."""
-        return Equals("revision", self.revision) & Equals("word", self.word)
+        return Equals("revision", self.revision) & Equals("word", self.change_id)
 
     def to_item(self) -> Item:
         """Return the row as a table item."""
@@ -140,7 +144,7 @@ class SourceState:
             "claim": self.claim,
             "epoch": self.epoch,
             "since": self.since,
-            "floors": self.floors.to_json(),
+            "floors": self.watermarks.to_json(),
             "tail": self.tail and self.tail.to_json(),
             "body": self.body and self.body.to_json(),
             "tails": self.tails,
@@ -152,22 +156,22 @@ class SourceState:
         }
         return {
             INGEST_SCHEMA.hash_key: self.source,
-            "item": HEAD,
+            "item": STATE_KEY,
             "revision": self.revision,
-            "word": self.word,
+            "word": self.change_id,
             "body": encode(Document(_KIND, body)),
         }
 
     @classmethod
     def from_item(cls, item: Item) -> SourceState:
         """Return the row that `item` holds. Raises `CorruptRecord`, `FormatTooNew`."""
-        source, revision, word, body = (
+        source, revision, change_id, body = (
             item.get(each) for each in ("source", "revision", "word", "body")
         )
         place = place_of(item)
         if not isinstance(source, str) or type(revision) is not int:
             raise CorruptRecord(f"{place!r} has no revision")
-        if not isinstance(word, str) or not isinstance(body, bytes):
+        if not isinstance(change_id, str) or not isinstance(body, bytes):
             raise CorruptRecord(f"{place!r} has no body")
         document = decode(body, {_KIND}, path=place)
         fields = document.body
@@ -177,12 +181,12 @@ class SourceState:
             return cls(
                 source=source,
                 revision=revision,
-                word=word,
+                change_id=change_id,
                 born=text(fields["born"]),
                 claim=text(fields["claim"]),
                 epoch=count(fields["epoch"]),
                 since=_maybe_moment(fields["since"]),
-                floors=Watermarks.from_json(fields["floors"]),
+                watermarks=Watermarks.from_json(fields["floors"]),
                 tail=_maybe_sweep(fields["tail"]),
                 body=_maybe_sweep(fields["body"]),
                 tails=count(fields["tails"]),

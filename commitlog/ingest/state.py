@@ -17,7 +17,7 @@ from commitlog.ingest.quarantine import PROBLEMS, WANTED, wanted_slice
 from commitlog.ingest.rows import ROWS, Row, epoch_prefix
 from commitlog.ingest.seen_files import SeenFiles
 from commitlog.ingest.source_metadata import SCHEMA, SETTINGS, SourceMetadata, schema_item, schema_text
-from commitlog.ingest.source_state import HEAD, SourceState
+from commitlog.ingest.source_state import STATE_KEY, SourceState
 from commitlog.tables.api import Absent, ConditionFailed, Delete, Item, Key, Put, Table, Write
 
 __all__ = ["MAX_WRITES", "StateTable"]
@@ -42,12 +42,12 @@ class StateTable:
         self.source = source
         self._new_id = new_id
 
-    def head(self) -> SourceState | None:
+    def read(self) -> SourceState | None:
         """Return the state row, or None if the source has no state.
 
         Raises `StateMismatch` if a `drop` of the state is not complete.
         """
-        item = self._table.get(Key(self.source, HEAD))
+        item = self._table.get(Key(self.source, STATE_KEY))
         if item is not None and item.get(_DROPPED) is True:
             raise StateMismatch(
                 f"the removal of the state of source {self.source!r} is not complete: run"
@@ -57,14 +57,16 @@ class StateTable:
 
     def begin(self, since: float | None) -> None:
         """Create the state row if there is none. Raises `OutcomeUnknown` if there may still be none."""
-        word = self._new_id()
-        head = SourceState(source=self.source, revision=1, word=word, born=word, since=since)
+        change_id = self._new_id()
+        state = SourceState(
+            source=self.source, revision=1, change_id=change_id, born=change_id, since=since
+        )
         try:
-            self._table.put(head.to_item(), condition=Absent())
+            self._table.put(state.to_item(), condition=Absent())
         except ConditionFailed:
             pass
         except OutcomeUnknown:
-            if self.head() is None:
+            if self.read() is None:
                 raise
 
     def advance(
@@ -76,7 +78,7 @@ class StateTable:
             The stored state row. None if another driver advanced first, or if it is unknown whether
             this call wrote the row: read the state row again to find out.
         """
-        written = evolve(new, revision=old.revision + 1, word=self._new_id())
+        written = evolve(new, revision=old.revision + 1, change_id=self._new_id())
         writes: list[Write] = [Put(written.to_item(), old.unchanged())]
         writes += [Put(row.to_item(self.source)) for row in rows]
         writes += [Delete(Key(self.source, range)) for range in remove]
@@ -86,15 +88,15 @@ class StateTable:
             return None
         return written
 
-    def update(self, window: SeenFiles | None, head: SourceState) -> SeenFiles:
-        """Return the files remembered at `head`: `window` plus the rows added since; None: a new one."""
-        if window is None:
-            window = SeenFiles()
-        if window.revision != head.revision:
-            for item in self._rows(window.last or ROWS, ROWS):
-                window.add(Row.from_item(item))
-            window.revision = head.revision
-        return window
+    def update(self, seen_files: SeenFiles | None, state: SourceState) -> SeenFiles:
+        """Return `seen_files`, or a new cache if it is None, with all rows up to `state` added."""
+        if seen_files is None:
+            seen_files = SeenFiles()
+        if seen_files.revision != state.revision:
+            for item in self._rows(seen_files.last or ROWS, ROWS):
+                seen_files.add(Row.from_item(item))
+            seen_files.revision = state.revision
+        return seen_files
 
     def slices(self, epoch: int) -> list[Slice]:
         """Return the slices of an epoch, always the same ones in the same order.
@@ -147,21 +149,21 @@ class StateTable:
         item = self._table.get(Key(self.source, SCHEMA))
         return None if item is None else schema_text(item)
 
-    def describe(self, about: SourceMetadata) -> None:
+    def describe(self, metadata: SourceMetadata) -> None:
         """Store the configuration of the query in place of the earlier one; write only if it differs.
 
         Raises `OutcomeUnknown` if it may not be stored: repeat the call.
         """
-        item = about.to_item()
-        if self._table.get(about.key) == item:
+        item = metadata.to_item()
+        if self._table.get(metadata.key) == item:
             return
         try:
             self._table.put(item)
         except OutcomeUnknown:
-            if self._table.get(about.key) != item:
+            if self._table.get(metadata.key) != item:
                 raise
 
-    def about(self) -> SourceMetadata | None:
+    def metadata(self) -> SourceMetadata | None:
         """Return the last configuration of the query; None if it never started, or after a reset."""
         item = self._table.get(Key(self.source, SETTINGS))
         return None if item is None else SourceMetadata.from_item(item)
@@ -169,20 +171,20 @@ class StateTable:
     def drop(self) -> int:
         """Remove all stored items of the source; return their number.
 
-        During the removal, a mark in the state row keeps the source from being created again: otherwise
+        During the removal, a flag in the state row keeps the source from being created again: otherwise
         the remaining rows would count as known files. An interrupted call can be repeated.
         """
-        head = self._table.get(Key(self.source, HEAD))
-        if head is not None:
+        state = self._table.get(Key(self.source, STATE_KEY))
+        if state is not None:
             self._table.put(
-                {"source": self.source, "item": HEAD, "word": self._new_id(), _DROPPED: True}
+                {"source": self.source, "item": STATE_KEY, "word": self._new_id(), _DROPPED: True}
             )
-        removed = 0 if head is None else 1
+        removed = 0 if state is None else 1
         for item in self._table.query(self.source):
-            if item["item"] != HEAD:
+            if item["item"] != STATE_KEY:
                 self._table.delete(Key(self.source, str(item["item"])))
                 removed += 1
-        self._table.delete(Key(self.source, HEAD))
+        self._table.delete(Key(self.source, STATE_KEY))
         return removed
 
     def _rows(self, after: str, prefix: str) -> Iterator[Item]:

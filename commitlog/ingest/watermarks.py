@@ -1,4 +1,4 @@
-"""Floors (watermarks): the modification times before which all objects of a listing are known."""
+"""Watermarks: the modification times before which all objects of a listing are known."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ def _rising(_self: object, _attribute: object, steps: tuple[tuple[str, float], .
 
 @frozen(kw_only=True)
 class Watermarks:
-    """Floors as a step function over the paths of a listing: they rise with the paths.
+    """The watermarks of a listing: a step function over its paths, which rises with them.
 
     The paths after the last step are the *tail* of the listing, all others its *body*. If keys have no
     order, the whole listing is the tail.
 
     Attributes:
-        steps: the last path of each step, and its floor; both rise.
-        tail: floor of the paths after the last step, at least the floor of that step.
+        steps: the last path of each step, and its watermark; both rise.
+        tail: watermark of the paths after the last step, at least the watermark of that step.
 
-    Floors are epoch seconds. Objects modified *before* the floor of their path are known; -inf: none.
+    Watermarks are epoch seconds. Objects modified *before* the watermark of their path are known; -inf:
+    none.
 
-    >>> floors = Watermarks(tail=7.0).settled("k", stride=1.0).raised(9.0).settled("p", stride=1.0)
-    >>> floors.of("a"), floors.of("k"), floors.of("l"), floors.of("p"), floors.of("q")
+    >>> marks = Watermarks(tail=7.0).settled("k", stride=1.0).raised(9.0).settled("p", stride=1.0)
+    >>> marks.of("a"), marks.of("k"), marks.of("l"), marks.of("p"), marks.of("q")
     (7.0, 7.0, 9.0, 9.0, 9.0)
-    >>> floors.swept(8.0).of("a")
+    >>> marks.swept(8.0).of("a")
     8.0
     """
 
@@ -46,35 +47,35 @@ class Watermarks:
     tail: float = -math.inf
 
     @property
-    def mark(self) -> str:
+    def boundary(self) -> str:
         """The path after which the tail begins; "" if the whole listing is the tail."""
         return self.steps[-1][0] if self.steps else ""
 
     @property
     def lowest(self) -> float:
-        """The lowest floor."""
+        """The lowest watermark."""
         return self.steps[0][1] if self.steps else self.tail
 
     def of(self, path: str) -> float:
-        """Return the floor of a path."""
+        """Return the watermark of a path."""
         step = bisect_left(self.steps, (path,))
         return self.steps[step][1] if step < len(self.steps) else self.tail
 
-    def raised(self, floor: float) -> Watermarks:
-        """Return the floors after a sweep of the tail with `floor`.
+    def raised(self, watermark: float) -> Watermarks:
+        """Return the watermarks after a sweep of the tail with `watermark`.
 
-        Floors never fall, even if the store's clock goes back.
+        Watermarks never fall, even if the store's clock goes back.
         """
-        return evolve(self, tail=max(self.tail, floor))
+        return evolve(self, tail=max(self.tail, watermark))
 
     def settled(self, path: str, *, stride: float) -> Watermarks:
-        """Return the floors with the mark moved to `path`: the paths up to it become part of the body.
+        """Return the watermarks with the boundary at `path`: the paths up to it belong to the body.
 
         All objects there must have been modified before `tail`, so that none must be remembered. The
         mark does not move if its last move was less than `stride` seconds ago, or longer if there are
         many steps.
         """
-        if path <= self.mark:
+        if path <= self.boundary:
             return self
         last = self.steps[-1][1] if self.steps else None
         if last == self.tail:
@@ -83,36 +84,36 @@ class Watermarks:
             return self
         return evolve(self, steps=(*self.steps, (path, self.tail)))
 
-    def swept(self, floor: float) -> Watermarks:
-        """Return the floors after a sweep of the body with `floor`, which is not above the tail's."""
-        passed = [path for path, below in self.steps if below <= floor]
+    def swept(self, watermark: float) -> Watermarks:
+        """Return the watermarks after a sweep of the body with `watermark`, at most that of the tail."""
+        passed = [path for path, below in self.steps if below <= watermark]
         if not passed:
             return self
-        return evolve(self, steps=((passed[-1], floor), *self.steps[len(passed) :]))
+        return evolve(self, steps=((passed[-1], watermark), *self.steps[len(passed) :]))
 
     def to_json(self) -> list[Any]:
         """Return the fields as they are stored."""
         return [
             watermark_json(self.tail),
-            *([path, watermark_json(floor)] for path, floor in self.steps),
+            *([path, watermark_json(watermark)] for path, watermark in self.steps),
         ]
 
     @classmethod
     def from_json(cls, value: object) -> Watermarks:
-        """Return the floors that `value` describes; for use in `commitlog.oplog.validate.build`."""
+        """Return the watermarks that `value` describes; for use in `commitlog.oplog.validate.build`."""
         tail, *steps = items(value)
         pairs = (items(step) for step in steps)
         return cls(
             tail=watermark_from(tail),
-            steps=tuple((text(path), watermark_from(floor)) for path, floor in pairs),
+            steps=tuple((text(path), watermark_from(watermark)) for path, watermark in pairs),
         )
 
 
-def watermark_json(floor: float) -> float | None:
-    """Return a floor as it is stored."""
-    return None if floor == -math.inf else floor
+def watermark_json(watermark: float) -> float | None:
+    """Return a watermark as it is stored."""
+    return None if watermark == -math.inf else watermark
 
 
 def watermark_from(value: object) -> float:
-    """Return the floor in `value`; for use in `commitlog.oplog.validate.build`."""
+    """Return the watermark in `value`; for use in `commitlog.oplog.validate.build`."""
     return -math.inf if value is None else moment(value)

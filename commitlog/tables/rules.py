@@ -243,7 +243,7 @@ def condition_failed(
     key: Key, condition: TableCondition | None, item: Item | None, *, item_known: bool
 ) -> ConditionFailed:
     """Return the error of a condition that did not hold, with the found item if it is known."""
-    wanted = " and ".join(_words(part) for part in parts_of(condition))
+    wanted = " and ".join(_describe(part) for part in parts_of(condition))
     # Names only: values may be anything, and messages end up in logs.
     found = (
         "" if not item_known else "; there is no item" if item is None else "; the present item differs"
@@ -334,7 +334,7 @@ def _keys(schema: TableSchema) -> str:
     return f"{schema.hash_key!r} (hash, S){ranged}"
 
 
-def _words(part: Absent | Equals) -> str:
+def _describe(part: Absent | Equals) -> str:
     if isinstance(part, Equals):
         return f"{part.attribute!r} as given"
     return "no item" if part.attribute is None else f"no {part.attribute!r}"

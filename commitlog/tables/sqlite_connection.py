@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
-from commitlog._sqlite.fork_safety import close_at_forks
+from commitlog._sqlite.fork_safety import close_on_fork
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog.errors import (
     AccessDenied,
@@ -52,7 +52,7 @@ class Connection:
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
         self._checkpoints = Checkpoints(path, lambda: open_file(path, "rw", busy_timeout=0))
-        close_at_forks(self)
+        close_on_fork(self)
 
     def __del__(self) -> None:
         if self._open is not None:

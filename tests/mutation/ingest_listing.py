@@ -26,14 +26,14 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="the floor counted from the end of a sweep",
+        name="the watermark counted from the end of a sweep",
         where="ingest.md#memory-of-files",
         rule="when a sweep has come to its end, what was there when it *began* has been dealt with",
         edit=Edit(
             (
                 "Planner._tail_swept",
-                "head.floors.raised(sweep.floor)",
-                "head.floors.raised(self.now() - self._settings.grace)",
+                "state.watermarks.raised(sweep.watermark)",
+                "state.watermarks.raised(self.now() - self._settings.grace)",
             )
         ),
         setting=reading(
@@ -53,8 +53,8 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Planner._sweep",
-                "recent = info.last_modified >= sweep.floor",
-                "recent = info.last_modified > sweep.floor",
+                "recent = info.last_modified >= sweep.watermark",
+                "recent = info.last_modified > sweep.watermark",
             )
         ),
         setting=reading({"A": {"batches": 2}}, [Upload("a", age=10)]),
@@ -64,8 +64,8 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     Mutant(
         name="what was handed out forgotten with its epoch",
         where="ingest.md#storage-layout",
-        rule="rows of files that have to be remembered stay until the floor has passed them",
-        edit=Edit(("SeenFiles.removable", "if row.below(floors):", "if True:")),
+        rule="rows of files that have to be remembered stay until the watermark has passed them",
+        edit=Edit(("SeenFiles.removable", "if row.below(watermarks):", "if True:")),
         setting=reading({"A": {"batches": 4}}, [Upload(name) for name in "abc"]),
         caught=_TWICE,
         story="Two epochs later the row of the first one goes, and its file is new again.",
@@ -73,9 +73,13 @@ INGEST_LISTING: tuple[Mutant, ...] = (
     Mutant(
         name="what another driver has stored not looked at",
         where="ingest.md#memory-of-files",
-        rule="an object above the floor is known if it is remembered: in the table",
+        rule="an object above the watermark is known if it is remembered: in the table",
         edit=Edit(
-            ("StateTable.update", "if window.revision != head.revision:", "if not window.revision:")
+            (
+                "StateTable.update",
+                "if seen_files.revision != state.revision:",
+                "if not seen_files.revision:",
+            )
         ),
         setting=reading(
             {"A": {"batches": 3, "every": 4.0}, "B": {"batches": 1, "after": 1.0}},
@@ -100,8 +104,8 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         edit=Edit(
             (
                 "Planner._sweep",
-                "recent = info.last_modified >= sweep.floor",
-                "recent = info.last_modified >= sweep.floor and upto is not None",
+                "recent = info.last_modified >= sweep.watermark",
+                "recent = info.last_modified >= sweep.watermark and upto is not None",
             )
         ),
         setting=reading(
@@ -111,9 +115,9 @@ INGEST_LISTING: tuple[Mutant, ...] = (
         story="The next call lists the tail again, and takes b for new.",
     ),
     Mutant(
-        name="floors of the tail taken for those of all keys",
+        name="watermarks of the tail taken for those of all keys",
         where="ingest.md#keys-that-grow",
-        rule="the floor with which a stretch of keys was settled stays with it until the body is swept",
+        rule="the watermark with which keys were settled stays with them until the body is swept",
         edit=Edit(
             (
                 "Watermarks.of",

@@ -182,7 +182,7 @@ class Landing:
         """Return the list row of the source."""
         options = self.options
         with options.opened_table() as table:
-            return StateTable(table, options.settings.source).head()
+            return StateTable(table, options.settings.source).read()
 
     def operate(self, what: Callable[[IngestAdmin], Any]) -> Any:
         """Return what an operator of the source is told."""

@@ -124,7 +124,7 @@ def status(
     known: list[SourceReport] = []
     for name in names:
         try:
-            metadata = StateTable(table, name).about()
+            metadata = StateTable(table, name).metadata()
             admin = IngestAdmin(None, table, _settings(name, metadata))
             report = SourceReport(now=SystemClock().epoch(), status=admin.status(), metadata=metadata)
         except CommitError as error:
@@ -226,7 +226,7 @@ def retry(
         raise click.UsageError("give --path PATH or --all")
     table = connection.open_table(state, INGEST_SCHEMA)
     name = _one(table, source)
-    admin = IngestAdmin(None, table, _settings(name, StateTable(table, name).about()))
+    admin = IngestAdmin(None, table, _settings(name, StateTable(table, name).metadata()))
     for path in [None] if everything else paths:
         again = admin.retry(path)
         if not again and path is not None:
@@ -289,18 +289,18 @@ def _confirm(state_table: StateTable) -> None:
 
 def _state(state_table: StateTable) -> SourceState | CommitError | None:
     try:
-        return state_table.head()
+        return state_table.read()
     except CommitError as error:  # a reset may be the remedy for this error
         return error
 
 
-def _summary(head: SourceState | None) -> str:
-    if head is None:
+def _summary(state: SourceState | None) -> str:
+    if state is None:
         return "it has not started"
-    began = max((sweep.began for sweep in (head.tail, head.body) if sweep is not None), default=None)
+    began = max((sweep.began for sweep in (state.tail, state.body) if sweep is not None), default=None)
     ago = None if began is None else duration(max(0.0, SystemClock().epoch() - began))
     listing = "" if ago is None else f"; it started to list its input {ago} ago, and has not finished"
-    return f"it has delivered {head.files} files{listing}"
+    return f"it has delivered {state.files} files{listing}"
 
 
 # -- the source and its input ------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def _settings(source: str, metadata: SourceMetadata | None) -> IngestSettings:
 
 
 def _with_input(connection: Connection, table: Table, source: str, input: str | None) -> IngestAdmin:
-    metadata = StateTable(table, source).about()
+    metadata = StateTable(table, source).metadata()
     url = metadata.url if input is None and metadata is not None else input
     if url is None:
         raise ConfigurationError(

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from commitlog._sqlite.fork_safety import close_at_forks
+from commitlog._sqlite.fork_safety import close_on_fork
 from commitlog._sqlite.locking import Checkpoints, begin, leave_log_alone
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.stores.local.file_io import full_sync
@@ -197,7 +197,7 @@ class Index:
         self._idle: list[sqlite3.Connection] = []
         self._lent = 0
         self._checkpoints = Checkpoints(file, partial(_connect_to_copy, file, durable))
-        close_at_forks(self)
+        close_on_fork(self)
 
     @staticmethod
     def create(file: str, scratch: str, *, durable: bool) -> None:

@@ -323,7 +323,7 @@ def test_a_source_without_metadata_needs_an_input(site: Site) -> None:
     site.put("a", b"1")
     site.batch("events")
     with closing(site.table()) as table:
-        table.delete(StateTable(table, "events").about().key)  # type: ignore[union-attr]
+        table.delete(StateTable(table, "events").metadata().key)  # type: ignore[union-attr]
     done = site.run("status")
     assert done.exit_code == 2 and "--input" in done.stderr
     assert "1 files" in done.stdout

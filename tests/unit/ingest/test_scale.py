@@ -74,9 +74,9 @@ def cost(history: int, **options: Any) -> Cost:
     handed_out = 0
     while handed_out < 2 * GRACE - 1:  # what there was at the beginning
         batch()
-        head = source.state.head()
-        assert head is not None
-        handed_out = head.files
+        state = source.state.read()
+        assert state is not None
+        handed_out = state.files
     # Until everything is as it will stay.
     for _ in range(16):
         clock.advance(100)

@@ -289,8 +289,8 @@ def test_ordered_keys_are_listed_from_where_all_is_settled() -> None:
         query.drain()
         place.clock.advance(GRACE / 4)
     query.drain()
-    head = query.source.state.head()
-    assert head is not None and "0020" < head.floors.mark < "0030"
+    state = query.source.state.read()
+    assert state is not None and "0020" < state.watermarks.boundary < "0030"
     assert sum(map(len, paths(query))) == 30
     place.put("0031")
     query.drain()
@@ -349,12 +349,12 @@ def test_a_finite_run_finds_what_turned_up_below_the_tail() -> None:
 
 def test_the_list_row_stays_small_while_a_long_sweep_is_under_way() -> None:
     """The mark moves more seldom, the more often it was moved in one sweep of the body."""
-    floors = Watermarks(tail=0.0)
+    watermarks = Watermarks(tail=0.0)
     for number in range(5_000):
-        floors = floors.raised(float(number)).settled(f"{number:05}", stride=1.0)
-    assert len(floors.steps) < 500
-    assert all(floors.of(f"{number:05}") >= number for number in range(0, 4_500, 100))
-    assert len(floors.swept(4_999.0).steps) == 1
+        watermarks = watermarks.raised(float(number)).settled(f"{number:05}", stride=1.0)
+    assert len(watermarks.steps) < 500
+    assert all(watermarks.of(f"{number:05}") >= number for number in range(0, 4_500, 100))
+    assert len(watermarks.swept(4_999.0).steps) == 1
 
 
 def test_where_all_is_settled_is_known_across_calls() -> None:
@@ -476,23 +476,23 @@ def test_two_drivers_are_told_the_same() -> None:
     place.put("a", "b", "c")
     one, two = place.query().source, place.query().source
     start = one.initial_offset()
-    heads = one.state.head
+    read = one.state.read
     raced = False
 
     def racing() -> Any:
         nonlocal raced
-        head = heads()
+        state = read()
         if not raced:
             raced = True
             assert two.latest_offset(start)["epoch"] == 1
-        return head
+        return state
 
-    one.state.head = racing  # type: ignore[method-assign]
+    one.state.read = racing  # type: ignore[method-assign]
     end = one.latest_offset(start)
     assert end["epoch"] == 1
     assert [len(part.slices) for part in two.partitions(start, {**end})] == [2]
-    head = heads()
-    assert head is not None and head.epoch == 1 and head.files == 2
+    state = read()
+    assert state is not None and state.epoch == 1 and state.files == 2
 
 
 def test_an_older_checkpoint_is_offered_the_same_epochs_while_they_are_kept() -> None:
@@ -686,14 +686,14 @@ def test_a_driver_that_slept_through_a_reset_changes_nothing() -> None:
     place.put("x")
     state = place.query().source.state
     place.query().drain()
-    old = state.head()
+    old = state.read()
     assert old is not None
     place.operator.reset()
     place.query().drain()
-    new = state.head()
+    new = state.read()
     assert new is not None and new.revision == old.revision
     assert state.advance(old, old) is None
-    assert state.head() == new
+    assert state.read() == new
 
 
 def test_state_that_was_removed_in_part_is_not_taken_for_state() -> None:

@@ -42,7 +42,7 @@ SETTINGS_OF_S = IngestSettings(
     missing="skip",
     unreadable="quarantine",
 )
-ABOUT = SourceMetadata(url="s3://lake/p?region=eu-west-1", format="json", settings=SETTINGS_OF_S)
+METADATA = SourceMetadata(url="s3://lake/p?region=eu-west-1", format="json", settings=SETTINGS_OF_S)
 
 
 def raw(item: Item) -> bytes:
@@ -72,7 +72,7 @@ def test_every_setting_is_kept() -> None:
     for field in attrs.fields(IngestSettings):
         if field.name != "source":  # or the test below would not tell
             assert getattr(default, field.name) != getattr(SETTINGS_OF_S, field.name), field.name
-    for about in (ABOUT, SourceMetadata(url="file:///d", format="csv", settings=default)):
+    for about in (METADATA, SourceMetadata(url="file:///d", format="csv", settings=default)):
         assert SourceMetadata.from_item(about.to_item()) == about
 
 
@@ -89,7 +89,7 @@ def test_the_url_bears_no_secret() -> None:
 
 def test_settings_of_other_releases_are_read() -> None:
     """A setting that this release does not know is left out; one that is not there has its default."""
-    body = body_of(ABOUT)
+    body = body_of(METADATA)
     body["settings"]["colour"] = {"of": "magic"}
     body["settings"]["names"]["case"] = True
     body["more"] = 1
@@ -113,7 +113,7 @@ def test_a_newer_format_is_refused() -> None:
 
 def test_a_damaged_row_is_sound_or_corrupt() -> None:
     """Whatever stands in a field's place is read as it is stored, or makes the row corrupt."""
-    for body in replaced(body_of(ABOUT)):
+    for body in replaced(body_of(METADATA)):
         if not isinstance(body, dict):
             continue
         read = outcome(lambda: SourceMetadata.from_item(item_of(body)), CorruptRecord)  # noqa: B023
@@ -168,13 +168,13 @@ def test_a_lost_answer_is_settled_by_reading() -> None:
         state = StateTable(Lossy(table, happens=happens), "s")  # type: ignore[arg-type]
         if happens:
             assert state.fix_schema("a INT") == "a INT"
-            state.describe(ABOUT)
+            state.describe(METADATA)
         else:
-            for call in (lambda: state.fix_schema("a INT"), lambda: state.describe(ABOUT)):  # noqa: B023
+            for call in (lambda: state.fix_schema("a INT"), lambda: state.describe(METADATA)):  # noqa: B023
                 with pytest.raises(OutcomeUnknown):
                     call()
     assert StateTable(table, "s").fix_schema("b INT") == "a INT"
-    assert StateTable(table, "s").about() == ABOUT
+    assert StateTable(table, "s").metadata() == METADATA
 
 
 def test_settings_are_written_when_they_change() -> None:
@@ -183,15 +183,15 @@ def test_settings_are_written_when_they_change() -> None:
     """
     table = state_table()
     state = StateTable(table, "s")
-    assert state.about() is None
-    state.describe(ABOUT)
-    StateTable(Lossy(table, happens=False), "s").describe(ABOUT)  # type: ignore[arg-type]
-    changed = attrs.evolve(ABOUT, settings=attrs.evolve(SETTINGS_OF_S, max_files=8))
+    assert state.metadata() is None
+    state.describe(METADATA)
+    StateTable(Lossy(table, happens=False), "s").describe(METADATA)  # type: ignore[arg-type]
+    changed = attrs.evolve(METADATA, settings=attrs.evolve(SETTINGS_OF_S, max_files=8))
     state.describe(changed)
-    assert state.about() == changed
+    assert state.metadata() == changed
     table.put({"source": "s", "item": SETTINGS, "body": sealed("ingest-settings", {}, format=2)})
-    state.describe(ABOUT)
-    assert state.about() == ABOUT
+    state.describe(METADATA)
+    assert state.metadata() == METADATA
 
 
 def test_what_is_kept_beside_the_state_is_in_nobodys_way() -> None:
@@ -229,7 +229,7 @@ def test_what_is_kept_beside_the_state_is_in_nobodys_way() -> None:
     for source in "rt":
         assert (
             StateTable(table, source).schema() == "a INT"
-            and StateTable(table, source).about() is not None
+            and StateTable(table, source).metadata() is not None
         )
 
 

@@ -21,14 +21,14 @@ _FILE = File("a/ü %2F", '"1"', 10, 1.5)
 _HEAD = SourceState(
     source="s",
     revision=3,
-    word="w",
+    change_id="w",
     born="b",
     claim="c",
     epoch=2,
     since=1.0,
-    floors=Watermarks(steps=(("a", -math.inf), ("b", 2.0)), tail=2.5),
-    tail=ListingPass(began=4.0, floor=3.0, cursor="c", settled="b"),
-    body=ListingPass(began=4.0, floor=-math.inf, cursor="a"),
+    watermarks=Watermarks(steps=(("a", -math.inf), ("b", 2.0)), tail=2.5),
+    tail=ListingPass(began=4.0, watermark=3.0, cursor="c", settled="b"),
+    body=ListingPass(began=4.0, watermark=-math.inf, cursor="a"),
     tails=7,
     bodies=6,
     rest=Slice(_FILE, 3, 10, 1),
@@ -51,7 +51,7 @@ _PROBLEM = Problem(
 def test_what_is_stored_comes_back() -> None:
     """List row, rows of files, and problems are the same when they are read."""
     assert SourceState.from_item(_HEAD.to_item()) == _HEAD
-    bare = SourceState(source="s", revision=1, word="w", born="b")
+    bare = SourceState(source="s", revision=1, change_id="w", born="b")
     assert SourceState.from_item(bare.to_item()) == bare
     assert Problem.from_item(_PROBLEM.to_item()) == _PROBLEM
     rows = encoded(4, 9, [(Entry(_FILE, ((0, 5, 0), (5, 10, 2))), True), (Entry(_FILE), False)])
