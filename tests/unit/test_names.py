@@ -43,10 +43,7 @@ COINAGES = {
 }
 
 #: Modules that still have coinages in their names.
-TO_RENAME = {
-    *("_sqlite.fork_safety", "absence", "ingest.planning", "ingest.seen_files"),
-    *("ingest.source_state", "ingest.state", "namespaces", "namespace.stats", "tables.rules"),
-}
+TO_RENAME = {"namespaces"}
 TO_RENAME_BELOW = ("namespace.", "spark.")
 
 #: Import statements of examples, in doctests too.

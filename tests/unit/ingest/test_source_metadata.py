@@ -52,9 +52,9 @@ def raw(item: Item) -> bytes:
     return body
 
 
-def body_of(about: SourceMetadata) -> dict[str, Any]:
+def body_of(metadata: SourceMetadata) -> dict[str, Any]:
     """Return the fields of its row."""
-    stored = json.loads(raw(about.to_item()))
+    stored = json.loads(raw(metadata.to_item()))
     return {name: stored[name] for name in stored.keys() - {"format", "kind", "checksum"}}
 
 
@@ -72,19 +72,19 @@ def test_every_setting_is_kept() -> None:
     for field in attrs.fields(IngestSettings):
         if field.name != "source":  # or the test below would not tell
             assert getattr(default, field.name) != getattr(SETTINGS_OF_S, field.name), field.name
-    for about in (METADATA, SourceMetadata(url="file:///d", format="csv", settings=default)):
-        assert SourceMetadata.from_item(about.to_item()) == about
+    for metadata in (METADATA, SourceMetadata(url="file:///d", format="csv", settings=default)):
+        assert SourceMetadata.from_item(metadata.to_item()) == metadata
 
 
 def test_the_url_bears_no_secret() -> None:
     """Credentials in a URL are dropped before anything is stored or shown."""
-    about = SourceMetadata(
+    metadata = SourceMetadata(
         url="s3://lake/p?region=x&secret_access_key=geheim&access_key_id=geheim&session_token=geheim",
         format="json",
         settings=SETTINGS_OF_S,
     )
-    assert about.url == "s3://lake/p?region=x"
-    assert "geheim" not in repr(about) and b"geheim" not in raw(about.to_item())
+    assert metadata.url == "s3://lake/p?region=x"
+    assert "geheim" not in repr(metadata) and b"geheim" not in raw(metadata.to_item())
 
 
 def test_settings_of_other_releases_are_read() -> None:
@@ -102,7 +102,7 @@ def test_settings_of_other_releases_are_read() -> None:
 def test_a_newer_format_is_refused() -> None:
     """Nothing of it is looked at."""
     for kind, name, read in (
-        ("ingest-settings", SETTINGS, StateTable.about),
+        ("ingest-settings", SETTINGS, StateTable.metadata),
         ("ingest-schema", SCHEMA, StateTable.schema),
     ):
         table = state_table()
