@@ -128,7 +128,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert "50 rows, counted without Spark" in said
     assert "JobAlreadyCommitted: job 'first-load' is part of the output since version 1" in said
     assert "ok: killed by signal: 9" in said
-    assert "version 2: completed, all its files are visible" in said
+    assert "version 2: completed, all files are visible" in said
     assert "ok: rows of the input and of the output: 50" in said
     assert "All checks passed." in said
     assert "FAILED" not in said
