@@ -72,7 +72,7 @@ class Output:
             shuts it down. None: one by one.
         backoff: how often publishing is retried before it is left to others, and how long a commit waits
             after it has lost a number of the log to another job; it tries until it has one.
-        ids: makes attempts; each call must return a new text of at least 24 hexadecimal digits.
+        new_id: makes unique ids: texts of at least 24 hexadecimal digits.
 
     Guarantees: a job id is committed at most once, ever, with any drivers, retries and recoveries.
     Log-aware readers see all files of a job or none. No file of an uncommitted job is ever visible.
@@ -90,12 +90,12 @@ class Output:
         clock: Clock | None = None,
         executor: Executor | None = None,
         backoff: Backoff | None = None,
-        ids: Callable[[], str] = random_id,
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self.store = store
         self.path = check_prefix(path).rstrip("/")
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._ids = ids
+        self._new_id = new_id
         directory = join(self.path, "_commitlog")
         # Attempts of different outputs differ in these digits. So nested outputs, whose uploads appear
         # in one
@@ -203,13 +203,13 @@ class Output:
             self._refuse_foreign()
         return job
 
-    def new_attempt(self, word: str | None = None) -> str:
+    def new_attempt(self, seed: str | None = None) -> str:
         """Return the name of an attempt at a job of this output.
 
         Args:
-            word: any unique text; the same text gives the same name. None: a random one.
+            seed: any unique text; the same text gives the same name. None: a new name.
         """
-        digits = self._ids() if word is None else hashlib.sha256(word.encode()).hexdigest()
+        digits = self._new_id() if seed is None else hashlib.sha256(seed.encode()).hexdigest()
         return self._tag + digits[:24]
 
     def begin_stage(self, job: Job, name: str) -> StageWriter:
@@ -548,7 +548,7 @@ class Output:
             # The unique part comes last: readers of given files find the partition in the part before
             # it.
             directory, _, last = name.rpartition("/")
-            name = join(HIDDEN, join(directory, join(self._ids()[:16], last)))
+            name = join(HIDDEN, join(directory, join(self._new_id()[:16], last)))
         return join(self.path, name)
 
     def _checked(self, job: Job, files: Iterable[StagedFile]) -> list[StagedFile]:

@@ -1,7 +1,7 @@
-"""Following an output by its log: which files come between two positions, in what order.
+"""The tail of an output: which files come between two positions of its log, and in which order.
 
-What a position means does not depend on when it is asked for: records are never changed, so that the
-same two positions name the same files in every process, before a crash and after it.
+Records never change. So the same two positions name the same files in every process, before and after a
+crash.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _FORMAT = 1
 
 @frozen(kw_only=True)
 class Position:
-    """How far an output was followed.
+    """A position in the log of an output: the files before it were taken.
 
     Attributes:
-        version: number of a record. Those up to it were taken; or else, with `snapshot`, it is the
-            version of which some files were taken.
-        files: how many files were taken of the record after `version`; or of the snapshot.
-        snapshot: whether the files that were part of the output at `version` are being taken.
-        mark: what tells the last record of which anything was taken from one of the same number in
-            another output; "" if there is none.
-        on_rewrite: how commits that remove rows were dealt with on the way here.
+        version: number of a record. All records up to it were taken; with `snapshot`, it is the version
+            of the snapshot of which some files were taken.
+        files: number of files that were taken of the record after `version`, or of the snapshot.
+        snapshot: whether the position is inside a snapshot, the files of the output at `version`.
+        record_id: identifies the last record of which files were taken; a record of that number in
+            another output has another id. "" if there is no such record.
+        on_rewrite: the reaction to commits that remove rows, on the way to this position.
     """
 
     version: int = 0
     files: int = 0
     snapshot: bool = False
-    mark: str = ""
+    record_id: str = ""
     on_rewrite: OnRewrite = "fail"
 
     @property
@@ -67,9 +67,9 @@ class Position:
         return self.version + (1 if self.files and not self.snapshot else 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps; equal positions give equal texts.
+        """Return the value for a checkpoint; equal positions give equal texts.
 
-        >>> Position(version=7, mark="a").to_json()
+        >>> Position(version=7, record_id="a").to_json()
         {'format': 1, 'version': 7, 'files': 0, 'snapshot': False, 'mark': 'a', 'onRewrite': 'fail'}
         """
         return {
@@ -77,7 +77,7 @@ class Position:
             "version": self.version,
             "files": self.files,
             "snapshot": self.snapshot,
-            "mark": self.mark,
+            "mark": self.record_id,
             "onRewrite": self.on_rewrite,
         }
 
@@ -98,7 +98,7 @@ class Position:
                 version=count(value["version"]),
                 files=count(value["files"]),
                 snapshot=flag(value["snapshot"]),
-                mark=text(value["mark"]),
+                record_id=text(value["mark"]),
                 on_rewrite=one_of(OnRewrite, value["onRewrite"]),
             )
 
@@ -122,7 +122,7 @@ class Added:
 
 @frozen(kw_only=True)
 class _Part:
-    """Files that are listed in one place: a record, a state, or a manifest, which is read if need be."""
+    """A list of files: in a record, in a state, or in a manifest, which is read when it is needed."""
 
     count: int
     bytes: int
@@ -136,11 +136,11 @@ class _Part:
 
 
 @frozen(kw_only=True)
-class _Stretch:
-    """What one record adds, in its order; or the files of a snapshot."""
+class _Addition:
+    """The files that one record adds, in its order; or the files of a snapshot."""
 
     version: int
-    mark: str
+    record_id: str
     snapshot: bool = False
     commit: CommitRecord | None = None
     schema: str | None = None
@@ -151,31 +151,31 @@ class _Stretch:
         return sum(part.count for part in self.parts)
 
     def at(self, files: int, on_rewrite: OnRewrite) -> Position:
-        """Return the position after so many of its files."""
+        """Return the position after the first `files` of its files."""
         inside = files < self.count
         return Position(
             version=self.version - (inside and not self.snapshot),
             files=files if inside else 0,
             snapshot=inside and self.snapshot,
-            mark=self.mark,
+            record_id=self.record_id,
             on_rewrite=on_rewrite,
         )
 
     def files_at(self, position: Position) -> int:
-        """Return how many of its files were taken, if `position` is inside of it; else 0."""
+        """Return the number of its files before `position`, if that is inside it; else 0."""
         return position.files if position.record == self.version else 0
 
 
 @define
-class _Room:
-    """What a batch may still take. The first file is taken however large it is."""
+class _BatchLimits:
+    """The number of files and bytes that a batch can still take. The first file always fits."""
 
     files: int | None
     bytes: int | None
     empty: bool = True
 
     def take(self, files: int, size: int) -> bool:
-        """Take `files` files of `size` bytes together, or none of them."""
+        """Take `files` files of `size` bytes in total; if they do not fit, take none, return False."""
         if self.files is not None and files > self.files:
             return False
         if self.bytes is not None and size > self.bytes and not (self.empty and files == 1):
@@ -187,10 +187,10 @@ class _Room:
 
 
 class Tail:
-    """Follows one output; made by `Output.tail`. Not thread-safe.
+    """The tail of one output, made by `Output.tail`. Not thread-safe.
 
-    It keeps the records that it has read until a later position is requested. So a batch costs a request
-    for each new record and a few more.
+    It caches the records that it has read until a later position is requested. So a batch takes one
+    request for each new record, and a few more.
     """
 
     def __init__(
@@ -202,20 +202,20 @@ class Tail:
         self._roll_forward = roll_forward
         self._checked = False
         self._seen = 0
-        self._stretches: dict[int, _Stretch] = {}
+        self._additions: dict[int, _Addition] = {}
         self._removing: dict[int, bool] = {}
-        self._snapshot: _Stretch | None = None
+        self._snapshot: _Addition | None = None
         self._state: State | None = None
         self._listed: tuple[DataFile, ...] = ()
         self._manifest: Manifest | None = None
 
     @property
     def seen(self) -> int:
-        """The last version that is known of, without a request."""
+        """The last known version. Sends no request."""
         return self._seen
 
     def end(self) -> int:
-        """Return the number of the last record, or without rolling forward of the last complete one."""
+        """Return the number of the last record; without rolling forward, of the last complete one."""
         end = self._publisher.watermark()
         if self._roll_forward:
             for record in self._log.read(end):
@@ -224,12 +224,12 @@ class Tail:
         return end
 
     def start(self, at: int | Literal["all", "latest"], *, until: int | None = None) -> Position:
-        """Return where to begin.
+        """Return the first position.
 
         Args:
-            at: ``all``: with the files of the last version, a snapshot of which is taken first;
-                ``latest``: after it; a number: after that record, from 0 on.
-            until: number of a record that is taken for the last one.
+            at: ``all``: before the files of the last version, as a snapshot; ``latest``: after the last
+                version; a number: after that record, from 0 on.
+            until: number of the record to treat as the last one; None: the last one.
 
         Raises `NotFound` if there is no such record.
         """
@@ -249,19 +249,19 @@ class Tail:
         max_bytes: int | None = None,
         until: int | None = None,
     ) -> Position:
-        """Return how far a batch goes that begins at `start`; `start` itself if there is nothing new.
+        """Return the end of the batch that begins at `start`; `start` itself if there is nothing new.
 
-        All files up to there are visible when it returns: if need be, they are published, or, without
-        rolling forward, waited for.
+        All files of the batch are visible when it returns: the others are published. Without rolling
+        forward, the batch ends before the first record with files that may not be visible.
 
         Args:
             start: a position of this output.
-            max_files: most files of the batch, from 1 on; None for any number.
-            max_bytes: most bytes of it, but a batch has one file at least.
-            until: number of the last record to take.
+            max_files: most files of the batch, at least 1; None for any number.
+            max_bytes: most bytes of the batch; None for any number. A batch has at least one file.
+            until: number of the last record to take; None: the last one.
 
         Raises:
-            StateMismatch: `start` is of another output, or of records that are not there any more.
+            StateMismatch: `start` is of another output, or of records that no longer exist.
             RowsReplaced: the next commit removes rows, and ``on_rewrite`` is ``fail``.
             CorruptRecord: records were lost, or cannot be read. `FormatTooNew` likewise.
             PublishIncomplete: files cannot be made visible.
@@ -272,20 +272,20 @@ class Tail:
         complete = self._publisher.watermark()
         if not self._roll_forward:
             until = complete if until is None else min(until, complete)
-        position, room = start, _Room(max_files, max_bytes)
+        position, limits = start, _BatchLimits(max_files, max_bytes)
         try:
-            for stretch in self._walk(start, until, self._on_rewrite, complete=complete):
-                begun = stretch.files_at(start)
-                taken = begun + self._fitting(stretch, begun, room)
-                if taken > begun or taken == stretch.count:
-                    position = stretch.at(taken, self._on_rewrite)
-                if taken < stretch.count:
+            for addition in self._walk(start, until, self._on_rewrite, complete=complete):
+                begun = addition.files_at(start)
+                taken = begun + self._take(addition, begun, limits)
+                if taken > begun or taken == addition.count:
+                    position = addition.at(taken, self._on_rewrite)
+                if taken < addition.count:
                     break
         except RowsReplaced:
-            if room.empty:
+            if limits.empty:
                 raise
         self._seen = max(self._seen, complete)
-        if room.empty:
+        if limits.empty:
             return start
         self._check(start)
         if complete < position.record:
@@ -317,45 +317,45 @@ class Tail:
                 begun, until = max(0, begun - part.count), max(0, until - part.count)
         if last is None and start == end:
             return
-        if last is None or (last.version, last.mark) != (end.record, end.mark):
+        if last is None or (last.version, last.record_id) != (end.record, end.record_id):
             raise _mismatch(end)
 
     # inside
 
     def _walk(
         self, start: Position, until: int | None, on_rewrite: OnRewrite, *, complete: int = 0
-    ) -> Iterator[_Stretch]:
-        """Yield the stretches after `start` up to record `until`, or to the log's end."""
+    ) -> Iterator[_Addition]:
+        """Yield the additions after `start` up to record `until`, or to the end of the log."""
         if start.snapshot:
             yield self._snapshot_of(start.version)
         version = start.version
         while until is None or version < until:
             version += 1
-            stretch = self._stretch(version)
-            if stretch is None:
+            addition = self._addition(version)
+            if addition is None:
                 if version <= complete:
                     raise self._lost(version, complete)
                 return
             self._seen = max(self._seen, version)
-            yield self._kept(stretch, on_rewrite)
+            yield self._kept(addition, on_rewrite)
 
-    def _stretch(self, version: int) -> _Stretch | None:
+    def _addition(self, version: int) -> _Addition | None:
         """Return what record `version` adds; None if there is no such record."""
-        if version not in self._stretches:
+        if version not in self._additions:
             try:
                 record = self._log.get(version)
             except NotFound:
                 return None
-            self._stretches[version] = _stretch_of(record)
-        return self._stretches[version]
+            self._additions[version] = _addition_of(record)
+        return self._additions[version]
 
-    def _kept(self, stretch: _Stretch, on_rewrite: OnRewrite) -> _Stretch:
-        """Return the part of `stretch` to take; raise `RowsReplaced` if the tail must stop here."""
-        commit = stretch.commit
+    def _kept(self, addition: _Addition, on_rewrite: OnRewrite) -> _Addition:
+        """Return the files of `addition` to take; raise `RowsReplaced` if the tail must stop here."""
+        commit = addition.commit
         if commit is None or on_rewrite == "added" or not self._removes(commit):
-            return stretch
+            return addition
         if on_rewrite == "skip":
-            return _Stretch(version=stretch.version, mark=stretch.mark)
+            return _Addition(version=addition.version, record_id=addition.record_id)
         raise RowsReplaced(
             f"version {commit.version} (job {commit.job_id!r}, mode {commit.mode!r}) removed rows of"
             " earlier versions, which may have been read. Skip such commits, or read only the files that"
@@ -365,7 +365,7 @@ class Tail:
         )
 
     def _removes(self, commit: CommitRecord) -> bool:
-        """Tell whether `commit` removes rows. Many that overwrite partitions do not: they are new."""
+        """Return whether `commit` removes rows. Many overwrites of partitions do not: these are new."""
         if not commit.replaces:
             return False
         if commit.version not in self._removing:
@@ -379,34 +379,34 @@ class Tail:
             self._state = state
         return self._removing[commit.version]
 
-    def _snapshot_of(self, version: int) -> _Stretch:
+    def _snapshot_of(self, version: int) -> _Addition:
         """Return the files of the output at `version`, in order of commit."""
         if self._snapshot is None or self._snapshot.version != version:
-            last, state = self._stretch(version), self._log.state(until=version)
+            last, state = self._addition(version), self._log.state(until=version)
             if last is None:
                 raise _mismatch(Position(version=version))
             if state.version != version:
                 raise self._lost(state.version + 1, version)
-            self._snapshot = _Stretch(
+            self._snapshot = _Addition(
                 version=version,
-                mark=last.mark,
+                record_id=last.record_id,
                 snapshot=True,
                 schema=state.schema,
                 parts=(_Part.of(tuple(state.files.values())),),
             )
         return self._snapshot
 
-    def _fitting(self, stretch: _Stretch, begun: int, room: _Room) -> int:
-        """Return how many of its files there is room for, after the first `begun`."""
+    def _take(self, addition: _Addition, begun: int, limits: _BatchLimits) -> int:
+        """Take files of `addition` from number `begun` on, as far as they fit; return how many."""
         taken = 0
-        for part in stretch.parts:
+        for part in addition.parts:
             if begun >= part.count:
                 begun -= part.count
-            elif not begun and room.take(part.count, part.bytes):
+            elif not begun and limits.take(part.count, part.bytes):
                 taken += part.count
             else:
                 for file in self._files(part)[begun:]:
-                    if not room.take(1, file.size):
+                    if not limits.take(1, file.size):
                         return taken
                     taken += 1
                 begun = 0
@@ -416,7 +416,7 @@ class Tail:
         if not isinstance(part.where, Manifest):
             return part.where
         if part.where != self._manifest:
-            # The next batch most likely goes on in the same one.
+            # The next batch probably continues in the same manifest.
             self._listed, self._manifest = tuple(self._log.manifests.files(part.where)), part.where
         return self._listed
 
@@ -424,21 +424,21 @@ class Tail:
         """Return the position after record `version`, which must be there."""
         if not version:
             return Position(on_rewrite=self._on_rewrite)
-        stretch = self._stretch(version)
-        if stretch is None:
+        addition = self._addition(version)
+        if addition is None:
             raise NotFound(
                 f"there is no version {version} to begin after: the log ends with {self.end()}"
             )
-        return stretch.at(stretch.count, self._on_rewrite)
+        return addition.at(addition.count, self._on_rewrite)
 
     def _check(self, position: Position) -> None:
-        """Raise `StateMismatch` unless the last record that was taken is there, as it was."""
+        """Raise `StateMismatch` unless the log has the last record that was taken."""
         if position.record:
             try:
-                there = _mark(self._log.get(position.record))
+                there = _record_id(self._log.get(position.record))
             except NotFound:
                 there = None
-            if there != position.mark:
+            if there != position.record_id:
                 raise _mismatch(position)
         self._checked = True
 
@@ -456,13 +456,13 @@ class Tail:
         """
         if not start.snapshot:
             self._snapshot = None
-        for version in [number for number in self._stretches if number <= start.version]:
-            del self._stretches[version]
+        for version in [number for number in self._additions if number <= start.version]:
+            del self._additions[version]
             self._removing.pop(version, None)
 
 
-def _mark(record: Record) -> str:
-    """Return what no other output has under the same number."""
+def _record_id(record: Record) -> str:
+    """Return an id of a record; a record of the same number in another output has another one."""
     if isinstance(record, CommitRecord):
         return record.attempt
     if isinstance(record, AbortRecord):
@@ -470,13 +470,13 @@ def _mark(record: Record) -> str:
     return f"{record.before} {record.time}"
 
 
-def _stretch_of(record: Record) -> _Stretch:
+def _addition_of(record: Record) -> _Addition:
     """Return the files that `record` adds: none if it only rewrites the same rows."""
     if not isinstance(record, CommitRecord) or record.mode == "rewrite":
-        return _Stretch(version=record.version, mark=_mark(record))
-    return _Stretch(
+        return _Addition(version=record.version, record_id=_record_id(record))
+    return _Addition(
         version=record.version,
-        mark=record.attempt,
+        record_id=record.attempt,
         commit=record,
         schema=record.schema,
         parts=(_Part.of(record.files), *(_Part.of(each) for each in record.manifests)),

@@ -85,7 +85,7 @@ class World:
             "out",
             clock=self.clock,
             backoff=Backoff(tries=2),
-            ids=lambda: next(self._ids),
+            new_id=lambda: next(self._ids),
         )
 
     def log(self) -> OperationLog:

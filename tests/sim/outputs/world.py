@@ -218,7 +218,7 @@ class OutputWorld:
             new_id=node.new_id,
         )
         output = self._connect(
-            store, "out", clock=node.clock, backoff=self._backoff(name), ids=_words(node.new_id)
+            store, "out", clock=node.clock, backoff=self._backoff(name), new_id=_hexadecimal(node.new_id)
         )
         return Client(world=self, node=node, output=output)
 
@@ -238,14 +238,14 @@ class OutputWorld:
             ConditionalStore(self._server, clock=clock, new_id=lambda: next(words)),
             "out",
             clock=clock,
-            ids=_words(lambda: next(words)),
+            new_id=_hexadecimal(lambda: next(words)),
         )
 
     def _jobs(self) -> Hashable:
         return frozenset((attempt, files is None) for attempt, (_, files) in self.handed_out.items())
 
 
-def _words(word: Callable[[], str]) -> Callable[[], str]:
+def _hexadecimal(word: Callable[[], str]) -> Callable[[], str]:
     return lambda: hashlib.sha256(word().encode()).hexdigest()
 
 

@@ -624,7 +624,7 @@ def test_what_is_done_with_is_forgotten() -> None:
     append(output, "b")
     last = tail.advance(end)
     assert tail.advance(last) == last
-    assert (tail._snapshot, tail._stretches, tail._removing) == (None, {}, {})
+    assert (tail._snapshot, tail._additions, tail._removing) == (None, {}, {})
 
 
 def test_the_last_version_that_is_known_of_costs_nothing() -> None:
