@@ -264,26 +264,28 @@ def _release_expired(
         ttl=int(clock.epoch() + max(settings.ttl, remembered)),
         owner=owner,
     )
-    lost: OutcomeUnknown | None = None
+    lost = False
+
+    def release() -> LeaseRecord | None:
+        nonlocal lost
+        try:
+            table.put(released.to_item(), condition=expired.unchanged())
+        except ConditionFailed as failed:
+            return _found(failed, table, expired.key)
+        except OutcomeUnknown:
+            lost = True
+            found = _read(table, expired.key)
+            if found != expired:
+                return found
+            raise  # if the lost request lands after all, the next one meets its record
+        return released
+
     try:
-        for _ in backoff.attempts(clock):
-            try:
-                table.put(released.to_item(), condition=expired.unchanged())
-            except ConditionFailed as failed:
-                return _found(failed, table, expired.key)
-            except OutcomeUnknown as error:
-                lost = error
-                found = _read(table, expired.key)
-                if found != expired:
-                    return found
-                # Should the lost request land after all, the next one meets its record.
-            else:
-                return released
+        return backoff.retry(clock, release, on=OutcomeUnknown)
     except CommitError as error:
-        if lost is None:
+        if not lost:
             raise
         raise _unknown(expired) from error
-    raise _unknown(expired) from lost
 
 
 def _unknown(expired: LeaseRecord) -> OutcomeUnknown:
