@@ -14,7 +14,7 @@ import sim.leases.random_world as leases
 import sim.namespace.bindings.seeded as binding
 import sim.namespace.maintenance.seeded as upkeep
 import sim.namespace.seeded as namespace
-import sim.oplog.seeded as oplog
+import sim.oplog.random_world as oplog
 import sim.outputs.seeded as outputs
 from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, run_campaign
 

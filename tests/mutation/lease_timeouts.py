@@ -11,7 +11,8 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import BOTH, FAST, HELD, LONGER, RELEASED, SMALL, UNEXPLAINED, racing
-from sim.leases.actions import create, delete, in_sequence
+from sim.leases.actions import create, delete
+from sim.nodes import in_sequence
 
 __all__ = ["LEASE_TIMEOUTS", "SURVIVORS"]
 

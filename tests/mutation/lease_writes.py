@@ -18,8 +18,8 @@ from mutation.worlds import (
     one_winner,
     racing,
 )
-from sim.leases.actions import create, delete, edit, in_sequence, remove, update
-from sim.nodes import ClockSkew
+from sim.leases.actions import create, delete, edit, remove, update
+from sim.nodes import ClockSkew, in_sequence
 
 __all__ = ["LEASE_WRITES"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sim.oplog.world as logs
 from commitlog.oplog import Decision
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import logging
+from sim.oplog.actions import recover, run
 
 __all__ = ["OPLOG"]
 
@@ -22,9 +22,7 @@ OPLOG: tuple[Mutant, ...] = (
                 "self._store.put(self.path(name), encode(document))",
             )
         ),
-        setting=logging(
-            {"A": logs.run(seconds=1), "R": logs.recover(Decision.ROLLED_BACK)}, after={"R": 0.5}
-        ),
+        setting=logging({"A": run(seconds=1), "R": recover(Decision.ROLLED_BACK)}, after={"R": 0.5}),
         caught="was replaced",
         story=(
             "A recovery has rolled the operation back while it was performed, and the log said so "
@@ -42,7 +40,7 @@ OPLOG: tuple[Mutant, ...] = (
                 "self._pending.remove(operation.id)\nsent = self._clock.monotonic()",
             )
         ),
-        setting=logging({"A": logs.run()}),
+        setting=logging({"A": run()}),
         caught="was deleted before the operation was decided",
         story="Should A die now, its operation would be neither pending nor decided.",
     ),
@@ -57,9 +55,7 @@ OPLOG: tuple[Mutant, ...] = (
                 "self._conclude(operation, Decision.COMMITTED, began)\nif False:",
             )
         ),
-        setting=logging(
-            {"A": logs.run(seconds=1), "R": logs.recover(Decision.ROLLED_BACK)}, after={"R": 0.5}
-        ),
+        setting=logging({"A": run(seconds=1), "R": recover(Decision.ROLLED_BACK)}, after={"R": 0.5}),
         caught="and somebody is told",
         story=(
             "A recovery has rolled the operation back, and its performer is told that it was committed."

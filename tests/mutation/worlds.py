@@ -10,7 +10,6 @@ from attrs import asdict
 
 import sim.ingest.world as ingest
 import sim.namespace.world as names
-import sim.oplog.world as logs
 import sim.outputs.world as outputs
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
@@ -34,6 +33,8 @@ from sim.leases import world as leases
 from sim.leases.actions import Program, create
 from sim.leases.world import CommitWorld
 from sim.nodes import ClockSkew
+from sim.oplog.actions import Program as LogProgram
+from sim.oplog.world import world_of as log_world_of
 
 __all__ = [
     "AS_IT_IS",
@@ -197,9 +198,9 @@ def writing(
     return setting
 
 
-def logging(programs: Mapping[str, logs.Program], **options: Any) -> Setting:
+def logging(programs: Mapping[str, LogProgram], **options: Any) -> Setting:
     """Return the setting of a world of one operation log; for options see `sim.oplog.world.world_of`."""
-    return lambda code, _: logs.world_of(programs, connect=code.get(OperationLog), **options)
+    return lambda code, _: log_world_of(programs, connect=code.get(OperationLog), **options)
 
 
 def reading(

@@ -1,17 +1,35 @@
-"""Clocks and retry policies of simulated nodes."""
+"""Clocks, retry policies and combined programs of simulated nodes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
 from commitlog._util.retry import Backoff
 from commitlog.testing.sim import Node
 
-__all__ = ["ACCURATE", "ClockSkew", "LongestPause", "check_ended", "fixed_backoff", "seeded_backoff"]
+__all__ = [
+    "ACCURATE",
+    "ClockSkew",
+    "LongestPause",
+    "check_ended",
+    "fixed_backoff",
+    "in_sequence",
+    "repeated",
+    "seeded_backoff",
+]
+
+
+class _HasNode(Protocol):
+    @property
+    def node(self) -> Node: ...
+
+
+_Client = TypeVar("_Client")
+_ClientOfNode = TypeVar("_ClientOfNode", bound=_HasNode)
 
 
 @frozen(kw_only=True)
@@ -53,3 +71,27 @@ def check_ended(nodes: Mapping[str, Node]) -> None:
     """Check that no program of a node still waits after the run has ended."""
     stuck = [name for name, node in nodes.items() if node.running]
     assert not stuck, f"the programs of {stuck} wait for nothing"
+
+
+def in_sequence(*programs: Callable[[_Client], object]) -> Callable[[_Client], object]:
+    """Return a program that runs programs one after the other."""
+
+    def program(client: _Client) -> None:
+        for each in programs:
+            each(client)
+
+    return program
+
+
+def repeated(
+    call: Callable[[_ClientOfNode], object], *, times: int, every: float
+) -> Callable[[_ClientOfNode], object]:
+    """Return a program that makes a call `times` times, `every` seconds by the node's clock."""
+
+    def program(client: _ClientOfNode) -> None:
+        for number in range(times):
+            if number:
+                client.node.clock.sleep(every)
+            call(client)
+
+    return program

@@ -23,7 +23,6 @@ __all__ = [
     "create",
     "delete",
     "edit",
-    "in_sequence",
     "publish",
     "read",
     "remove",
@@ -133,16 +132,6 @@ def edit(path: str) -> Program:
 def remove(path: str) -> Program:
     """Delete the current object."""
     return _attempt(lambda client: client.store.delete_if_match(path, etag=client.store.get(path).etag))
-
-
-def in_sequence(*programs: Program) -> Program:
-    """Run programs one after the other."""
-
-    def program(client: Client) -> None:
-        for each in programs:
-            each(client)
-
-    return program
 
 
 class Workload:

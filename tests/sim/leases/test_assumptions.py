@@ -43,14 +43,13 @@ from sim.leases.actions import (
     create,
     delete,
     edit,
-    in_sequence,
     publish,
     read,
     remove,
     update,
 )
 from sim.leases.world import SMALL, CommitWorld
-from sim.nodes import ClockSkew
+from sim.nodes import ClockSkew, in_sequence
 from support.project import ROOT
 
 #: Tests that belong to rows of other tests.

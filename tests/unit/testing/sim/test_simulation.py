@@ -52,7 +52,6 @@ from sim.leases.actions import (
     create,
     delete,
     edit,
-    in_sequence,
     publish,
     read,
     remove,
@@ -60,7 +59,7 @@ from sim.leases.actions import (
     update,
 )
 from sim.leases.world import CommitWorld
-from sim.nodes import ClockSkew, seeded_backoff
+from sim.nodes import ClockSkew, in_sequence, seeded_backoff
 from support.project import environment
 
 # -- one run is one trace --------------------------------------------------------------------------
