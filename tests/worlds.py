@@ -15,7 +15,7 @@ import sim.namespace.bindings.seeded as binding
 import sim.namespace.maintenance.seeded as upkeep
 import sim.namespace.seeded as namespace
 import sim.oplog.random_world as oplog
-import sim.outputs.seeded as outputs
+import sim.outputs.random_world as outputs
 from commitlog.testing.sim import CampaignReport, Choices, Simulation, World, run_campaign
 
 __all__ = ["LIMITS", "WORLDS", "run_seeds"]

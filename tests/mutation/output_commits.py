@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sim.outputs.world as outputs
 from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import writing
+from sim.outputs.actions import compact, drive, gc, lose_uploads, read, recover, stage_late, write_again
 
 __all__ = ["OUTPUT_COMMITS"]
 
@@ -22,7 +22,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "self._publisher.forget(record.attempt)\nself._publisher.publish(record, pending)",
             )
         ),
-        setting=writing({"A": outputs.drive("j")}),
+        setting=writing({"A": drive("j")}),
         caught="was deleted before all files were visible",
         story=(
             "Should the driver die now, its job would be committed, and nobody else would publish "
@@ -40,9 +40,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "self._advance(record, self._success())\nself.publish(record, pending)",
             )
         ),
-        setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.CRASHED, after={"R": 5}
-        ),
+        setting=writing({"A": drive("j"), "R": recover()}, Fault.CRASHED, after={"R": 5}),
         caught="_SUCCESS names 1, and .* is not all visible",
         story=(
             "Plain readers that wait for `_SUCCESS` look for files that are not there yet; should "
@@ -60,7 +58,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "self._publisher.replace(record)\nself._publisher.publish(record, pending)",
             )
         ),
-        setting=writing({"C": outputs.compact()}, before=("a", "b")),
+        setting=writing({"C": compact()}, before=("a", "b")),
         caught="was deleted before what replaces it was visible",
         story="Plain readers that list the directory now find none of the rows that were merged.",
     ),
@@ -78,7 +76,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 ),
             )
         ),
-        setting=writing({"A": outputs.drive("j", mode="overwrite")}, foreign=("old",)),
+        setting=writing({"A": drive("j", mode="overwrite")}, foreign=("old",)),
         caught="old was deleted, and no job replaces it as it was",
         story="Should the job be aborted now, its rows are lost, and nothing is in their place.",
     ),
@@ -90,7 +88,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             ("Output.commit", 'if job.visibility == "listed" or gone:', 'if job.visibility == "listed":')
         ),
         setting=writing(
-            {"A": outputs.drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
+            {"A": drive("j", mode="overwrite")}, Fault.CRASHED, foreign=("old",), logged=True
         ),
         caught="_SUCCESS names 1, and commit 1 is not all visible",
         story=(
@@ -111,9 +109,9 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing(
             {
-                "A": outputs.drive("j", mode="overwrite"),
-                "W": outputs.write_again("old"),
-                "R": outputs.recover(),
+                "A": drive("j", mode="overwrite"),
+                "W": write_again("old"),
+                "R": recover(),
             },
             Fault.CRASHED,
             after={"W": 5, "R": 10},
@@ -137,7 +135,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            {"A": drive("a"), "B": drive("b")},
             forced=(Forced("A put out/_SUCCESS", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
             before=("old",),
@@ -159,9 +157,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "raise",
             )
         ),
-        setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()}, Fault.LOST_RESPONSE, after={"R": 5}
-        ),
+        setting=writing({"A": drive("j"), "R": recover()}, Fault.LOST_RESPONSE, after={"R": 5}),
         caught="but 1 of its 1 files are lost",
         story=(
             "A's file is visible, only the answer that said so was lost; and A is told that the file is "
@@ -182,9 +178,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "raise already_committed(job_id, before)",
             )
         ),
-        setting=writing(
-            {"A": outputs.drive("j"), "B": outputs.drive("j")}, Fault.CRASHED, after={"B": 5}
-        ),
+        setting=writing({"A": drive("j"), "B": drive("j")}, Fault.CRASHED, after={"B": 5}),
         caught="begin says that all files are visible",
         story=(
             "A dies after the commit point. B, which was to do the same job, is told that it is "
@@ -202,7 +196,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
                 "    pass\nreturn",
             )
         ),
-        setting=writing({"A": outputs.drive("j"), "R": outputs.read()}, Fault.CRASHED, after={"R": 5}),
+        setting=writing({"A": drive("j"), "R": read()}, Fault.CRASHED, after={"R": 5}),
         caught="names a file that is not visible",
         story=(
             "A dies after the commit point. The reader is given the name of a file that does not "
@@ -224,7 +218,7 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
             ),
             ("recover", "log.outcomes(publisher.unpublished(spare))", "log.outcomes(())"),
         ),
-        setting=writing({"A": outputs.drive("j"), "R": outputs.recover()}, denied={"R": ("publish",)}),
+        setting=writing({"A": drive("j"), "R": recover()}, denied={"R": ("publish",)}),
         caught="was dropped, and its attempt is committed",
         story=(
             "R has no permission to complete uploads. It lists the pending entries, and then the "
@@ -254,9 +248,9 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing(
             {
-                "A": outputs.drive("j"),
-                "B": outputs.drive("k", mode="overwrite"),
-                "R": outputs.recover(),
+                "A": drive("j"),
+                "B": drive("k", mode="overwrite"),
+                "R": recover(),
             },
             denied=dict.fromkeys("ABR", ("publish",)),
             after={"B": 1, "R": 2},
@@ -281,10 +275,10 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing(
             {
-                "A": outputs.drive("j"),
-                "Z": outputs.stage_late(),
-                "B": outputs.drive("k", mode="overwrite"),
-                "G": outputs.gc(),
+                "A": drive("j"),
+                "Z": stage_late(),
+                "B": drive("k", mode="overwrite"),
+                "G": gc(),
             },
             after={"Z": 1, "B": 2, "G": 3},
             remembered=1,
@@ -310,10 +304,10 @@ OUTPUT_COMMITS: tuple[Mutant, ...] = (
         ),
         setting=writing(
             {
-                "A": outputs.drive("j"),
-                "L": outputs.lose_uploads(),
-                "B": outputs.drive("k", mode="overwrite"),
-                "R": outputs.recover(),
+                "A": drive("j"),
+                "L": lose_uploads(),
+                "B": drive("k", mode="overwrite"),
+                "R": recover(),
             },
             denied={"A": ("publish",)},
             after={"L": 1, "B": 2, "R": 3},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sim.outputs.world as outputs
 from commitlog.outputs import Batch
 from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import writing
+from sim.outputs.actions import abort_one, compact, drive, recover
 
 __all__ = ["OUTPUT_DECISIONS"]
 
@@ -29,7 +29,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
                 ),
             )
         ),
-        setting=writing({"A": outputs.drive("j")}),
+        setting=writing({"A": drive("j")}),
         caught="is visible, and no commit names it",
         story=(
             "A file of a job that may yet fail, or lose against another attempt, is visible to "
@@ -41,7 +41,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         where="outputs.md#a-job-step-by-step",
         rule="the pending entry is written before the record",
         edit=Edit(("Output.commit", "self._prepare(pending)", "pass")),
-        setting=writing({"A": outputs.drive("j")}),
+        setting=writing({"A": drive("j")}),
         caught="is committed without a pending entry",
         story="The job is committed. Should its driver die now, nobody else would know its uploads.",
     ),
@@ -57,7 +57,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()},
+            {"A": drive("j"), "R": recover()},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"R": 0.5},
         ),
@@ -79,7 +79,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("j"), "B": outputs.drive("j")},
+            {"A": drive("j"), "B": drive("j")},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
         ),
@@ -101,7 +101,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            {"A": drive("a"), "B": drive("b")},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
         ),
@@ -114,7 +114,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="the record that took the number is checked for data where none is wanted",
         edit=Edit(("CommitLog._look", 'elif job.mode == "error":', "elif False:")),
         setting=writing(
-            {"A": outputs.drive("a", mode="error"), "B": outputs.drive("b")},
+            {"A": drive("a", mode="error"), "B": drive("b")},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"B": 0.5},
         ),
@@ -130,7 +130,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="a job that names files to replace is refused once one of them is no part of the output",
         edit=Edit(("CommitLog.commit", "if state is not None:\n    _check_there(job, state)", "")),
         setting=writing(
-            {"C": outputs.compact(), "A": outputs.drive("j", mode="overwrite")},
+            {"C": compact(), "A": drive("j", mode="overwrite")},
             forced=(Forced("C put out/_commitlog/00000000000000000003.json", Fault.DELAYED, 1, 1),),
             after={"A": 0.5},
             before=("a", "b"),
@@ -156,7 +156,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
                 ),
             )
         ),
-        setting=writing({"A": outputs.drive("j")}, before=("j",)),
+        setting=writing({"A": drive("j")}, before=("j",)),
         caught="a job was begun that was committed before",
         story=(
             "The job is in record 1, which `_SUCCESS` says is visible, and is done again: A looks "
@@ -178,7 +178,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             ),
         ),
         setting=writing(
-            {"A": outputs.drive("j", abort=False)},
+            {"A": drive("j", abort=False)},
             forced=(
                 Forced(f"A {RECORD}", Fault.DELAYED, 1, 30),
                 *(Forced(f"A {RECORD}", Fault.LOST_REQUEST, nth) for nth in (2, 3, 4)),
@@ -201,7 +201,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
                 "self._log.outcomes({job.attempt}, after=job.base)",
             )
         ),
-        setting=writing({"A": outputs.drive("j"), "B": outputs.abort_one()}),
+        setting=writing({"A": drive("j"), "B": abort_one()}),
         caught="was dropped before it was decided",
         story=(
             "B aborts what A is still at work on, as a scheduler may. A's upload is gone, and "
@@ -223,7 +223,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()},
+            {"A": drive("j"), "R": recover()},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
             after={"R": 0.5},
         ),
@@ -245,7 +245,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("j"), "R": outputs.recover()},
+            {"A": drive("j"), "R": recover()},
             Fault.CRASHED,
             forced=(
                 Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),
@@ -265,7 +265,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         rule="an attempt is ruled out, or committed, before its uploads are dropped",
         edit=Edit(("CommitLog.abort_undecided", "while found.open:", "if found.open:")),
         setting=writing(
-            {"A": outputs.drive("a"), "B": outputs.drive("b"), "C": outputs.abort_one()},
+            {"A": drive("a"), "B": drive("b"), "C": abort_one()},
             forced=(
                 Forced(f"A {RECORD}", Fault.DELAYED, 1, 3),
                 Forced(f"C {RECORD}", Fault.DELAYED, 1, 1),
@@ -291,7 +291,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("a"), "B": outputs.drive("b")},
+            {"A": drive("a"), "B": drive("b")},
             after={"B": 0.5},
             forced=(Forced(f"A {RECORD}", Fault.DELAYED, 1, 1),),
         ),
@@ -306,9 +306,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         where="outputs.md#job-ids-and-batches",
         rule="a job under the id of a batch is that batch",
         edit=Edit(("Output.begin", "(of := batch or Batch.named(job_id))", "(of := batch)")),
-        setting=writing(
-            {"A": outputs.drive("s/1", batch=Batch("s", 1)), "B": outputs.drive("s/1")}, after={"B": 1}
-        ),
+        setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/1")}, after={"B": 1}),
         caught="a job was begun that was committed before",
         story="The rows of the batch are there twice: once from the stream, once from B's job.",
     ),
@@ -317,7 +315,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         where="outputs.md#job-ids-and-batches",
         rule="it is refused once a later batch of the stream was committed, at the commit point, too",
         edit=Edit(("_is_batch_of", "batch = job.batch or Batch.named(job.job_id)", "batch = job.batch")),
-        setting=writing({"A": outputs.drive("s/1", batch=Batch("s", 1)), "B": outputs.drive("s/0")}),
+        setting=writing({"A": drive("s/1", batch=Batch("s", 1)), "B": drive("s/0")}),
         caught="batch s/0 comes too late",
         story="B's job is of the id of batch 0, and is committed after batch 1.",
     ),
@@ -337,8 +335,8 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
         ),
         setting=writing(
             {
-                "A": outputs.drive("j", schema="x"),
-                "B": outputs.drive("k", schema="y", mode="overwrite-partitions", partition="p"),
+                "A": drive("j", schema="x"),
+                "B": drive("k", schema="y", mode="overwrite-partitions", partition="p"),
             }
         ),
         caught="was fitted to columns that the output no longer has",
@@ -356,7 +354,7 @@ OUTPUT_DECISIONS: tuple[Mutant, ...] = (
             )
         ),
         setting=writing(
-            {"A": outputs.drive("j", files=2), "R": outputs.recover(older_than=3.0)},
+            {"A": drive("j", files=2), "R": recover(older_than=3.0)},
             forced=(
                 Forced("A clock", Fault.PAUSED, 1, 5),
                 Forced("R list_staged out/", Fault.DELAYED, 1, 1.75),

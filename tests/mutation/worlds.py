@@ -10,7 +10,6 @@ from attrs import asdict
 
 import sim.ingest.world as ingest
 import sim.namespace.world as names
-import sim.outputs.world as outputs
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
 from commitlog.ingest import IngestSettings
@@ -35,6 +34,8 @@ from sim.leases.world import CommitWorld
 from sim.nodes import ClockSkew
 from sim.oplog.actions import Program as LogProgram
 from sim.oplog.world import world_of as log_world_of
+from sim.outputs.actions import Program as OutputProgram
+from sim.outputs.world import world_of as output_world_of
 
 __all__ = [
     "AS_IT_IS",
@@ -180,7 +181,7 @@ def racing(
 
 
 def writing(
-    programs: Mapping[str, outputs.Program],
+    programs: Mapping[str, OutputProgram],
     *faults: Fault,
     forced: tuple[Forced, ...] = (),
     **options: Any,
@@ -188,7 +189,7 @@ def writing(
     """Return the setting of a world of one output; for options see `sim.outputs.world.world_of`."""
 
     def setting(code: Code, _: bool) -> World:
-        return outputs.world_of(
+        return output_world_of(
             programs,
             simulation=_simulation(faults, forced=forced),
             connect=code.get(Output),

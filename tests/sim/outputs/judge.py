@@ -1,8 +1,7 @@
-"""What is true of a simulated output: followed from inside its store, mutation by mutation.
+"""The judge of a world of outputs: follows each mutation of the output's store.
 
-`WatchedStore` is the server, and tells a `Truth` of all that it does; the truth objects at once to what
-must not be, whoever asked for it, and whatever its answer. It reads stored records with nothing of the
-library's, since it is there to judge that.
+`WatchedStore` is the server. It reports its mutations to a `Truth`, which raises an error at once if one
+breaks an invariant, whichever client requested it. The truth reads stored records without the library.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from commitlog.stores.memory import MemoryStore
 
 __all__ = ["TOP", "Commit", "Truth", "WatchedStore", "content"]
 
-#: Where the output is, and where in it are the files that only its log shows, and notes beside the log.
+#: The path of the output, and directories in it: files that only the log shows, lists of files, notes.
 TOP = "out/"
 _HIDDEN = "_commitlog/data/"
 _LISTS = "_commitlog/manifests/"
@@ -42,12 +41,12 @@ _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 
 
 def content(job_id: str, path: str) -> bytes:
-    """Return what the file at `path`, relative to the output, holds if its job is committed."""
+    """Return the content of the file at `path`, relative to the output, if its job is committed."""
     return f"{job_id} {path}".encode()
 
 
 def _shown(name: str) -> str:
-    """Return the path of a file as its job knows it, without what hides it."""
+    """Return the path of a file without the directory that hides it."""
     if not name.startswith(_HIDDEN):
         return name
     directory, _, last = name.removeprefix(_HIDDEN).rpartition("/")
@@ -65,15 +64,15 @@ class Commit:
     Attributes:
         version: its number.
         job_id: the job.
-        attempt: the attempt at it.
+        attempt: the attempt of the job.
         logged: whether only the log shows its files.
-        nonces: those of its files, by path.
-        partitions: those of its files, by path.
-        rows: what its files hold, by path; a rewrite's file holds what was in those that it replaced.
-        uploads: what its files were to come from, by path.
-        replaced: files of earlier versions that are no part of this one.
-        foreign: files that no job wrote and that it replaces, by path, with their etags.
-        batch: stream and number of the batch that the job was, or None.
+        nonces: the nonce of each file, by path.
+        partitions: the partition of each file, by path.
+        rows: the rows of each file, by path. A rewritten file has the rows of the replaced files.
+        uploads: the upload of each file, by path.
+        replaced: files of earlier versions that this version does not have.
+        foreign: files of other programs that it replaces, by path, with their etags.
+        batch: stream and number of the batch, or None.
     """
 
     version: int
@@ -91,31 +90,31 @@ class Commit:
 
 @define
 class Truth:
-    """What an output holds, and what has been promised of it.
+    """The true state of an output, and the promises to its clients.
 
     Attributes:
-        server: its store.
-        records: how many log records there are.
-        commits: those of them that commit, by attempt, in order.
-        aborted: attempts that are ruled out.
-        replaced: files that are no part of the output any more, with the version that replaced them.
-        rows: what all commits but rewrites come to: partitions with rows, sorted. That is what readers
-            are to see, whatever files are merged into others.
+        server: the store.
+        records: number of log records.
+        commits: the commit records, by attempt, in order.
+        aborted: attempts that cannot be committed.
+        replaced: files that the output does not have any more, with the version that replaced them.
+        rows: the result of all commits except rewrites: partitions with rows, sorted. Readers must see
+            them, in whichever files they are.
         expired: versions below this one cannot be read any more.
-        success: version that ``_SUCCESS`` names.
-        visible: files that are visible, or hidden and there, relative to the output.
-        seen: files that were so once.
-        foreign: files that are there and that no job wrote, relative to the output, with their etags.
-        strangers: paths at which there were such files once.
-        denied: attempts of which some caller was told that they are not committed, and what it was told.
-        shared: attempts that are committed by several callers.
-        signs: when attempts gave their last sign of life, by the server's clock: they began an upload,
-            prepared their commit or gave a heartbeat.
-        schema: schema of the last commit that has one.
-        lost: files of committed attempts whose uploads something else has removed; see `lose`.
+        success: the version in ``_SUCCESS``.
+        visible: existing files, visible or hidden, relative to the output.
+        seen: files that ever existed.
+        foreign: existing files of other programs, relative to the output, with their etags.
+        foreign_paths: paths that ever had such files.
+        denied: attempts that a caller knows not to be committed, with the error that said so.
+        shared: attempts that several callers commit.
+        last_signs: the time of each attempt's last sign of life by the server's clock: it began an
+            upload, prepared its commit or sent a heartbeat.
+        schema: the schema of the last commit that has one.
+        lost: files of committed attempts whose uploads were removed; see `lose`.
         decided: attempts in the order in which records decided them.
-        remembered: number of the last of these that no record may decide once more. The same is true of
-            an attempt of which a file is part of the output.
+        remembered: number of the last of these that no record may decide again. The same holds for an
+            attempt with a file in the output.
     """
 
     server: WatchedStore
@@ -129,10 +128,10 @@ class Truth:
     visible: set[str] = field(factory=set)
     seen: set[str] = field(factory=set)
     foreign: dict[str, str] = field(factory=dict)
-    strangers: set[str] = field(factory=set)
+    foreign_paths: set[str] = field(factory=set)
     denied: dict[str, str] = field(factory=dict)
     shared: set[str] = field(factory=set)
-    signs: dict[str, float] = field(factory=dict)
+    last_signs: dict[str, float] = field(factory=dict)
     schema: str | None = None
     lost: set[str] = field(factory=set)
     decided: list[str] = field(factory=list)
@@ -140,7 +139,7 @@ class Truth:
 
     @property
     def last(self) -> int:
-        """Version of the last commit."""
+        """The version of the last commit."""
         return max((commit.version for commit in self.commits.values()), default=0)
 
     def commit_of(self, job_id: str) -> Commit | None:
@@ -158,48 +157,48 @@ class Truth:
         }
 
     def deny(self, attempt: str, error: CommitError) -> None:
-        """Remember that a caller of `Output.commit` was told by `error` that nothing was added.
+        """Record that `Output.commit` raised `error`, so that it added nothing.
 
-        That the attempt is aborted, or another one committed, is so for good. Anything else is said of
-        that call alone.
+        If the attempt is aborted, or another one is committed, this is final. Other errors concern only
+        that call.
         """
         final = isinstance(error, (JobAborted, AlreadyExists))
         if final or attempt not in self.shared:
-            said = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
             assert attempt not in self.commits, (
-                f"{attempt} is committed, and its driver was told: {said}"
+                f"{attempt} is committed, and its driver was told: {message}"
             )
-            self.denied[attempt] = said
+            self.denied[attempt] = message
 
     def share(self, attempt: str) -> None:
-        """Let the attempt be committed by another caller, too."""
+        """Allow another caller to commit the attempt too."""
         self.shared.add(attempt)
         if attempt not in self.aborted:
             self.denied.pop(attempt, None)
 
     def is_whole(self, commit: Commit) -> bool:
-        """Tell whether every file of a commit is visible, or was until a later version replaced it.
+        """Return whether every file of a commit is visible, or was until a later version replaced it.
 
         A lost file counts as visible once it is replaced.
         """
         return commit.nonces.keys() - (self.lost & self.replaced.keys()) <= self.seen
 
     def is_done(self, commit: Commit) -> bool:
-        """Tell whether that is so, and what it replaced is not visible any more."""
+        """Return whether a commit is whole, and no file that it replaced is visible any more."""
         if commit.foreign.items() & self.foreign.items() or not self.is_whole(commit):
             return False
         return commit.logged or commit.replaced.isdisjoint(self.visible)
 
     def leave(self, name: str, data: bytes) -> None:
-        """Put a file there, as another program does."""
+        """Put a file as another program does."""
         result = MemoryStore.put(self.server, TOP + name, data)
-        self.strangers.add(name)
+        self.foreign_paths.add(name)
         self.foreign[name] = result.etag
 
     def check_committed(
         self, error: JobAlreadyCommitted | PublishIncomplete, attempt: str | None = None
     ) -> Commit:
-        """Check that the job is committed as `error` says, by that attempt, and return its commit."""
+        """Check that `attempt` committed the job as `error` says; return its commit."""
         commit = self.commit_of(error.job_id)
         assert commit, f"{error}, but it is not committed"
         assert commit.version == error.version
@@ -210,9 +209,9 @@ class Truth:
         return commit
 
     def check_superseded(self, error: JobAlreadyCommitted, job_id: str, batch: Batch | None) -> Commit:
-        """Check that the job is committed as `error` says, or its batch or a later one of the stream.
+        """Check that the job is committed as `error` says, or its batch or a later batch of the stream.
 
-        A job whose id is ``stream/number`` is a batch of that stream, though its driver does not say so.
+        A job with the id ``stream/number`` is a batch of that stream, even if its driver names no batch.
         """
         commit = next((c for c in self.commits.values() if c.version == error.version), None)
         stream, _, number = job_id.rpartition("/")
@@ -224,9 +223,9 @@ class Truth:
         return commit
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
-        """Check that `snapshot` is whole jobs, and that all of their files are there to be read now.
+        """Check that `snapshot` has complete jobs, and that all of their files can be read now.
 
-        Those are not of which the next version, which may be known to others alone, is known to be rid.
+        Files that a newer version has replaced may be gone.
         """
         commits = [commit for commit in self.commits.values() if commit.version <= snapshot.version]
         named = [c.job_id for c in commits if not c.batch and c.job_id != c.attempt]
@@ -241,7 +240,7 @@ class Truth:
         )
 
     def check_clean(self) -> None:
-        """Check what holds when everybody is done and a recovery was made: all is there, and no more."""
+        """Check the output after the end of all programs and a recovery: it is complete, and clean."""
         for commit in self.commits.values():
             assert self.is_whole(commit), f"files of version {commit.version} are missing"
             assert self.is_done(commit), f"version {commit.version} replaced what is still visible"
@@ -254,9 +253,9 @@ class Truth:
             assert not left, f"entries are left: {left}"
 
     def check_collected(self) -> None:
-        """Check what holds after `Output.gc` besides: nothing is there that no version can need.
+        """Check the output after `Output.gc`: every file is needed by some version.
 
-        Lists of files stay of attempts that were ruled out so long ago that it is forgotten.
+        Lists of files remain if the abort of their attempt was long ago and is forgotten.
         """
         hidden = {path for path in self.visible if path.startswith("_")}
         needed = set(self.files(self.last)) | {p for p, v in self.replaced.items() if v > self.expired}
@@ -275,37 +274,37 @@ class Truth:
                 MemoryStore.abort(self.server, upload)
 
     def state(self) -> Hashable:
-        """Return what does not follow from the content of the store."""
-        signs = self.signs.items()
+        """Return the state that does not follow from the content of the store."""
+        signs = self.last_signs.items()
         return tuple(map(frozenset, (self.denied, self.shared, self.seen, self.lost, signs)))
 
     def sign(self, path: str) -> None:
-        """Note that an attempt gave a sign of life, if `path` bears the name of one."""
+        """Record a sign of life of the attempt that `path` names, if any."""
         if found := _ATTEMPT.findall(path):
-            self.signs[found[-1]] = self.server.clock.epoch()
+            self.last_signs[found[-1]] = self.server.clock.epoch()
 
-    # told by the store, after each mutation
+    # called by the store after each mutation
 
     def stored(self, path: str, data: bytes) -> None:
-        """An object was put."""
+        """Record that an object was put."""
         self.sign(path)
         name = path.removeprefix(TOP)
         if match := _RECORD.fullmatch(name):
             self._recorded(int(match[1]), json.loads(data))
         elif name == "_SUCCESS":
             self._advanced(json.loads(data))
-        elif name in self.strangers:
+        elif name in self.foreign_paths:
             self.foreign[name] = self.server.head(path).etag
         else:
             assert _PENDING.fullmatch(name) or name.startswith((_LISTS, *_NOTES)), f"{path} was put"
 
     def published(self, staged: Staged, nonce: str | None, data: bytes) -> None:
-        """An upload became visible."""
+        """Record that an upload became visible."""
         name = staged.path.removeprefix(TOP)
         if name.startswith(_HIDDEN):
             self._appeared(name)
             return
-        if name.startswith("_"):  # a record that is too large for a single request
+        if name.startswith("_"):  # a record that is too large for one request
             self.stored(staged.path, data)
             return
         found = [commit for commit in self.commits.values() if name in commit.nonces]
@@ -315,7 +314,7 @@ class Truth:
         self._appeared(name)
 
     def dropped(self, path: str, upload_id: str) -> None:
-        """An upload that was there was aborted, other than by its own writer."""
+        """Record that an existing upload was aborted, but not by its own writer."""
         name = path.removeprefix(TOP)
         if name.startswith("_") and not name.startswith(_HIDDEN):
             return
@@ -328,17 +327,17 @@ class Truth:
             assert attempt in self.aborted, f"the upload of {path} was dropped before it was decided"
 
     def deleted(self, path: str) -> None:
-        """An object that was there was deleted."""
+        """Record that an existing object was deleted."""
         name = path.removeprefix(TOP)
         if name.startswith(_NOTES):
             return
         if name.startswith(_LISTS):
             assert _attempt_of(name) not in self.commits, f"{path} was deleted, and a record names it"
-        elif name in self.strangers:
+        elif name in self.foreign_paths:
             etag = self.foreign.pop(name)
-            by_whom = [each for each in self.commits.values() if each.foreign.get(name) == etag]
-            assert by_whom, f"{path} was deleted, and no job replaces it as it was"
-            assert any(map(self.is_whole, by_whom)), (
+            replacing = [each for each in self.commits.values() if each.foreign.get(name) == etag]
+            assert replacing, f"{path} was deleted, and no job replaces it as it was"
+            assert any(map(self.is_whole, replacing)), (
                 f"{path} was deleted before what replaces it was there"
             )
         elif match := _PENDING.fullmatch(name):
@@ -451,21 +450,21 @@ class Truth:
         assert self._rows_there() == self.rows, f"version {number} has rows twice, or not at all"
 
     def _listed(self, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the files that a record names, itself or by lists."""
+        """Return the files that a record names, directly or in lists."""
         return [*document["files"], *self._lists(document["manifests"])]
 
     def _named(self, document: Mapping[str, Any]) -> list[str]:
-        """Return the files that a record names to be replaced."""
+        """Return the files that a record replaces."""
         listed = (file["path"] for file in self._lists(document.get("replaced_manifests", ())))
         return [*document.get("replaced", ()), *listed]
 
     def _foreign(self, document: Mapping[str, Any]) -> dict[str, str]:
-        """Return the files that a record replaces and that no job wrote, with their etags."""
+        """Return the files of other programs that a record replaces, with their etags."""
         listed = self._lists(document.get("foreign_manifests", ()))
         return {file["path"]: file["etag"] for file in [*document.get("foreign", ()), *listed]}
 
     def _foreign_in(self, mode: str, partitions: set[object]) -> set[tuple[str, str]]:
-        """Return those that are there and that a job of that mode, with files there, is to replace."""
+        """Return the foreign files that a job of this mode must replace in these partitions."""
         if mode == "overwrite":
             return set(self.foreign.items())
         if mode != "overwrite-partitions":
@@ -479,7 +478,7 @@ class Truth:
             yield from map(json.loads, gzip.decompress(data).splitlines()[1:])
 
     def _uploads(self, attempt: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-        """Return the uploads that a pending entry names, which must be those of `files`, and there."""
+        """Return the uploads of a pending entry, which must exist and be those of `files`."""
         entry = f"{TOP}_commitlog/pending/{attempt}.json"
         assert self.server.begin_head(entry)().info, f"{attempt} is committed without a pending entry"
         pending = self._listed(json.loads(self.server.get(entry).data))
@@ -504,7 +503,7 @@ class Truth:
         return frozenset()
 
     def _kept(self, mode: str, partitions: set[object]) -> list[tuple[Any, bytes]]:
-        """Return those of `rows` that a job of that mode, with files in these partitions, leaves."""
+        """Return the rows that a job of this mode with files in these partitions keeps."""
         match mode:
             case "overwrite":
                 return []
@@ -515,7 +514,7 @@ class Truth:
     def _rows_of(
         self, document: Mapping[str, Any], paths: Iterable[str], named: list[str]
     ) -> dict[str, tuple[bytes, ...]]:
-        """Return what the files of a commit hold, by path."""
+        """Return the rows of the files of a commit, by path."""
         if document["mode"] != "rewrite":
             return {path: (content(document["job"], _shown(path)),) for path in paths}
         before = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
@@ -523,7 +522,7 @@ class Truth:
         return {path: tuple(row for old in named for row in before[old])}
 
     def _rows_there(self) -> list[tuple[Any, bytes]]:
-        """Return what the files of the last version hold, sorted."""
+        """Return the rows of the last version, sorted."""
         where = self._partitions()
         rows = {path: rows for commit in self.commits.values() for path, rows in commit.rows.items()}
         return sorted((where[path], row) for path in self.files(self.last) for row in rows[path])
@@ -546,11 +545,11 @@ class Truth:
 
 
 class WatchedStore(MemoryStore):
-    """A store whose every mutation is told to a `Truth`, as soon as it has happened.
+    """A store that reports each mutation to a `Truth`, as soon as it has happened.
 
     Args:
-        clock: the store's.
-        new_id: makes its words.
+        clock: its clock.
+        new_id: makes its ids.
         conditions: whether it enforces conditions.
     """
 
@@ -566,7 +565,7 @@ class WatchedStore(MemoryStore):
     def put(self, path: str, body: Body, **options: Any) -> PutResult:
         data = b"".join(chunks(body))
         there = self.begin_head(path)().info
-        # Without conditions, a request that is repeated on the way replaces what it put.
+        # Without conditions, a request that an intermediary repeats replaces its own object.
         again = there is not None and not self._conditions and self.get(path).data == data
         result = super().put(path, data, **options)
         if not again:

@@ -1,59 +1,43 @@
-"""Large worlds of outputs whose everything is drawn: clocks, network, misfortunes, and who does what.
-
-All draws come from the one `Choices` of the simulation, so a run is its picks. Of every draw the first
-alternative is the ordinary one, which is what runs are shrunk to.
-"""
+"""Large random worlds of outputs: programs, clocks, latencies and faults are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from commitlog.outputs import Batch, Mode
 from commitlog.testing.sim import Choices, Fault, Faults, Simulation, World
-from sim.nodes import ClockSkew
-from sim.outputs.world import (
-    OutputWorld,
+from sim.drawing import RATES, Draw
+from sim.nodes import ClockSkew, in_sequence
+from sim.outputs.actions import (
     Program,
     abort_one,
     commit_again,
     compact,
     drive,
     gc,
-    in_turn,
     read,
     recover,
     stage_late,
 )
+from sim.outputs.world import OutputWorld
 
-T = TypeVar("T")
-
-#: How probable a fault is, at each point where it is possible, when a run has it at all.
-_USUAL = (0.0, 0.01, 0.04)
-_RATES: Mapping[Fault, tuple[float, ...]] = {
-    **dict.fromkeys(Fault, _USUAL),
-    Fault.PAUSED: (0.0, 0.003, 0.02),
-    Fault.CRASHED: (0.0, 0.003, 0.02),
-}
-
-#: By lease, a duplicate that arrives late is beyond what the protocol can bear: docs/protocol.md.
+#: With leases, a late duplicate breaks an assumption of the protocol: docs/protocol.md.
 _EXCLUDED_BY_LEASE = frozenset({Fault.DUPLICATED})
 
 
-#: What jobs do to the data that is there.
+#: Alternatives for the modes of jobs.
 _ADDING: tuple[Mode, ...] = ("append", "append", "append", "append", "error")
 _REPLACING: tuple[Mode, ...] = ("append", "overwrite", "overwrite-partitions")
 
 
 def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int = 1_000) -> World:
-    """Return what builds a world of 3 to 5 nodes that work on one output, with all faults.
+    """Return a world of 3 to 5 nodes with one output and all faults.
 
     The arguments are those of `OutputWorld`.
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        def draw(what: str, options: Sequence[T]) -> T:
-            return options[choices.pick(what, [1.0] * len(options))]
+        draw = Draw(choices)
 
         def driver() -> Program:
             number = draw("job", (0, 1, 2))
@@ -65,13 +49,13 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
                 mode=draw("mode", modes),
                 partition=draw("partition", partitions),
                 lost=draw("lost task", (False, True)),
-                beats=draw("beats", (False, True)),
+                heartbeats=draw("beats", (False, True)),
                 abort=draw("abort", (True, False)),
             )
 
         def program(of_driver: bool) -> Program:
             if of_driver:
-                return in_turn(*(driver() for _ in range(draw("jobs", (1, 2)))))
+                return in_sequence(*(driver() for _ in range(draw("jobs", (1, 2)))))
             every = draw("every", (1.0, 0.03, 7.0))
             times = draw("times", (1, 3, 6))
             older_than = draw("older than", (0.0, 0.5, 4.0))
@@ -95,7 +79,7 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
         partitions = draw("partitions", ((None,), ("x", "y")))
         rates = {
             fault: draw(f"rate of {fault.value}", rates)
-            for fault, rates in _RATES.items()
+            for fault, rates in RATES.items()
             if not (leases and fault in _EXCLUDED_BY_LEASE)
         }
         delays = (0.2, 1.0, 3.0, 9.0, 30.0)
@@ -121,12 +105,12 @@ def seeded_world(*, leases: bool = False, staged: bool = False, remembered: int 
             foreign=draw("foreign", ((), (), ("old", "p=x/old", "p=y/old"))),
         )
         for number, name in enumerate(nodes):
-            does = program(number == 0 or draw("drives", (True, False)))
+            action = program(number == 0 or draw("drives", (True, False)))
             world.start(
                 name,
-                does,
+                action,
                 after=draw("start", (0.0, 0.02, 1.0, 4.0)),
-                restart=draw("restarts", (does, None)),
+                restart=draw("restarts", (action, None)),
                 restart_after=draw("restart", (1.0, 5.0)),
             )
         return simulation, world.judge

@@ -1,0 +1,368 @@
+"""The actions of clients of an output: drivers, recoveries, readers, compactions and other writers.
+
+Each action checks the answers that it gets against the true state of the output (`sim.outputs.judge`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import frozen
+
+from commitlog.errors import (
+    AlreadyExists,
+    CommitError,
+    ConfigurationError,
+    Conflict,
+    JobAborted,
+    JobAlreadyCommitted,
+    NotFound,
+    OutcomeUnknown,
+    PublishIncomplete,
+)
+from commitlog.outputs import Batch, Job, Mode, Output, StagedFile
+from commitlog.outputs.compaction import plan
+from commitlog.outputs.state import State
+from commitlog.testing.sim import (
+    Node,
+)
+from sim.nodes import repeated
+from sim.outputs.judge import TOP, Truth, content
+
+if TYPE_CHECKING:
+    from sim.outputs.world import OutputWorld
+
+
+@frozen(kw_only=True)
+class Client:
+    """One life of a node, which its program uses.
+
+    Attributes:
+        world: the world.
+        node: the node.
+        output: its client of the output.
+    """
+
+    world: OutputWorld
+    node: Node
+    output: Output
+
+    @property
+    def truth(self) -> Truth:
+        """The true state of the output."""
+        return self.world.truth
+
+    def note_state(self, fact: object) -> None:
+        """Note the state at the beginning of a call, against which its answer is checked."""
+        self.node.note(f"could know {fact}")
+
+    def report(self, what: str, outcome: object = "done") -> None:
+        """Record the outcome of a call."""
+        result = type(outcome).__name__ if isinstance(outcome, CommitError) else str(outcome)
+        self.world.outcomes[f"{what}: {result}"] += 1
+        self.node.note(f"{what}: {result}")
+
+    @contextlib.contextmanager
+    def tolerate(self, what: str, *others: type[CommitError]) -> Iterator[None]:
+        """Record the error of a call that fails with `OutputWorld.trouble`, or with `others`."""
+        try:
+            yield
+        except PublishIncomplete as error:
+            self.truth.check_committed(error)
+            self.report(what, error)
+        except (*self.world.trouble, OutcomeUnknown, *others) as error:
+            self.report(what, error)
+
+
+#: The code of a node. An error that a call may raise ends that call, but not the program.
+Program: TypeAlias = Callable[[Client], object]
+
+
+def drive(
+    job_id: str,
+    *,
+    files: int = 1,
+    mode: Mode = "append",
+    partition: str | None = None,
+    lost: bool = False,
+    heartbeats: bool = False,
+    batch: Batch | None = None,
+    schema: str | None = None,
+    abort: bool = True,
+) -> Program:
+    """Begin a job, stage its files and commit; after an error, abort as Spark does.
+
+    Args:
+        job_id: the job.
+        files: number of files.
+        mode: see `Output.begin`.
+        partition: the partition of all files, or None.
+        lost: whether another task attempt stages the first file too, and loses the race.
+        heartbeats: whether to send a heartbeat before the commit, and a late one after it.
+        batch: the batch of a stream, whose id is `job_id`, or None.
+        schema: the columns; the job does not begin if the output has others.
+        abort: whether to abort after an error.
+    """
+
+    def fit(state: State) -> str:
+        if mode != "overwrite" and state.schema not in (None, schema):
+            raise Conflict("the output has other columns")
+        return schema or ""
+
+    def program(client: Client) -> None:
+        truth, output = client.truth, client.output
+        committed = truth.commit_of(job_id) is not None
+        client.note_state(committed)
+        job: Job | None = None
+        with client.tolerate("begin"):
+            try:
+                job = output.begin(
+                    job_id,
+                    mode=mode,
+                    schema=fit if schema else None,
+                    visibility=client.world.visibility,
+                    batch=batch,
+                )
+            except JobAlreadyCommitted as error:
+                commit = truth.check_superseded(error, job_id, batch)
+                assert truth.is_whole(commit), "begin says that all files are visible"
+                client.report("begin", error)
+            except AlreadyExists as error:
+                assert mode == "error" and (truth.commits or truth.foreign_paths)
+                client.report("begin", error)
+        if job is None:
+            return
+        assert not committed, "a job was begun that was committed before"
+        client.world.known_jobs[job.attempt] = job, None
+        if heartbeats:
+            _send_heartbeat(client, job)
+        staged = _stage(client, job, files, partition, lost=lost)
+        if staged is not None:
+            client.world.known_jobs[job.attempt] = job, staged
+            if _commit(client, job, staged):
+                if heartbeats:
+                    _send_heartbeat(client, job)
+                return
+        if abort:
+            _abort(client, job, staged or ())
+
+    return program
+
+
+def _send_heartbeat(client: Client, job: Job) -> None:
+    with client.tolerate("beat"):
+        client.output.heartbeat(job.attempt)
+
+
+def _stage(
+    client: Client, job: Job, count: int, partition: str | None = None, *, lost: bool = False
+) -> tuple[StagedFile, ...] | None:
+    where = "" if partition is None else f"p={partition}/"
+    paths = [where + job.file_name(task) for task in range(count)]
+    values = {} if partition is None else {"p": partition}
+
+    def stage(path: str, data: bytes) -> StagedFile:
+        return client.output.stage(job, path, data, rows=1, partition=values)
+
+    with client.tolerate("stage", NotFound):  # a recovery may have dropped an upload before its end
+        if lost and paths:
+            stage(paths[0], b"of a task that lost its race")
+        return tuple(stage(path, content(job.job_id, path)) for path in paths)
+    return None
+
+
+def _commit(client: Client, job: Job, files: tuple[StagedFile, ...]) -> bool:
+    """Commit; return whether that succeeded."""
+    truth = client.truth
+    try:
+        record = client.output.commit(job, files)
+    except PublishIncomplete as error:
+        client.report("commit", error)
+        truth.check_committed(error, job.attempt)
+        return False
+    except OutcomeUnknown as error:
+        client.report("commit", error)
+        return False
+    except ConfigurationError as error:
+        assert job.attempt in truth.shared
+        client.report("commit", error)
+        return False
+    except (*client.world.trouble, JobAborted, AlreadyExists, NotFound) as error:
+        client.report("commit", error)
+        truth.deny(job.attempt, error)
+        if isinstance(error, JobAborted):
+            assert job.attempt in truth.aborted
+        elif isinstance(error, NotFound):  # of its list of files, because two callers wrote it
+            assert client.world.staged or job.attempt in truth.aborted
+        elif isinstance(error, JobAlreadyCommitted):
+            truth.check_superseded(error, job.job_id, job.batch)
+        elif isinstance(error, AlreadyExists):
+            assert job.mode == "error" and (truth.commits or truth.foreign_paths)
+        return False
+    client.report("commit")
+    commit = truth.commits[job.attempt]
+    assert commit.version == record.version and truth.is_whole(commit)
+    return True
+
+
+def _abort(client: Client, job: Job, files: tuple[StagedFile, ...]) -> None:
+    truth = client.truth
+    with client.tolerate("abort"):
+        record = client.output.abort(job, files)
+        if record is None:
+            assert job.attempt in truth.aborted
+        else:
+            assert truth.commits[job.attempt].version == record.version
+        client.report("abort", "done" if record is None else "is committed")
+
+
+def write_again(name: str) -> Program:
+    """Replace a file of another program, as that program does."""
+
+    def program(client: Client) -> None:
+        with client.tolerate("write"):
+            client.output.store.put(TOP + name, b"rows that came later")
+            client.report("write")
+
+    return program
+
+
+def recover(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:
+    """Recover `times` times, `every` seconds."""
+
+    def call(client: Client) -> None:
+        waited_for = client.truth.lost - client.truth.replaced.keys()
+        if client.truth.lost:
+            client.note_state(f"{len(waited_for)} lost files")
+        # A recovery uses the server's clock, or its own clock if the server returns no time. Servers
+        # return whole seconds, so an attempt may seem up to a second older (`Output.recover`).
+        young = {
+            attempt
+            for attempt, at in client.truth.last_signs.items()
+            if at > client.truth.server.clock.epoch() - max(0.0, older_than - 1)
+        }
+        with client.tolerate("recover"):
+            report = client.output.recover(older_than=older_than)
+            assert report.aborted.keys() <= set(client.truth.decided)
+            versions = {commit.version for commit in client.truth.commits.values()}
+            assert versions >= set(report.completed)
+            lost = {path for each in report.lost for path in each.files}
+            assert lost <= waited_for, "a recovery reports files as lost that are replaced"
+            aborts = "aborts" if report.aborted else "done"
+            if client.world.visibility == "listed" and client.node.clock.rate == 1:
+                assert not young & report.aborted.keys(), "a live attempt is taken for dead"
+            client.report("recover", "reports a loss" if report.lost else aborts)
+
+    return repeated(call, times=times, every=every)
+
+
+def gc(*, older_than: float = 0.0, times: int = 1, every: float = 1.0) -> Program:
+    """Collect garbage `times` times, `every` seconds."""
+
+    def call(client: Client) -> None:
+        with client.tolerate("gc"):
+            report = client.output.gc(older_than=older_than)
+            assert report.recovery.aborted.keys() <= set(client.truth.decided)
+            assert report.expired <= client.truth.expired
+            client.report("gc", "removes" if report.removed else "done")
+
+    return repeated(call, times=times, every=every)
+
+
+def compact(*, times: int = 1, every: float = 1.0) -> Program:
+    """Merge one group of files into a larger file `times` times, `every` seconds."""
+
+    def call(client: Client) -> None:
+        rewrite = _begin_rewrite(client)
+        if rewrite is not None:
+            client.world.known_jobs[rewrite[0].attempt] = rewrite
+            if not _commit(client, *rewrite):
+                _abort(client, *rewrite)
+
+    return repeated(call, times=times, every=every)
+
+
+def _begin_rewrite(client: Client) -> tuple[Job, tuple[StagedFile, ...]] | None:
+    output = client.output
+    with client.tolerate("compact", NotFound):  # others may remove the files before it reads them
+        groups = plan(output.snapshot().files, kind=lambda _: "", min_files=2)
+        if not groups:
+            client.report("compact", "nothing")
+            return None
+        files = groups[0].files
+        job = output.begin(mode="rewrite", replaces=[file.path for file in files])
+        data = b"\n".join(output.store.get(output.locate(file)).data for file in files)
+        partition = files[0].partition
+        path = "".join(f"{name}={value}/" for name, value in partition.items()) + job.file_name(0)
+        staged = output.stage(job, path, data, rows=groups[0].rows, partition=partition)
+        client.report("compact")
+        return job, (staged,)
+    return None
+
+
+def read(*, times: int = 1, every: float = 1.0, roll_forward: bool = True) -> Program:
+    """Read a snapshot and the log after it `times` times, `every` seconds."""
+
+    def program(client: Client) -> None:
+        truth = client.truth
+        last = 0
+        for number in range(times):
+            if number:
+                client.node.clock.sleep(every)
+            with client.tolerate("read"):
+                known = truth.last if roll_forward else truth.success
+                client.note_state(known)
+                snapshot = client.output.snapshot(roll_forward=roll_forward)
+                truth.check_snapshot(snapshot)
+                assert snapshot.version >= max(last, known), "a reader goes back"
+                last = snapshot.version
+                client.report("read", "something" if last else "nothing")
+            with client.tolerate("log"):
+                seen = [record.version for record in client.output.log(after=last)]
+                later = [c.version for c in truth.commits.values() if c.version > last]
+                assert seen == later[: len(seen)]
+
+    return program
+
+
+def abort_one() -> Program:
+    """Abort the newest job from another process."""
+    return _with_job_of_another(lambda client, job, _: _abort(client, job, ()))
+
+
+def commit_again(*, others: bool = False) -> Program:
+    """Commit the newest job from another process; if `others`, with other files."""
+
+    def call(client: Client, job: Job, files: tuple[StagedFile, ...] | None) -> None:
+        if files is not None:
+            client.truth.share(job.attempt)
+            _commit(client, job, () if others else files)
+
+    return _with_job_of_another(call)
+
+
+def lose_uploads() -> Program:
+    """Remove the uploads of committed jobs, as a lifecycle rule for abandoned uploads does."""
+    return lambda client: client.truth.lose()
+
+
+def stage_late() -> Program:
+    """Stage a file for the newest job, as a forgotten task does."""
+    return _with_job_of_another(lambda client, job, _: _stage(client, job, 1))
+
+
+def _with_job_of_another(
+    call: Callable[[Client, Job, tuple[StagedFile, ...] | None], object],
+) -> Program:
+    def program(client: Client) -> object:
+        for _ in range(10):
+            if client.world.known_jobs:
+                job, files = list(client.world.known_jobs.values())[-1]
+                client.node.note(f"is handed {job.attempt}" + ("" if files is None else " with files"))
+                return call(client, job, files)
+            client.node.clock.sleep(1)
+        return None
+
+    return program
