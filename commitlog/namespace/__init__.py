@@ -21,13 +21,11 @@ from commitlog.namespace.bindings import SyncReport
 from commitlog.namespace.external.importer import ImportReport
 from commitlog.namespace.external.prune import PruneReport
 from commitlog.namespace.fsck.checker import FsckReport
-from commitlog.namespace.fsck.fixes import LOST_AND_FOUND
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding, Problem, Severity
 from commitlog.namespace.fsck.repair import Outcome, RepairReport
 from commitlog.namespace.gc.objects import GcReport
 from commitlog.namespace.gc.trash import TrashReport
-from commitlog.namespace.jobs.attempts import Attempt, abort_uploads, sweep_staging
-from commitlog.namespace.jobs.committer import DirectoryCommitter
+from commitlog.namespace.jobs.committer import Attempt, DirectoryCommitter, abort_uploads, sweep_staging
 from commitlog.namespace.log.compaction import CompactionReport
 from commitlog.namespace.log.restore import Restorer, RestoreReport
 from commitlog.namespace.log.restore_writer import LostFile
@@ -35,7 +33,7 @@ from commitlog.namespace.log.rewrite import LogRewriteReport
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import NAMESPACE_SCHEMA
+from commitlog.namespace.model.keys import LOST_AND_FOUND, NAMESPACE_SCHEMA
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.stats import RequestCounts, RequestStats
 from commitlog.namespace.status import Difference, ListPage, Status, Summary

@@ -11,6 +11,7 @@ from commitlog._util.frozen_map import AppendOnly
 from commitlog._util.request_stats import count_methods
 from commitlog.errors import ConfigurationError, Conflict, NotADirectory, NotFound
 from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.creation import store_identity_object
 from commitlog.namespace.external.diff import DiffReader
 from commitlog.namespace.external.listing_diff import diff_listing
 from commitlog.namespace.external.prune import Pruner, PruneReport
@@ -18,8 +19,8 @@ from commitlog.namespace.external.sync import plan_bind
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import split
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import Walk
 from commitlog.namespace.status import Difference, Status
+from commitlog.namespace.tree import Walk
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_tree import plan_make_directory
 from commitlog.namespace.write.transaction import Change
@@ -239,7 +240,7 @@ class Bindings:
         backing_store.verify(may_be_empty=True)
         identity = backing_store.identity()
         if identity is not None and backing_store.is_missing(identity):
-            self._context.identity.put(identity)
+            store_identity_object(self._context, identity)
 
     def _sync(
         self, directory: Entry, done: SyncReport, *, may_be_empty: bool

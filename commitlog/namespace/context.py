@@ -16,14 +16,13 @@ from commitlog.errors import ConfigurationError, CorruptRecord, NotFound
 from commitlog.namespace.external.overlay import Overlay
 from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.external.sync import Synchronizer
+from commitlog.namespace.external.views import ReadView, WriteView
 from commitlog.namespace.log.epoch import Epochs, FencedLog
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata, not_there
 from commitlog.namespace.model.keys import ROOT, Keys, split
 from commitlog.namespace.model.records import Directory
-from commitlog.namespace.read.tree import Tree
-from commitlog.namespace.read.views import ReadView, WriteView
 from commitlog.namespace.status import Status
-from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespace.tree import Tree
 from commitlog.namespace.write.bulk import BulkLinker
 from commitlog.namespace.write.content import Content
 from commitlog.namespace.write.plan_common import PlanContext
@@ -128,7 +127,6 @@ class NamespaceContext:
         tree: reads records of the table.
         changes: applies changes, and logs them.
         content: reads and stores the content of files.
-        identity: stores the object by which the namespace recognises its store.
         overlay: shows the objects of bound directories over the records.
         synchronizer: writes records for the objects of bound directories.
         view: the tree as readers see it.
@@ -149,7 +147,6 @@ class NamespaceContext:
     tree: Tree
     changes: Changes
     content: Content
-    identity: StoreIdentity
     overlay: Overlay
     synchronizer: Synchronizer
     view: ReadView
@@ -270,7 +267,6 @@ def open_context(
         content=Content(
             store=counting_store, clock=clock, backoff=backoff, new_id=new_id, recorder=recorder
         ),
-        identity=StoreIdentity(store=counting_store, clock=clock, backoff=backoff),
         overlay=overlay,
         synchronizer=synchronizer,
         view=ReadView(

@@ -1,22 +1,28 @@
-"""Creation of a namespace: the check for an existing namespace or log, and the first records."""
+"""Creation of a namespace: the check for an existing namespace or log, and the first records.
+
+Before the records, an object is stored that identifies the store of the namespace. It has a path under a
+reserved prefix that holds no user's files, and the metadata record in the table has that path. If a disk
+is not mounted, a program that writes there creates a new directory, but never this object.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
+from commitlog.commit.bucket_identity import put_identity_object
 from commitlog.errors import AlreadyExists, CommitError, Conflict, CorruptRecord
 from commitlog.namespace.context import NamespaceContext
 from commitlog.namespace.log.checkpoint import Checkpoints
 from commitlog.namespace.log.entries import parsed
 from commitlog.namespace.metadata import FIRST, NamespaceMetadata
+from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.keys import ROOT, TOP, TRASH, TRASH_SHARDS
 from commitlog.namespace.model.records import Entry, Guard, Shards
-from commitlog.namespace.store_identity import identity_path
 from commitlog.namespace.write.transaction import Change, PlanOutdated
 from commitlog.oplog import Decision
 from commitlog.tables.api import Absent
 
-__all__ = ["create"]
+__all__ = ["create", "identity_path", "store_identity_object"]
 
 
 def create(context: NamespaceContext) -> bool:
@@ -31,7 +37,7 @@ def create(context: NamespaceContext) -> bool:
         change_id = context.new_id()
         if not tried:  # store the object first: once the table has the namespace, its path is known
             path = identity_path(context.name, change_id)
-            identity = path if context.identity.put(path) else None
+            identity = path if store_identity_object(context, path) else None
             tried = True
         return _plan_creation(context, change_id, identity), True
 
@@ -115,3 +121,23 @@ def _plan_creation(context: NamespaceContext, change_id: str, identity: str | No
     guard = Guard(key=keys.guard(ROOT, 0), shards=1, change_id=change.id)
     change.put(guard, Absent())
     return change
+
+
+def identity_path(namespace: str, id: str) -> str:
+    """Return the path of a namespace's identity object; `id` is a unique string.
+
+    >>> identity_path("lake", "0b1c")
+    '_commitlog/namespaces/lake/mark/0b1c'
+    """
+    return f"{RESERVED}namespaces/{namespace}/mark/{id}"
+
+
+def store_identity_object(context: NamespaceContext, path: str) -> bool:
+    """Store the object that identifies the store of a namespace; return False if access is denied.
+
+    Raises `BucketNotFound`, `Unavailable`.
+    """
+    text = b"By this object a namespace knows its store. Leave it here.\n"
+    return put_identity_object(
+        context.store, lambda: path, text, clock=context.clock, backoff=context.backoff
+    )

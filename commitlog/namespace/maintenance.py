@@ -10,6 +10,7 @@ from attrs import evolve
 from commitlog._util.request_stats import count_methods
 from commitlog.errors import ConfigurationError, CorruptRecord, Fenced, FormatTooNew
 from commitlog.namespace.context import NamespaceContext
+from commitlog.namespace.creation import store_identity_object
 from commitlog.namespace.external.importer import Importer, ImportReport
 from commitlog.namespace.fsck.checker import AGE, Checker, FsckReport
 from commitlog.namespace.fsck.fixes import RepairContext
@@ -318,7 +319,9 @@ class Maintenance:
         for each in marks:
             assert each.object is not None
             outcome = (
-                Outcome.DONE if dry_run or self._context.identity.put(each.object) else Outcome.LEFT
+                Outcome.DONE
+                if dry_run or store_identity_object(self._context, each.object)
+                else Outcome.LEFT
             )
             yield RepairReport(finding=each, outcome=Outcome.PLANNED if dry_run else outcome)
 

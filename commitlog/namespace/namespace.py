@@ -34,9 +34,9 @@ from commitlog.namespace.model.codec import attributes_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import ROOT, STAGING, split, split_new
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import PAGE
 from commitlog.namespace.stats import RequestStats
 from commitlog.namespace.status import ListPage, Status, Summary
+from commitlog.namespace.tree import PAGE
 from commitlog.namespace.write.bulk import link_separately
 from commitlog.namespace.write.file_io import FileWriter, OpenFile
 from commitlog.namespace.write.plan_common import PlanContext

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from commitlog.errors import ConfigurationError, CorruptRecord, FormatTooNew, InvalidPath
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, NamespaceMetadata
 from commitlog.namespace.model.binding import Binding
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import Keys, places_of, split
-from commitlog.namespace.model.records import Directory, Entry, Guard, Shards
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Shards, Tombstone
 from commitlog.paths import join
 from commitlog.tables.api import Item, Key
 from commitlog.tables.rules import check_item

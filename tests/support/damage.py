@@ -19,9 +19,8 @@ from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.codec import document_of, key_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import ROOT, Keys, places_of
-from commitlog.namespace.model.records import Directory, Entry, Guard
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Tombstone
 from commitlog.oplog.codec import Document, encode
 from commitlog.tables.api import Item, Key, Table
 from support.namespace import QUICK

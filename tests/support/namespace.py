@@ -33,12 +33,11 @@ from commitlog.errors import (
 from commitlog.namespace import LINK_BATCH_SIZE, NAMESPACE_SCHEMA, Data, Namespace
 from commitlog.namespace.fsck.cross_checks import compare_with_log, compare_with_store
 from commitlog.namespace.fsck.problems import Finding
-from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader
-from commitlog.namespace.fsck.snapshot import Record, Snapshot, record_of
+from commitlog.namespace.fsck.readers import LogReader, Snapshot, StoreReader, TableReader
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Record, record_of
 from commitlog.oplog import OperationLog
 from commitlog.stores.api import ObjectInfo, ObjectStore
 from commitlog.tables.api import (

@@ -16,9 +16,8 @@ from commitlog.errors import (
     OutcomeUnknown,
 )
 from commitlog.namespace import Namespace, Restorer
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import NAMESPACES, Keys
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.oplog import OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import Item, Key

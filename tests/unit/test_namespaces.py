@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import AlreadyExists, ConfigurationError, NotFound, TableNotFound
-from commitlog.namespace import Namespace
-from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespace import Namespace, creation
 from commitlog.namespaces import (
     METADATA,
     create_namespace,
@@ -201,7 +200,7 @@ def test_content_may_be_reached_by_another_url(
         open_namespace("lake", metadata=names, store="s3://bucket")
     remote = "s3://bucket/a?region=eu-west-1&profile=mine"
     monkeypatch.setattr(
-        StoreIdentity, "put", lambda marks, path: False
+        creation, "store_identity_object", lambda context, path: False
     )  # no request reaches that bucket
     with create_namespace("remote", store=remote, metadata=names, log=False) as lake:
         assert lake.store.url == "s3://bucket/a?profile=mine&region=eu-west-1"

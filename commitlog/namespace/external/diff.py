@@ -13,8 +13,9 @@ from attrs import evolve, frozen
 
 from commitlog.errors import InvalidPath
 from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
-from commitlog.namespace.external.overlay import Overlay, backing_path
+from commitlog.namespace.external.overlay import Overlay
 from commitlog.namespace.external.store import WINDOW
+from commitlog.namespace.model.backing import backing_path
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.keys import split
 from commitlog.namespace.model.records import Entry

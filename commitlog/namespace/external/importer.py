@@ -24,7 +24,7 @@ from commitlog.namespace.external.store import with_etag
 from commitlog.namespace.model.data import Data, modified_of
 from commitlog.namespace.model.keys import split, split_new
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import Tree
+from commitlog.namespace.tree import Tree
 from commitlog.namespace.write.bulk import BulkLinker
 from commitlog.namespace.write.content import is_own
 from commitlog.namespace.write.plan_files import NewFile

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from commitlog.errors import InvalidPath
-from commitlog.namespace.external.overlay import NameDiff, Overlay, backing_path, refreshed
+from commitlog.namespace.external.overlay import NameDiff, Overlay
+from commitlog.namespace.model.backing import backing_path, refreshed
 from commitlog.namespace.model.binding import Binding
-from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.keys import split
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.stores.api import ObjectInfo
 
 __all__ = ["ListingDiff", "diff_listing"]

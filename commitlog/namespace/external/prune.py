@@ -18,12 +18,12 @@ from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, Conflict
 from commitlog.namespace.external.listing_diff import ListingDiff, diff_listing
-from commitlog.namespace.external.overlay import NameDiff, Overlay, backing_path
+from commitlog.namespace.external.overlay import NameDiff, Overlay
 from commitlog.namespace.external.store import WINDOW
 from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
-from commitlog.namespace.model.garbage import Tombstone
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.backing import backing_path
+from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import plan_remove_files
 from commitlog.namespace.write.transaction import MAX_WRITES, PlanOutdated

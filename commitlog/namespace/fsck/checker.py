@@ -24,22 +24,20 @@ from commitlog.namespace.fsck.cross_checks import (
     tombstone_id,
 )
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
-from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
+from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, Snapshot, StoreReader, TableReader
 from commitlog.namespace.fsck.references import find_orphans
-from commitlog.namespace.fsck.snapshot import Snapshot
 from commitlog.namespace.fsck.survey import Survey, survey_of_log
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_of, place_of
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.tables.api import Item
 
 __all__ = ["AGE", "Checker", "FsckReport"]
 
 #: Minimum age in seconds of an unreferenced object before it is reported. The default allows for the
-#: publication of a job, which has `commitlog.namespace.jobs.attempts.STAGING_AGE` seconds.
+#: publication of a job, which has `commitlog.namespace.jobs.committer.STAGING_AGE` seconds.
 AGE = 8 * 86_400.0
 
 

@@ -14,10 +14,9 @@ from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, LogSnapshot, StoreReader, TableReader
-from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.keys import NAMESPACES, read_place
-from commitlog.namespace.model.records import Entry, Guard
+from commitlog.namespace.model.records import Entry, Guard, record_of
 from commitlog.tables.api import Item, Key
 
 __all__ = ["Confirmer", "records_unchanged", "with_occupant"]

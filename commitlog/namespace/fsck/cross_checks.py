@@ -8,11 +8,11 @@ from itertools import islice
 
 from attrs import evolve
 
-from commitlog.namespace.external.overlay import is_external
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
 from commitlog.namespace.fsck.readers import LogSnapshot, StoreReader
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.log.entries import State
+from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.records import Entry

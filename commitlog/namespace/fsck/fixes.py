@@ -11,12 +11,11 @@ from commitlog.errors import CorruptRecord
 from commitlog.namespace.fsck.cross_checks import has_content
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import LogReader, StoreReader
-from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.garbage import NO_FILE, Garbage, Tombstone
 from commitlog.namespace.model.keys import (
+    LOST_AND_FOUND,
     MAX_SHARDS,
     NAMESPACES,
     ROOT,
@@ -25,16 +24,22 @@ from commitlog.namespace.model.keys import (
     TRASH_SHARDS,
     read_place,
 )
-from commitlog.namespace.model.records import Directory, Entry, Guard, Shards
+from commitlog.namespace.model.records import (
+    NO_FILE,
+    Directory,
+    Entry,
+    Garbage,
+    Guard,
+    Shards,
+    Tombstone,
+    record_of,
+)
 from commitlog.namespace.write.plan_common import PlanContext, add_entry, add_garbage, entry_key
 from commitlog.namespace.write.plan_tree import plan_make_directory
 from commitlog.namespace.write.transaction import Change, Changes
 from commitlog.tables.api import Absent, All, Equals, Item, Key, TableCondition
 
-__all__ = ["LOST_AND_FOUND", "RepairContext", "is_unchanged", "plan_fix"]
-
-#: The directory in the root for entries that had no path.
-LOST_AND_FOUND = "lost+found"
+__all__ = ["RepairContext", "is_unchanged", "plan_fix"]
 
 
 @frozen(kw_only=True)

@@ -9,12 +9,10 @@ from typing import TypeAlias
 
 from commitlog.errors import CorruptRecord, FormatTooNew
 from commitlog.namespace.fsck.readers import LogReader, StoreReader, TableReader, read_matching
-from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.model.binding import RESERVED
 from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import number_of
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage, record_of
 from commitlog.namespace.write.content import is_own
 from commitlog.stores.api import ObjectInfo
 from commitlog.tables.api import Item, UnreadableItem

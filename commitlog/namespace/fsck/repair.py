@@ -25,7 +25,7 @@ from commitlog.namespace.fsck.fixes import RepairContext, plan_fix
 from commitlog.namespace.fsck.problems import Finding
 from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.fsck.references import find_referenced, references_to
-from commitlog.namespace.fsck.snapshot import read_kind
+from commitlog.namespace.model.keys import kind_of
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.transaction import MAX_WRITES, Change, PlanOutdated
 from commitlog.tables.api import Delete, Put
@@ -143,7 +143,7 @@ class Repairer:
 
         In the log, such a removal would mean that the file or directory with that id is removed.
         """
-        removed = {read_kind(write.key) for write in change.writes if isinstance(write, Delete)}
+        removed = {kind_of(write.key) for write in change.writes if isinstance(write, Delete)}
         puts = any(isinstance(write, Put) for write in change.writes)
         unlogged = "d" in removed and removed <= _UNLOGGED and not puts
         changes = evolve(self.context.changes, log=None) if unlogged else self.context.changes

@@ -14,13 +14,11 @@ from itertools import pairwise
 from attrs import define, field, frozen
 
 from commitlog.errors import CorruptRecord, FormatTooNew
-from commitlog.namespace.fsck.readers import LogReader, TableReader, retry_on_new_checkpoint
-from commitlog.namespace.fsck.snapshot import Record, Snapshot, record_of
+from commitlog.namespace.fsck.readers import LogReader, Snapshot, TableReader, retry_on_new_checkpoint
 from commitlog.namespace.fsck.tree_checks import TreeChecks, has_path
 from commitlog.namespace.log.entries import State, digest_of, outcome_of
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import MAX_SHARDS, number_of, places_of_number, read_place
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage, Record, Tombstone, record_of
 from commitlog.namespace.write.content import is_content
 from commitlog.oplog import Operation
 from commitlog.tables.api import Item, Key

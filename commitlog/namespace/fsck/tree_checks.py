@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from commitlog.namespace.fsck.problems import PROBLEMS, Finding
-from commitlog.namespace.fsck.snapshot import Record, Snapshot, read_kind
+from commitlog.namespace.fsck.readers import Snapshot
 from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import (
     MAX_SHARDS,
     ROOT,
@@ -18,10 +17,11 @@ from commitlog.namespace.model.keys import (
     TRASH,
     Keys,
     is_name,
+    kind_of,
     places_of,
     read_place,
 )
-from commitlog.namespace.model.records import Entry, Shards
+from commitlog.namespace.model.records import Entry, Garbage, Record, Shards
 from commitlog.tables.api import Item, Key
 
 __all__ = ["TreeChecks", "has_path"]
@@ -106,7 +106,7 @@ class TreeChecks:
             records = (item,) if entry is None else (item, entry.to_item())
             yield Finding(problem=kind, path=place_of(item), detail=reason, records=records)
         for key, item in self.snapshot.strange.items():
-            misplaced = read_kind(key) in ("d", "g")
+            misplaced = kind_of(key) in ("d", "g")
             kind = PROBLEMS["misplaced-record" if misplaced else "strange-record"]
             yield Finding(problem=kind, path=place_of(item), records=(item,))
         for id in (ROOT, TRASH):

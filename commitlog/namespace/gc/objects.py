@@ -17,8 +17,8 @@ from commitlog.clock import Clock
 from commitlog.errors import AccessDenied, CommitError, CorruptRecord, FormatTooNew, Unavailable
 from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
 from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import GARBAGE_SLOTS, Keys
+from commitlog.namespace.model.records import Garbage
 from commitlog.stores.api import ObjectStore
 from commitlog.tables.api import Delete, Equals, Table
 

@@ -22,7 +22,7 @@ from commitlog.namespace.gc.deletes import AGAIN, RecordDeleter
 from commitlog.namespace.model.codec import place_of
 from commitlog.namespace.model.keys import TOP, TRASH, Keys
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import Tree
+from commitlog.namespace.tree import Tree
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import plan_remove_files
 from commitlog.namespace.write.plan_tree import plan_remove_trashed, plan_trash_directory

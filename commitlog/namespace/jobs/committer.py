@@ -18,7 +18,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
+
+from attrs import frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog._util.ids import random_id
@@ -37,7 +39,6 @@ from commitlog.errors import (
     OutcomeUnknown,
     PreconditionFailed,
 )
-from commitlog.namespace.jobs.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
 from commitlog.namespace.jobs.history import (
     JOB,
     REPLACED_JOBS,
@@ -48,14 +49,28 @@ from commitlog.namespace.jobs.history import (
     part_of,
 )
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.keys import MAX_SHARDS, STAGING, split
+from commitlog.namespace.model.keys import ATTEMPT, MAX_SHARDS, STAGING, split
 from commitlog.namespace.namespace import Namespace
 from commitlog.namespace.status import Status
+from commitlog.namespace.write.content import is_content
 from commitlog.namespace.write.plan_files import NewFile, check_apart, check_distinct
 from commitlog.oplog.validate import text
 from commitlog.paths import join
 
-__all__ = ["DirectoryCommitter"]
+__all__ = [
+    "STAGING_AGE",
+    "Attempt",
+    "DirectoryCommitter",
+    "Mode",
+    "abort_uploads",
+    "sweep_staging",
+]
+
+#: How to treat an existing directory: add to it; refuse; or replace it with all that is in it.
+Mode: TypeAlias = Literal["append", "error", "overwrite"]
+
+#: Seconds after which a job that was neither published nor aborted is assumed dead.
+STAGING_AGE = 7 * 86400.0
 
 #: Returns the attributes that the published directory is to have. Its argument is the directory to which
 #: the files are added; None if there is none, or it is replaced. If it raises, nothing is published.
@@ -63,6 +78,23 @@ Fit: TypeAlias = Callable[[Status | None], Mapping[str, str]]
 
 #: Number of new files in a directory from which it is spread over more shards.
 _FILES_PER_SHARD = 1000
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One attempt at a job, made by `DirectoryCommitter.begin`. Can be pickled.
+
+    Attributes:
+        job_id: identifies the job, which is published at most once into one directory.
+        mode: how to treat an existing directory.
+        staging: path of the attempt's own directory.
+        id: of that directory; identifies the attempt, also after the directory has moved.
+    """
+
+    job_id: str
+    mode: Mode
+    staging: str
+    id: str
 
 
 def _nothing(_: Status | None) -> Mapping[str, str]:
@@ -333,6 +365,57 @@ class DirectoryCommitter:
         if attempt_at(attempt.job_id, jobs) is not None:
             raise PreconditionFailed(f"job {attempt.job_id!r} was added to {there.path!r} meanwhile")
         return {REPLACED_JOBS: jobs}
+
+
+def sweep_staging(
+    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
+) -> int:
+    """Abort jobs that were begun, or began to be published, `older_than` seconds ago; return how many.
+
+    Args:
+        lake: the namespace.
+        older_than: more than the longest job takes, plus the largest difference of clocks.
+        clock: the system clock by default.
+    """
+    now = (SystemClock() if clock is None else clock).epoch()
+    aborted = 0
+    try:
+        staged = [each for each in lake.list(STAGING) if each.is_directory]
+    except NotFound:
+        return 0
+    for each in staged:
+        # Other entries, which an earlier release allowed here, are left alone.
+        if ATTEMPT.fullmatch(each.name) and each.updated <= (now - older_than) * 1000:
+            with contextlib.suppress(NotFound, PreconditionFailed):  # another client does it, too
+                lake.delete(each.path, recursive=True, expected=each)
+                aborted += 1
+    return aborted
+
+
+def abort_uploads(
+    lake: Namespace, *, older_than: float = STAGING_AGE, clock: Clock | None = None
+) -> int:
+    """Abort uploads of content that were begun `older_than` seconds ago; return how many.
+
+    This includes uploads of other namespaces in the same part of the store. Uploads of outputs, and of
+    programs that do not use namespaces, are left alone. Can be interrupted and repeated.
+
+    Args:
+        lake: the namespace.
+        older_than: more than writing any file takes, plus the largest difference of clocks. A writer
+            whose upload is aborted makes no file, and gets an error.
+        clock: the system clock by default.
+
+    Raises `AccessDenied`, `Unavailable` and similar errors; some uploads may be aborted then.
+    """
+    lake.describe()
+    latest = (SystemClock() if clock is None else clock).epoch() - older_than
+    aborted = 0
+    for upload in lake.store.list_staged():
+        if is_content(upload.path) and upload.initiated <= latest:
+            lake.store.abort(upload)
+            aborted += 1
+    return aborted
 
 
 def _is_text(job_id: object) -> bool:

@@ -12,8 +12,8 @@ from attrs import field, frozen
 
 from commitlog.errors import CommitError, Conflict, CorruptRecord
 from commitlog.namespace.model.codec import key_of
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import NAMESPACES, is_in_place, read_place
+from commitlog.namespace.model.records import Garbage, Tombstone
 from commitlog.oplog import Operation
 from commitlog.oplog.codec import Document
 from commitlog.oplog.validate import MAX_COUNT, build, count, items, mapping, text

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from attrs import define, evolve, field, frozen
 
-from commitlog.namespace.fsck.fixes import LOST_AND_FOUND
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.model.codec import key_of
 from commitlog.namespace.model.data import Data
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import (
+    LOST_AND_FOUND,
     ROOT,
     TOP,
     TRASH,
@@ -31,7 +30,7 @@ from commitlog.namespace.model.keys import (
     places_of,
     read_place,
 )
-from commitlog.namespace.model.records import Entry, Shards
+from commitlog.namespace.model.records import Entry, Garbage, Shards, Tombstone
 from commitlog.tables.api import Key
 
 __all__ = ["Merged", "Outline"]

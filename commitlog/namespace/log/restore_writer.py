@@ -12,13 +12,12 @@ from itertools import islice
 from attrs import frozen
 
 from commitlog.errors import AlreadyExists, Conflict, TransactionCanceled
-from commitlog.namespace.external.overlay import is_external
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.metadata import NamespaceMetadata
+from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_items, key_of
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
-from commitlog.namespace.model.records import Directory, Entry, Guard
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard
 from commitlog.namespace.write.transaction import MAX_WRITES
 from commitlog.stores.api import ObjectStore, Observation, same_etag
 from commitlog.tables.api import Absent, Check, Delete, Equals, InFlight, Item, Key, Put, Table, Write

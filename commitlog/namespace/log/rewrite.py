@@ -13,15 +13,13 @@ from attrs import evolve, field, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import Conflict, CorruptRecord, Fenced, NotFound, TransactionCanceled
-from commitlog.namespace.fsck.snapshot import record_of
 from commitlog.namespace.log.checkpoint import Checkpoints
 from commitlog.namespace.log.entries import State
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import Epoch, NamespaceMetadata
 from commitlog.namespace.model.codec import place_of
-from commitlog.namespace.model.garbage import Garbage, Tombstone
 from commitlog.namespace.model.keys import Keys, read_place
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage, Tombstone, record_of
 from commitlog.tables.api import Equals, Item, Put, Table, UnreadableItem
 
 __all__ = ["LogRewriteReport", "LogRewriter"]

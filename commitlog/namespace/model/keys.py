@@ -27,6 +27,7 @@ from commitlog.tables.api import Key, TableSchema
 __all__ = [
     "ATTEMPT",
     "GARBAGE_SLOTS",
+    "LOST_AND_FOUND",
     "MAX_NAME_BYTES",
     "MAX_SHARDS",
     "NAMESPACES",
@@ -40,6 +41,7 @@ __all__ = [
     "Place",
     "is_in_place",
     "is_name",
+    "kind_of",
     "number_of",
     "places_of",
     "places_of_number",
@@ -61,6 +63,9 @@ NAMESPACES = "namespaces"
 
 #: Ids of the directories that every namespace has, and of the parent of both.
 ROOT, TRASH, TOP = "root", "trash", "top"
+
+#: Name of the directory, in the root, of entries that had no path, and that a repair or restore found.
+LOST_AND_FOUND = "lost+found"
 
 #: Name of the directory, in the root, of unpublished jobs. Listings of the root leave it out; a lookup
 #: by name finds it.
@@ -176,6 +181,14 @@ def read_place(place: str) -> Place:
     if len(shard) > 1:
         raise ValueError(f"{place!r} has too many parts")
     return Place(namespace=namespace, kind=kind, of=of, shard=int(shard[0]) if shard else 0)
+
+
+def kind_of(key: Key) -> str | None:
+    """Return the letter of the kind of record that is under a key; None if there are no such keys."""
+    try:
+        return read_place(key.hash).kind
+    except ValueError:
+        return None
 
 
 def is_in_place(key: Key) -> bool:

@@ -31,8 +31,8 @@ from commitlog.errors import (
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import places_of, split, split_new
 from commitlog.namespace.model.records import Entry, Shards
-from commitlog.namespace.read.tree import Tree, Walk
 from commitlog.namespace.status import Status
+from commitlog.namespace.tree import Tree, Walk
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_distinct, plan_bulk_link
 from commitlog.namespace.write.transaction import MAX_WRITES, Changes, PlanOutdated

@@ -22,11 +22,10 @@ from attrs import evolve, frozen
 
 from commitlog.clock import Clock
 from commitlog.errors import DirectoryNotEmpty, NotFound, PreconditionFailed
-from commitlog.namespace.external.overlay import tombstone_for
-from commitlog.namespace.model.garbage import Garbage
+from commitlog.namespace.model.backing import tombstone_for
 from commitlog.namespace.model.keys import TRASH, TRASH_SHARDS, Keys, places_of
-from commitlog.namespace.model.records import Directory, Entry, Guard, Shards
-from commitlog.namespace.read.tree import Tree, Walk
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Shards
+from commitlog.namespace.tree import Tree, Walk
 from commitlog.namespace.write.content import is_content
 from commitlog.namespace.write.transaction import Change, PlanOutdated
 from commitlog.tables.api import Absent, Equals, Key, TableCondition

@@ -16,11 +16,11 @@ from commitlog.errors import (
     NotFound,
     TransactionTooLarge,
 )
-from commitlog.namespace.external.overlay import refreshed
+from commitlog.namespace.model.backing import refreshed
 from commitlog.namespace.model.data import Data
 from commitlog.namespace.model.keys import split, split_new
 from commitlog.namespace.model.records import Entry, Shards
-from commitlog.namespace.read.tree import Walk
+from commitlog.namespace.tree import Walk
 from commitlog.namespace.write.plan_common import (
     PlanContext,
     add_directories,

@@ -11,7 +11,7 @@ from commitlog.errors import AlreadyExists, InvalidPath, IsADirectory, NotADirec
 from commitlog.namespace.model.codec import attributes_of
 from commitlog.namespace.model.keys import ROOT, split, split_new
 from commitlog.namespace.model.records import Entry, Guard
-from commitlog.namespace.read.tree import Walk
+from commitlog.namespace.tree import Walk
 from commitlog.namespace.write.plan_common import (
     PlanContext,
     add_entry,

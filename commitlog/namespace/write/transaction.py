@@ -28,8 +28,7 @@ from commitlog.errors import (
 )
 from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.metadata import NamespaceMetadata
-from commitlog.namespace.model.garbage import Garbage, Tombstone
-from commitlog.namespace.model.records import Directory, Entry, Guard
+from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Tombstone
 from commitlog.tables.api import (
     TRANSACT_WITHIN,
     Check,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, Namespace
-from commitlog.namespace.jobs.attempts import Mode
-from commitlog.namespace.jobs.committer import DirectoryCommitter
+from commitlog.namespace.jobs.committer import DirectoryCommitter, Mode
 from sim.namespace.actions import Do, attempts, put_object, silent
 from support.namespace import Model
 

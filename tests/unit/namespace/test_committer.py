@@ -31,8 +31,13 @@ from commitlog.errors import (
     Unavailable,
 )
 from commitlog.namespace import NAMESPACE_SCHEMA, Data, Namespace
-from commitlog.namespace.jobs.attempts import STAGING_AGE, Attempt, Mode, sweep_staging
-from commitlog.namespace.jobs.committer import DirectoryCommitter
+from commitlog.namespace.jobs.committer import (
+    STAGING_AGE,
+    Attempt,
+    DirectoryCommitter,
+    Mode,
+    sweep_staging,
+)
 from commitlog.namespace.jobs.history import JOB, REPLACED_JOBS
 from commitlog.namespace.model import keys
 from commitlog.namespace.model.keys import STAGING

@@ -18,11 +18,11 @@ from commitlog.namespace.fsck.confirm import records_unchanged, with_occupant
 from commitlog.namespace.fsck.cross_checks import check_records
 from commitlog.namespace.fsck.readers import (
     LogReader,
+    Snapshot,
     StoreReader,
     TableReader,
     retry_on_new_checkpoint,
 )
-from commitlog.namespace.fsck.snapshot import Snapshot
 from commitlog.namespace.fsck.tree_checks import TreeChecks
 from commitlog.namespace.log.restore_writer import RestoreWriter, Takeover
 from commitlog.namespace.model.data import Data

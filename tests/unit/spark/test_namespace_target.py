@@ -25,8 +25,7 @@ from commitlog.errors import (
     NotSupported,
     ObjectChanged,
 )
-from commitlog.namespace import Data, Namespace
-from commitlog.namespace.store_identity import StoreIdentity
+from commitlog.namespace import Data, Namespace, creation
 from commitlog.namespaces import create_namespace
 from commitlog.outputs import StagedFile
 from commitlog.spark import CommitlogDataSource, physical_files
@@ -397,7 +396,7 @@ def test_physical_files(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     read = [pa.parquet.read_table(url.removeprefix("file://"))["id"].to_pylist() for url in urls]
     assert read == [[1], [2]]
     monkeypatch.setattr(
-        StoreIdentity, "put", lambda marks, path: False
+        creation, "store_identity_object", lambda context, path: False
     )  # no request reaches that bucket
     names = f"sqlite://{tmp_path}/other.db"
     with create_namespace(

@@ -12,11 +12,10 @@ from typing import TypeAlias
 
 from attrs import define, field, frozen
 
-from commitlog.namespace.fsck.snapshot import Snapshot
+from commitlog.namespace.fsck.readers import Snapshot
 from commitlog.namespace.model.binding import Binding
-from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.keys import ROOT
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.stores.api import ObjectInfo
 from support.namespace import Model
 

@@ -28,12 +28,11 @@ import sim.namespace.world as names
 from commitlog.commit import ConditionalStore
 from commitlog.errors import CommitError
 from commitlog.namespace import Data, DirectoryCommitter, Namespace, Outcome, Restorer
-from commitlog.namespace.jobs.attempts import sweep_staging
+from commitlog.namespace.jobs.committer import sweep_staging
 from commitlog.namespace.log.epoch import Epochs
 from commitlog.namespace.metadata import NamespaceMetadata
-from commitlog.namespace.model.garbage import Garbage
 from commitlog.namespace.model.keys import Keys
-from commitlog.namespace.model.records import Entry
+from commitlog.namespace.model.records import Entry, Garbage
 from commitlog.oplog import Decision, Operation, OperationLog
 from commitlog.stores.memory import MemoryStore
 from commitlog.tables.api import InFlight, Item, ItemPage, Key, Table, TableCondition

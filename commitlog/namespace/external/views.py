@@ -14,7 +14,7 @@ from commitlog.namespace.external.listing_diff import diff_listing
 from commitlog.namespace.external.overlay import NameDiff, Overlay
 from commitlog.namespace.external.sync import Synchronizer
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.read.tree import PAGE, Tree
+from commitlog.namespace.tree import PAGE, Tree
 from commitlog.namespace.write.transaction import PlanOutdated
 
 __all__ = ["ReadView", "WriteView"]

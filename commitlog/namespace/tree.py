@@ -16,9 +16,8 @@ from attrs import define, field, frozen
 
 from commitlog._util.concurrency import SERIAL, Executor
 from commitlog.namespace.metadata import not_there
-from commitlog.namespace.model.garbage import Tombstone
 from commitlog.namespace.model.keys import ROOT, TOP, Keys, places_of
-from commitlog.namespace.model.records import Entry, Guard
+from commitlog.namespace.model.records import Entry, Guard, Tombstone
 from commitlog.tables.api import Table
 
 __all__ = ["PAGE", "Tree", "Walk"]

@@ -1,1 +1,0 @@
-"""Reads of a namespace: path lookup, listings, and views that merge bound directories."""
