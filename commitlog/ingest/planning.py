@@ -46,9 +46,9 @@ from commitlog.ingest.rows import Row, encoded
 from commitlog.ingest.seen_files import Seen, SeenFiles
 from commitlog.ingest.settings import IngestSettings
 from commitlog.ingest.source_state import ListingPass, SourceState
-from commitlog.ingest.state import MAX_WRITES
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, ObjectStore
+from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = ["MAX_WANTED", "FileDecision", "Plan", "Planner"]
 
@@ -166,7 +166,7 @@ class Planner:
             bytes=state.bytes + builder.bytes,
         )
         rows = encoded(epoch, state.revision + 1, builder.entries)
-        room = MAX_WRITES - 1 - len(rows) - len(removed)
+        room = MAX_TRANSACTION_WRITES - 1 - len(rows) - len(removed)
         removed += seen_files.removable(epoch - settings.keep_epochs, state.watermarks, room)
         # A higher watermark alone is no reason to write: the next step raises it again.
         moved = _place(before) != _place(state)

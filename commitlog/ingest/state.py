@@ -20,10 +20,7 @@ from commitlog.ingest.source_metadata import SCHEMA, SETTINGS, SourceMetadata, s
 from commitlog.ingest.source_state import STATE_KEY, SourceState
 from commitlog.tables.api import Absent, ConditionFailed, Delete, Item, Key, Put, Table, Write
 
-__all__ = ["MAX_WRITES", "StateTable"]
-
-#: Most writes in one transaction; a limit of TransactWriteItems.
-MAX_WRITES = 100
+__all__ = ["StateTable"]
 
 _DROPPED = "dropped"
 

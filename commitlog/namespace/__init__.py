@@ -5,16 +5,17 @@
 
     namespace, maintenance, bindings    the public methods
     context, creation, metadata         an open namespace, its creation, and its metadata record
-    store_identity                      the object that identifies the namespace's store
+    tree                                path lookup and listings
     status, stats                       results for callers, and request counts
-    model                               the records, and how a table stores them
-    read                                path lookup and listings
-    write                               plans, transactions, and the content of files
+    model                               the records, and rules for names and paths
+    write                               content of files, plans, and transactions
     log                                 the operation log: recovery, compaction, restore
     gc                                  emptying the trash, and garbage collection
     external                            bound directories: sync, prune, diff; and import
     fsck                                checks and repairs
     jobs                                job output, published by one rename
+
+The docstring of each package lists its parts in the order in which an operation passes them.
 """
 
 from commitlog.namespace.bindings import SyncReport

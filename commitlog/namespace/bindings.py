@@ -317,7 +317,7 @@ class Bindings:
     def _rebind(self, directory: Entry, binding: Binding | None) -> Entry:
         """Change the binding of a directory; raise `NotFound` if it is no longer at its path."""
 
-        planning = self._context.row_planning  # the path may lead elsewhere by now
+        planning = self._context.row_planning  # the path may lead elsewhere
 
         def plan(_: PlanContext) -> tuple[Change | None, Entry]:
             now = planning.tree.again(directory)

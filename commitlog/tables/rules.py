@@ -21,6 +21,7 @@ from commitlog.errors import (
     WrongTableSchema,
 )
 from commitlog.tables.api import (
+    MAX_TRANSACTION_WRITES,
     TABLE_FORMAT,
     Absent,
     Check,
@@ -45,7 +46,6 @@ __all__ = [
     "MAX_RANGE_BYTES",
     "MAX_TOKEN_CHARS",
     "MAX_TRANSACTION_BYTES",
-    "MAX_TRANSACTION_WRITES",
     "canceled",
     "check_condition",
     "check_item",
@@ -76,8 +76,7 @@ MAX_HASH_BYTES = 2048
 MAX_RANGE_BYTES = 1024
 #: Largest item: names and values together, strings in UTF-8.
 MAX_ITEM_BYTES = 400 * 1024
-#: Limits of TransactWriteItems: operations, bytes, and characters of its token.
-MAX_TRANSACTION_WRITES = 100
+#: Limits of TransactWriteItems: bytes, and characters of its token.
 MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
 MAX_TOKEN_CHARS = 36
 

@@ -28,14 +28,14 @@ from commitlog.namespace.tree import Tree
 from commitlog.namespace.write.bulk import BulkLinker
 from commitlog.namespace.write.content import is_own
 from commitlog.namespace.write.plan_files import NewFile
-from commitlog.namespace.write.transaction import MAX_WRITES
 from commitlog.paths import join
 from commitlog.stores.api import ObjectInfo, ObjectStore
+from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = ["ImportReport", "Importer"]
 
 #: Objects to import at a time: with the guard of the directory, their files fill a transaction.
-_FILES = MAX_WRITES - 1
+_FILES = MAX_TRANSACTION_WRITES - 1
 
 
 @frozen(kw_only=True)

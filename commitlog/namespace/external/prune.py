@@ -26,8 +26,8 @@ from commitlog.namespace.model.backing import backing_path
 from commitlog.namespace.model.records import Entry, Tombstone
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import plan_remove_files
-from commitlog.namespace.write.transaction import MAX_WRITES, PlanOutdated
-from commitlog.tables.api import Check, Delete, Equals
+from commitlog.namespace.write.transaction import PlanOutdated
+from commitlog.tables.api import MAX_TRANSACTION_WRITES, Check, Delete, Equals
 
 __all__ = ["PruneReport", "Pruner"]
 
@@ -123,7 +123,7 @@ class Pruner:
         """
         gone = iter([diff for diff in listing.diffs if diff.visible is None])
         # One transaction at a time: if one fails, the report is right about the earlier ones.
-        while batch := list[NameDiff](islice(gone, MAX_WRITES - 1 - directory.shards.now)):
+        while batch := list[NameDiff](islice(gone, MAX_TRANSACTION_WRITES - 1 - directory.shards.now)):
             synced = self.synchronizer.sync_listing(
                 directory, evolve(listing, diffs=batch), record=False, may_be_empty=self.may_be_empty
             )

@@ -19,8 +19,8 @@ from commitlog.namespace.external.store import BackingStore
 from commitlog.namespace.model.binding import Binding
 from commitlog.namespace.model.records import Entry
 from commitlog.namespace.write.plan_common import PlanContext, add_directories, add_entry
-from commitlog.namespace.write.transaction import MAX_WRITES, Change, Changes, PlanOutdated
-from commitlog.tables.api import Absent, Equals
+from commitlog.namespace.write.transaction import Change, Changes, PlanOutdated
+from commitlog.tables.api import MAX_TRANSACTION_WRITES, Absent, Equals
 
 __all__ = ["SyncResult", "Synchronizer", "plan_bind", "plan_sync"]
 
@@ -96,7 +96,7 @@ class Synchronizer:
         written: dict[str, Entry] = {}
         removed = 0
         complete = len(diffs) == len(listing.diffs)
-        for batch in _batches(diffs, MAX_WRITES - 1 - directory.shards.now):
+        for batch in _batches(diffs, MAX_TRANSACTION_WRITES - 1 - directory.shards.now):
             try:
                 directory, new = self._apply(directory, batch)
             except PlanOutdated:

@@ -27,8 +27,8 @@ from commitlog.namespace.fsck.readers import TableReader
 from commitlog.namespace.fsck.references import find_referenced, references_to
 from commitlog.namespace.model.keys import kind_of
 from commitlog.namespace.model.records import Entry
-from commitlog.namespace.write.transaction import MAX_WRITES, Change, PlanOutdated
-from commitlog.tables.api import Delete, Put
+from commitlog.namespace.write.transaction import Change, PlanOutdated
+from commitlog.tables.api import MAX_TRANSACTION_WRITES, Delete, Put
 
 __all__ = ["Outcome", "RepairReport", "Repairer"]
 
@@ -124,7 +124,7 @@ class Repairer:
                 continue
             try:
                 change = plan_fix(self.context, finding, from_log, references, dry_run=dry_run)
-                if change is None or len(change.writes) > MAX_WRITES:
+                if change is None or len(change.writes) > MAX_TRANSACTION_WRITES:
                     yield RepairReport(finding=finding, outcome=Outcome.LEFT)
                     continue
                 if not dry_run:

@@ -1,1 +1,8 @@
-"""Removal of deleted files: emptying the trash, and collecting objects that no file refers to."""
+"""Removal of deleted files and directories, in this order.
+
+::
+
+    trash      empties the trash: directories go, and the content of their files becomes garbage
+    objects    collects garbage: removes objects after their grace period
+    deletes    removes records, for both and for pruning
+"""

@@ -12,8 +12,15 @@ from attrs import define, field, frozen
 from commitlog._util.retry import Backoff
 from commitlog.clock import Clock
 from commitlog.errors import CommitError, Conflict, OutcomeUnknown, TransactionCanceled, Unavailable
-from commitlog.namespace.write.transaction import MAX_WRITES
-from commitlog.tables.api import Check, ConditionFailed, Delete, Key, Table, Write
+from commitlog.tables.api import (
+    MAX_TRANSACTION_WRITES,
+    Check,
+    ConditionFailed,
+    Delete,
+    Key,
+    Table,
+    Write,
+)
 
 __all__ = ["AGAIN", "DeleteReport", "RecordDeleter"]
 
@@ -67,7 +74,7 @@ class RecordDeleter:
             check: an extra condition; if it does not hold, nothing is removed.
         """
         sums = _Sums()
-        room = MAX_WRITES - (check is not None)
+        room = MAX_TRANSACTION_WRITES - (check is not None)
         for start in range(0, len(deletes), room):
             self._remove(deletes[start : start + room], check, sums)
         return DeleteReport(sums.keys, sums.failed)

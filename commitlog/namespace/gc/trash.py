@@ -26,19 +26,13 @@ from commitlog.namespace.tree import Tree
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import plan_remove_files
 from commitlog.namespace.write.plan_tree import plan_remove_trashed, plan_trash_directory
-from commitlog.namespace.write.transaction import (
-    MAX_WRITES,
-    Change,
-    Changes,
-    DeadlinePassed,
-    PlanOutdated,
-)
-from commitlog.tables.api import Delete
+from commitlog.namespace.write.transaction import Change, Changes, DeadlinePassed, PlanOutdated
+from commitlog.tables.api import MAX_TRANSACTION_WRITES, Delete
 
 __all__ = ["Sweeper", "TrashReport"]
 
 #: Maximum number of files that one change removes: each takes two writes, one entry and one garbage.
-_FILES = MAX_WRITES // 2
+_FILES = MAX_TRANSACTION_WRITES // 2
 
 
 @frozen(kw_only=True)
@@ -159,7 +153,7 @@ class Sweeper:
             new_id=self.planning.new_id,
         )
         tombstones = iter(table.query(self.keys.tombstones(trashed.id)))  # no more will be added
-        while batch := list(islice(tombstones, MAX_WRITES)):
+        while batch := list(islice(tombstones, MAX_TRANSACTION_WRITES)):
             removed = removals.remove([Delete(table.schema.key_of(item)) for item in batch])
             for error in removed.failed.values():
                 done.fail(trashed.id, error)

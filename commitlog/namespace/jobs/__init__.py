@@ -1,1 +1,7 @@
-"""Job output in a namespace: attempts, history, and the committer that publishes by one rename."""
+"""Job output in a namespace, published by one rename.
+
+::
+
+    committer    begins, publishes and aborts a job, and cleans up after dead ones
+    history      which jobs a directory has published
+"""

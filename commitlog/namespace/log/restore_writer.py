@@ -18,9 +18,20 @@ from commitlog.namespace.model.backing import is_external
 from commitlog.namespace.model.codec import key_items, key_of
 from commitlog.namespace.model.keys import MAX_SHARDS, ROOT, TOP, TRASH, Keys, places_of
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard
-from commitlog.namespace.write.transaction import MAX_WRITES
 from commitlog.stores.api import ObjectStore, Observation, same_etag
-from commitlog.tables.api import Absent, Check, Delete, Equals, InFlight, Item, Key, Put, Table, Write
+from commitlog.tables.api import (
+    MAX_TRANSACTION_WRITES,
+    Absent,
+    Check,
+    Delete,
+    Equals,
+    InFlight,
+    Item,
+    Key,
+    Put,
+    Table,
+    Write,
+)
 
 __all__ = ["LostFile", "RestoreWriter", "Takeover", "WriteReport"]
 
@@ -221,7 +232,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     size = 0
     for item in items:
         key, length = key_of(item), _size(item)
-        if len(batch) == MAX_WRITES - 1 or size + length > _MOST_BYTES or key in batch:
+        if len(batch) == MAX_TRANSACTION_WRITES - 1 or size + length > _MOST_BYTES or key in batch:
             yield list(batch.values())
             batch, size = {}, 0
         batch[key] = item
@@ -319,7 +330,7 @@ class Takeover:
 
         others = (key for key in found() if key.hash.startswith(mine) and key != self.claim.key)
         removed = 0
-        while batch := [Delete(key) for key in islice(others, MAX_WRITES - 1)]:
+        while batch := [Delete(key) for key in islice(others, MAX_TRANSACTION_WRITES - 1)]:
             try:
                 self.table.transact([*batch, self.claim])
             except TransactionCanceled as error:

@@ -35,9 +35,10 @@ from commitlog.namespace.status import Status
 from commitlog.namespace.tree import Tree, Walk
 from commitlog.namespace.write.plan_common import PlanContext
 from commitlog.namespace.write.plan_files import NewFile, check_distinct, plan_bulk_link
-from commitlog.namespace.write.transaction import MAX_WRITES, Changes, PlanOutdated
+from commitlog.namespace.write.transaction import Changes, PlanOutdated
 from commitlog.paths import join
 from commitlog.stores.api import ObjectStore
+from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = ["LINK_BATCH_SIZE", "BulkLinker", "LinkReport", "link_separately"]
 
@@ -180,7 +181,7 @@ class BulkLinker:
     def _send(self, walk: Walk, files: Mapping[str, NewFile]) -> list[str]:
         """Link files; return the names of those whose transactions were canceled."""
         pins = len(walk.found) - 1 if self.planning.stable_paths else 0
-        lanes, rest = _batches(files, walk.last.shards, max(1, MAX_WRITES - 1 - pins))
+        lanes, rest = _batches(files, walk.last.shards, max(1, MAX_TRANSACTION_WRITES - 1 - pins))
 
         def send(lane: list[list[str]]) -> list[str]:
             return list(chain.from_iterable(self._refused(walk, files, batch) for batch in lane))

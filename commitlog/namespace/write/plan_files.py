@@ -33,8 +33,9 @@ from commitlog.namespace.write.plan_common import (
     put_entry,
     require_stable_path,
 )
-from commitlog.namespace.write.transaction import MAX_WRITES, Change
+from commitlog.namespace.write.transaction import Change
 from commitlog.stores.api import ObjectInfo
+from commitlog.tables.api import MAX_TRANSACTION_WRITES
 
 __all__ = [
     "NewFile",
@@ -118,10 +119,10 @@ def plan_link(
 
     The names of each level are read with one call of `executor.map`.
     """
-    if len(files) > MAX_WRITES:
+    if len(files) > MAX_TRANSACTION_WRITES:
         raise TransactionTooLarge(
             f"linking {len(files)} files takes at least as many writes in one transaction, and the"
-            f" limit is {MAX_WRITES}; nothing was sent. {_FEWER}"
+            f" limit is {MAX_TRANSACTION_WRITES}; nothing was sent. {_FEWER}"
         )
     if not files:
         return None, {}

@@ -30,6 +30,7 @@ from commitlog.namespace.log.epoch import FencedLog
 from commitlog.namespace.metadata import NamespaceMetadata
 from commitlog.namespace.model.records import Directory, Entry, Garbage, Guard, Tombstone
 from commitlog.tables.api import (
+    MAX_TRANSACTION_WRITES,
     TRANSACT_WITHIN,
     Check,
     ConditionFailed,
@@ -44,7 +45,7 @@ from commitlog.tables.api import (
     parts_of,
 )
 
-__all__ = ["AGAIN", "LATEST", "MAX_WRITES", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
+__all__ = ["AGAIN", "LATEST", "Change", "Changes", "DeadlinePassed", "PlanOutdated"]
 
 T = TypeVar("T")
 
@@ -56,9 +57,6 @@ LATEST = 900.0
 #: keeps its token for ten minutes (DynamoDB API reference, TransactWriteItems, ClientRequestToken).
 #: After that, a repetition would be carried out once more if others have removed the records.
 AGAIN = 540.0
-
-#: Most writes in one transaction; a limit of TransactWriteItems.
-MAX_WRITES = 100
 
 
 class PlanOutdated(Exception):
@@ -235,10 +233,10 @@ class Changes:
                 again.
             NotSupported: the table has no transactions.
         """
-        if len(change.writes) > MAX_WRITES:
+        if len(change.writes) > MAX_TRANSACTION_WRITES:
             raise TransactionTooLarge(
                 f"to {change.what} takes {len(change.writes)} writes in one transaction, which holds"
-                f" {MAX_WRITES}; nothing was sent. {change.advice}"
+                f" {MAX_TRANSACTION_WRITES}; nothing was sent. {change.advice}"
             )
         if self.log is None:
             self._settle(change)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ParamSpec
 
 from commitlog.tables.api import (
+    MAX_TRANSACTION_WRITES,
     TABLE_FORMAT,
     Absent,
     ConditionFailed,
@@ -26,7 +27,6 @@ from commitlog.tables.rules import (
     MAX_ITEM_BYTES,
     MAX_RANGE_BYTES,
     MAX_TOKEN_CHARS,
-    MAX_TRANSACTION_WRITES,
 )
 from commitlog.testing.contract.assertions import assert_raises
 from commitlog.testing.contract.table_run import Run, assert_reason, assert_stored, cases
