@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import sim.ingest.seeded as ingest
+import sim.ingest.random_world as ingest
 import sim.leases.random_world as leases
 import sim.namespace.bindings.seeded as binding
 import sim.namespace.maintenance.seeded as upkeep

@@ -6,7 +6,7 @@ from commitlog.testing.sim import Fault, Forced
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import reading
-from sim.ingest.world import Upload
+from sim.ingest.actions import Upload
 
 __all__ = ["INGEST_EPOCHS"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutation.edits import Edit
 from mutation.mutant import Mutant
 from mutation.worlds import reading
-from sim.ingest.world import Upload
+from sim.ingest.actions import Upload
 
 __all__ = ["INGEST_LISTING"]
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from attrs import asdict
 
-import sim.ingest.world as ingest
 import sim.namespace.world as names
 from commitlog.commit import ConditionalStore, LeaseSettings
 from commitlog.commit.record import CREATE, LeaseRecord
@@ -28,6 +27,8 @@ from commitlog.testing.sim import (
     World,
 )
 from mutation.loader import Code
+from sim.ingest.actions import Upload
+from sim.ingest.world import world_of as ingest_world_of
 from sim.leases import world as leases
 from sim.leases.actions import Program, create
 from sim.leases.world import CommitWorld
@@ -206,7 +207,7 @@ def logging(programs: Mapping[str, LogProgram], **options: Any) -> Setting:
 
 def reading(
     drivers: Mapping[str, Mapping[str, Any]],
-    uploads: Iterable[ingest.Upload],
+    uploads: Iterable[Upload],
     *faults: Fault,
     forced: tuple[Forced, ...] = (),
     settings: Mapping[str, Any] = _NONE,
@@ -224,7 +225,7 @@ def reading(
     chosen = IngestSettings(**{"source": "s", "grace": 10.0, "max_files": 1, **settings})
 
     def setting(code: Code, _: bool) -> World:
-        return ingest.world_of(
+        return ingest_world_of(
             drivers,
             simulation=_simulation(faults, forced=forced),
             uploads=tuple(uploads),

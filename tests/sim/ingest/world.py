@@ -1,10 +1,9 @@
-"""Worlds for tests of sources on the simulator: drivers of one query, and a bucket that fills meanwhile.
+"""Worlds of ingest.
 
-An `IngestWorld` has one bucket, one state table and one checkpoint, which no fault reaches, and nodes
-that run the query (`support.ingest.Engine`) as long as they live; a query that fails is started again.
-When all is over, `IngestWorld.judge` runs the query to its end without faults: then each byte of each
-version that was put, and not overwritten, has come exactly once; what could not be read is repaired for
-that, and handed out again.
+An `IngestWorld` has one bucket, one state table and one checkpoint, which no fault affects. Its nodes
+are drivers of one query (`support.ingest.Engine`); a failed query is started again. At the end of a run,
+`IngestWorld.judge` repairs unreadable objects and runs the query to its end without faults. Then each
+byte of each version that was not overwritten must have been delivered exactly once.
 """
 
 from __future__ import annotations
@@ -14,17 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from attrs import frozen
-
 from commitlog._util.retry import Backoff
-from commitlog.errors import (
-    Conflict,
-    InputChanged,
-    InputUnreadable,
-    OutcomeUnknown,
-    StateMismatch,
-    Unavailable,
-)
+from commitlog.errors import InputUnreadable
 from commitlog.ingest import IngestAdmin, IngestSettings, Pinned, Slice
 from commitlog.testing import ManualClock
 from commitlog.testing.sim import (
@@ -38,59 +28,39 @@ from commitlog.testing.sim import (
     store_state,
     table_state,
 )
-from sim.nodes import ClockSkew, fixed_backoff
-from support.ingest import (
-    Bucket,
-    Checkpoint,
-    Engine,
-    Record,
-    Stop,
-    records_of,
-    state_table,
-)
+from sim.ingest.actions import Upload, run_query
+from sim.ingest.judge import check_delivered_once, drain, missing_bytes
+from sim.nodes import ACCURATE, ClockSkew, check_ended, fixed_backoff
+from support.ingest import Bucket, Checkpoint, Engine, Record, records_of, state_table
 from support.library import GetClass, original
 
-#: What ends a run of a query, which is then started again.
-FAILS = (Unavailable, Conflict, OutcomeUnknown, Stop, StateMismatch, InputChanged)
-
-#: A clock that goes right.
-_RIGHT = ClockSkew()
+__all__ = ["IngestWorld", "world_of"]
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 _STEPS = (Fault.PAUSED, Fault.CRASHED)
 
-#: No world has so many batches.
-_ENDLESS = 200
-
-
-@frozen
-class Upload:
-    """An object that is put: when, how many bytes, and how much older it says it is, in seconds."""
-
-    path: str
-    at: float = 0.0
-    size: int = 1
-    age: float = 0.0
-
 
 class IngestWorld:
-    """One source, its query, and nodes that run it.
+    """One source, its query, and the drivers that run it.
 
     Args:
-        simulation: where it all happens.
-        nodes: the clock of each node, by name.
-        settings: of the source.
-        uploads: what is put into the bucket.
+        simulation: the simulation, with its faults and latencies.
+        nodes: the clock of each node, by the node's name.
+        settings: the settings of the source.
+        uploads: the objects that are put into the bucket.
         splits: whether files can be read in ranges.
-        store: the store's clock.
-        backoff: how the node of that name backs off.
-        broken: from which byte on objects of these paths cannot be read, while the nodes run.
-        code: returns the class that takes the place of a class of the library.
+        store: the clock of the store.
+        backoff: returns the retry policy of a node, given its name.
+        broken: the first byte of each path that cannot be read while the drivers run.
+        code: returns the class that replaces a class of the library.
 
     Attributes:
-        checkpoint: that of the query.
-        outcomes: how often was told what.
+        checkpoint: the checkpoint of the query.
+        outcomes: the number of calls with each outcome.
+        current: the etag of the current version of each path.
+        sizes: the size of each version, by path and etag.
+        missed: errors about bytes that a finite run has missed.
     """
 
     def __init__(
@@ -101,7 +71,7 @@ class IngestWorld:
         settings: IngestSettings,
         uploads: Sequence[Upload],
         splits: bool = False,
-        store: ClockSkew = _RIGHT,
+        store: ClockSkew = ACCURATE,
         backoff: Callable[[str], Backoff] = fixed_backoff,
         broken: Mapping[str, int] = _NONE,
         code: GetClass = original,
@@ -109,7 +79,7 @@ class IngestWorld:
         self.simulation = simulation
         self._broken = dict(broken)
         self._code = code
-        self._missed: list[str] = []
+        self.missed: list[str] = []
         self.settings = settings
         self.splits = splits
         self.checkpoint = Checkpoint()
@@ -118,7 +88,6 @@ class IngestWorld:
         self._clock = simulation.server_clock(rate=store.rate, offset=store.offset)
         self.bucket = Bucket(clock=self._clock, new_id=simulation.new_id)
         self.table = state_table(self._clock)
-        #: The last version of each path, and how large all versions were.
         self.current: dict[str, str] = {}
         self.sizes: dict[tuple[str, str], int] = {}
         for number, upload in enumerate(uploads):
@@ -127,12 +96,12 @@ class IngestWorld:
             else:
                 self._put(upload)
         self.nodes: dict[str, Node] = {
-            name: simulation.node(name, rate=ticks.rate, offset=ticks.offset)
-            for name, ticks in nodes.items()
+            name: simulation.node(name, rate=skew.rate, offset=skew.offset)
+            for name, skew in nodes.items()
         }
         simulation.add_state(store_state(self.bucket))
         simulation.add_state(table_state(self.table))
-        simulation.add_state(self._told)
+        simulation.add_state(self._state)
 
     def start(
         self,
@@ -144,47 +113,24 @@ class IngestWorld:
         after: float = 0.0,
         finite: bool = False,
     ) -> None:
-        """Let the node of that name run the query.
+        """Start the query on the node of that name.
 
         Args:
-            name: of the node.
-            batches: how often each run of the query asks for a batch.
-            every: seconds between two batches, and before a query that failed is started again.
-            lives: how often the query is started, at most.
-            after: when, in seconds.
-            finite: it is to run until it has read all that was there when it was started.
+            name: the name of the node.
+            batches: number of batches in each run of the query.
+            every: seconds between two batches, and before the restart of a query that failed.
+            lives: maximum number of runs.
+            after: the start time in seconds.
+            finite: whether a run ends when it has read all objects that existed at its start.
         """
-        node = self.nodes[name]
-
-        def live() -> None:
-            for life in range(lives):
-                if life:
-                    node.clock.sleep(every)
-                engine = self._engine(name)
-                there = dict(self.current)
-                if finite:
-                    engine.source.finish()
-                try:
-                    for number in range(batches):
-                        if number:
-                            node.clock.sleep(every)
-                        more = engine.batch()
-                        self._tell(node, "batch" if more else "nothing new")
-                        if finite and not more:
-                            self._missed += self._missing(there)
-                            break
-                    return
-                except FAILS as error:
-                    self._tell(node, type(error).__name__)
-
-        node.start(live, restart=live, after=after)
+        program = run_query(self, name, batches=batches, every=every, lives=lives, finite=finite)
+        self.nodes[name].start(program, restart=program, after=after)
 
     def judge(self) -> Counter[str]:
-        """Raise `AssertionError` if something is wrong in a run that has ended; return `outcomes`."""
-        stuck = [name for name, node in self.nodes.items() if node.running]
-        assert not stuck, f"the programs of {stuck} wait for nothing"
-        self._check()
-        assert not self._missed, f"a finite run has ended, and {self._missed[0]}"
+        """Raise `AssertionError` if a run that has ended is wrong; return `outcomes`."""
+        check_ended(self.nodes)
+        check_delivered_once(self.checkpoint)
+        assert not self.missed, f"a finite run has ended, and {self.missed[0]}"
         last = Engine(
             store=self.bucket,
             table=self.table,
@@ -200,43 +146,14 @@ class IngestWorld:
             self._broken.clear()
             self._code(IngestAdmin)(self.bucket, self.table, self.settings, clock=ManualClock()).retry()
             self._drain(last)
-        for missing in self._missing(self.current):
+        for missing in self.missing(self.current):
             raise AssertionError(missing)
         return self.outcomes
 
-    # inside
+    # for drivers
 
-    def _drain(self, engine: Engine) -> None:
-        idle = 0
-        for _ in range(_ENDLESS):
-            try:
-                idle = 0 if engine.batch() else idle + 1
-            except StateMismatch as error:
-                raise AssertionError(f"nobody can go on: {error}") from error
-            self._check()
-            if idle == len(self.sizes) + 2:
-                return
-        raise AssertionError("there is no end of batches")
-
-    def _missing(self, current: Mapping[str, str]) -> list[str]:
-        records = self.checkpoint.records
-        return [
-            f"byte {number} of {path} {etag} never came"
-            for path, etag in current.items()
-            for number in range(self.sizes[path, etag])
-            if not records[path, etag, number] and number < self._broken.get(path, 99)
-        ]
-
-    def _decode(self, pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
-        bad = self._broken.get(slice.file.path)
-        for batch in records_of(pinned, slice):
-            good = [record for record in batch if bad is None or record[2] < bad]
-            if good:
-                yield good
-            if len(good) < len(batch):
-                raise InputUnreadable("broken", offset=bad)
-
-    def _engine(self, name: str) -> Engine:
+    def engine(self, name: str) -> Engine:
+        """Return the query's engine in a new process of the node of that name."""
         node = self.nodes[name]
 
         def step(what: str) -> None:
@@ -258,8 +175,31 @@ class IngestWorld:
             code=self._code,
         )
 
+    def report(self, node: Node, outcome: str) -> None:
+        """Record the outcome of a call."""
+        self.outcomes[outcome] += 1
+        node.note(outcome)
+
+    def missing(self, versions: Mapping[str, str]) -> list[str]:
+        """Return an error for each readable byte of these versions that was not delivered."""
+        return missing_bytes(self.checkpoint, versions, self.sizes, self._broken)
+
+    # inside
+
+    def _drain(self, engine: Engine) -> None:
+        drain(engine, lambda: check_delivered_once(self.checkpoint), idle=len(self.sizes) + 2)
+
+    def _decode(self, pinned: Pinned, slice: Slice) -> Iterator[list[Record]]:
+        bad = self._broken.get(slice.file.path)
+        for batch in records_of(pinned, slice):
+            good = [record for record in batch if bad is None or record[2] < bad]
+            if good:
+                yield good
+            if len(good) < len(batch):
+                raise InputUnreadable("broken", offset=bad)
+
     def _put(self, upload: Upload) -> None:
-        # What names the request names the version.
+        # The name of the request determines the etag.
         name = f"upload {len(self.sizes)} of {upload.path}"
         self.simulation.perform(name, lambda: self._put_now(upload))
 
@@ -270,49 +210,41 @@ class IngestWorld:
         self.sizes[upload.path, etag] = upload.size
         self.simulation.note(f"{upload.path} is put: {etag}, {upload.age:g} s old")
 
-    def _tell(self, node: Node, what: str) -> None:
-        self.outcomes[what] += 1
-        node.note(what)
-
-    def _told(self) -> Any:
+    def _state(self) -> Any:
         kept = self.checkpoint
         log = tuple(tuple(offset.values()) for offset in kept.log)
         sink = tuple((number, tuple(records)) for number, records in sorted(kept.sink.items()))
-        return log, kept.committed, sink, tuple(self._missed)
-
-    def _check(self) -> None:
-        for (path, etag, number), times in self.checkpoint.records.items():
-            assert times == 1, f"byte {number} of {path} {etag} came {times} times"
+        return log, kept.committed, sink, tuple(self.missed)
 
 
 def world_of(
-    drivers: Mapping[str, Mapping[str, Any]],
+    programs: Mapping[str, Mapping[str, Any]],
     *,
     simulation: Callable[[Choices], Simulation] = Simulation,
     clocks: Mapping[str, ClockSkew] | None = None,
     outcomes: Counter[str] | None = None,
     **options: Any,
 ) -> World:
-    """Return what `explore` builds worlds with.
+    """Return a world for `explore`.
 
     Args:
-        drivers: the arguments of `IngestWorld.start` for the node of each name.
-        simulation: makes the simulation, with what faults there are to be.
-        clocks: clocks of the nodes that do not go right.
-        outcomes: where to add up what was told in the runs that came to their end.
-        options: those of `IngestWorld`, other than its nodes.
+        programs: the arguments of `IngestWorld.start` for each driver, by the node's name.
+        simulation: makes the simulation, with its faults.
+        clocks: the clocks of nodes that are not correct.
+        outcomes: a counter to which the outcomes of all completed runs are added.
+        options: those of `IngestWorld`, except `nodes`.
     """
 
     def build(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-        nodes = {name: (clocks or {}).get(name, ClockSkew()) for name in drivers}
+        nodes = {name: (clocks or {}).get(name, ACCURATE) for name in programs}
         world = IngestWorld(simulation(choices), nodes=nodes, **options)
-        for name, arguments in drivers.items():
+        for name, arguments in programs.items():
             world.start(name, **arguments)
 
         def judge() -> None:
-            told = world.judge()
+            found = world.judge()
             if outcomes is not None:
-                outcomes.update(told)
+                outcomes.update(found)
 
         return world.simulation, judge
 

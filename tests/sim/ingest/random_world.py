@@ -1,37 +1,27 @@
-"""Large worlds of sources whose everything is drawn: drivers, a bucket that fills, clocks and faults."""
+"""Large random worlds of ingest: drivers, uploads, clocks, latencies and faults are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from commitlog.ingest import IngestSettings
-from commitlog.testing.sim import Choices, Fault, Faults, Simulation
-from sim.ingest.world import IngestWorld, Upload
+from commitlog.testing.sim import Choices, Faults, Simulation
+from sim.drawing import RATES, Draw
+from sim.ingest.actions import Upload
+from sim.ingest.world import IngestWorld
 from sim.nodes import ClockSkew, seeded_backoff
 
-T = TypeVar("T")
-
-#: Grace window of every source here, in seconds.
+#: Grace window of the sources in seconds.
 GRACE = 10.0
-
-#: How probable a fault is, at each point where it is possible, when a run has it at all.
-_USUAL = (0.0, 0.01, 0.04)
-_RATES: Mapping[Fault, tuple[float, ...]] = {
-    **dict.fromkeys(Fault, _USUAL),
-    Fault.PAUSED: (0.0, 0.003, 0.02),
-    Fault.CRASHED: (0.0, 0.003, 0.02),
-}
 
 
 def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
-    """Build a world of two or three drivers and a bucket that fills; everything about it is drawn."""
+    """Build a world of one to three drivers and a bucket into which objects are put."""
 
-    def draw(what: str, options: Sequence[T]) -> T:
-        return options[choices.pick(what, [1.0] * len(options))]
+    draw = Draw(choices)
 
     faults = Faults(
-        rates={fault: draw(f"rate of {fault.value}", rates) for fault, rates in _RATES.items()},
+        rates={fault: draw(f"rate of {fault.value}", rates) for fault, rates in RATES.items()},
         delays=(0.2, 1.0, 3.0, 9.0),
         until=draw("faults until", (10.0, 60.0)),
     )
@@ -53,7 +43,7 @@ def seeded_world(choices: Choices) -> tuple[Simulation, Callable[[], object]]:
     for number in range(draw("uploads", (3, 8))):
         at += draw("pause", (0.0, 0.3, 3.0, 2 * GRACE))
         age = draw("age", (0.0, 0.0, 1.0, GRACE - 1))
-        # Keys grow, or do not.
+        # Keys grow in order, or not.
         name = draw("name", (*"abcde", *[f"c{number:03}"] * (5 if ordered else 1)))
         uploads.append(Upload(name, at=at, size=draw("size", (0, 1, 4, 9)), age=age))
 
