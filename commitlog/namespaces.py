@@ -234,13 +234,13 @@ def restore_namespace(
     )
     with closing(_open_metadata(metadata, how.clock, session)) as table, how.connect(store) as logged:
         log = how.log(logged, _log_of(Keys(name).namespace))
-        if not any(logged.store.list(log.prefix)):
+        if not any(logged.list(log.prefix)):
             raise NotFound(
-                f"{logged.store.url} has no log of a namespace {name!r}: name the store that it was"
+                f"{logged.url} has no log of a namespace {name!r}: name the store that it was"
                 " created with"
             )
         _make_embedded(table)
-        yield Restorer(table=table, store=logged.store, log=log, name=name)
+        yield Restorer(table=table, store=logged.object_store, log=log, name=name)
 
 
 def _clock_of(clock: Clock | None) -> Clock:
@@ -279,7 +279,7 @@ class _How:
             store = open_store(place, clock=self.clock, session=self.session)
         else:
             logged = self.connect(place)
-            store = logged.store
+            store = logged.object_store
             operations = self.log(logged, log)
         return Namespace(
             table,

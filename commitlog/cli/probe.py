@@ -54,7 +54,7 @@ def probe(connection: Connection, url: str, kinds: tuple[str, ...], json: bool) 
     opened = connection.open(connection.locate_directory(url).store)
     with ThreadPoolExecutor(RACERS) as executor:
         wanted = [Kind(kind) for kind in kinds] or list(Kind)
-        report = measure(opened.store, kinds=wanted, executor=executor)
+        report = measure(opened.object_store, kinds=wanted, executor=executor)
     if connection.table is not None:
         opened.save_probe_report(report)
     if json:

@@ -135,8 +135,8 @@ class ConditionalStore:
             raise ConfigurationError("mode 'native' uses no table; leave it out, or choose 'auto'")
         clock = SystemClock() if clock is None else clock
         backoff = Backoff() if backoff is None else backoff
-        #: The store itself, for a `probe`. The methods of this class do all else.
-        self.store = store
+        #: The store itself, for code that needs an `ObjectStore`, such as a `probe`.
+        self.object_store = store
         self._table = table
         self._finish = finish
         self._new_id = new_id
@@ -177,7 +177,7 @@ class ConditionalStore:
     @property
     def url(self) -> str:
         """The store's URL, without credentials."""
-        return self.store.url
+        return self.object_store.url
 
     @property
     def probe_report(self) -> ProbeReport:
@@ -254,14 +254,14 @@ class ConditionalStore:
         committer = self._strategy.choose(Operation.COPY, IfAbsent())
 
         def send(condition: Condition | None, expiry: RequestExpiry | None) -> PutResult:
-            return self.store.copy(source, target, condition=condition, expiry=expiry)
+            return self.object_store.copy(source, target, condition=condition, expiry=expiry)
 
         mutation = Mutation(
             operation=Operation.COPY,
             path=target,
             condition=IfAbsent(),
             send=send,
-            source=lambda: self.store.begin_head(source)().info,
+            source=lambda: self.object_store.begin_head(source)().info,
         )
         return _written(committer.run(mutation))
 
@@ -277,7 +277,7 @@ class ConditionalStore:
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> None:
             assert not isinstance(sent, IfAbsent)
-            self.store.delete(path, condition=sent, expiry=expiry)
+            self.object_store.delete(path, condition=sent, expiry=expiry)
 
         committer.run(Mutation(operation=Operation.DELETE, path=path, condition=condition, send=send))
 
@@ -294,7 +294,7 @@ class ConditionalStore:
                 changed meanwhile, or could not be removed. The cause says which, the message that
                 both exist.
         """
-        seen = self.store.head(source)
+        seen = self.object_store.head(source)
         # A rename that could not end is not begun.
         self._strategy.choose(Operation.DELETE, IfMatch(quoted(seen.etag)))
         result = self.copy_if_absent(source, target)
@@ -325,29 +325,29 @@ class ConditionalStore:
 
     def key(self, path: str) -> str:
         """Return the full key of `path` in its bucket; see `ObjectStore.key`. Sends no request."""
-        return self.store.key(path)
+        return self.object_store.key(path)
 
     def begin_head(self, path: str) -> InFlight[Observation]:
         """Send a HEAD and return at once; see `ObjectStore.begin_head`."""
-        return self.store.begin_head(path)
+        return self.object_store.begin_head(path)
 
     def head(self, path: str) -> ObjectInfo:
         """Return the description of the object; see `ObjectStore.head`."""
-        return self.store.head(path)
+        return self.object_store.head(path)
 
     def get(self, path: str, *, start: int = 0, end: int | None = None) -> ObjectData:
         """Return the object with its bytes, or some of them; see `ObjectStore.get`."""
-        return self.store.get(path, start=start, end=end)
+        return self.object_store.get(path, start=start, end=end)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yield every object whose path starts with `prefix`; see `ObjectStore.list`."""
-        return self.store.list(prefix, start_after=start_after)
+        return self.object_store.list(prefix, start_after=start_after)
 
     def list_pages(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[Page]:
         """Yield all pages of a listing; see `ObjectStore.list_pages`."""
-        return self.store.list_pages(prefix, start_after=start_after, delimiter=delimiter)
+        return self.object_store.list_pages(prefix, start_after=start_after, delimiter=delimiter)
 
     def list_page(
         self,
@@ -359,7 +359,7 @@ class ConditionalStore:
         token: str | None = None,
     ) -> Page:
         """Return one page of a listing; see `ObjectStore.list_page`."""
-        return self.store.list_page(
+        return self.object_store.list_page(
             prefix, start_after=start_after, delimiter=delimiter, limit=limit, token=token
         )
 
@@ -372,19 +372,19 @@ class ConditionalStore:
         content_type: str | None = None,
     ) -> PutResult:
         """Store an object, whatever is there; see `ObjectStore.put`."""
-        return self.store.put(path, data, metadata=metadata, content_type=content_type)
+        return self.object_store.put(path, data, metadata=metadata, content_type=content_type)
 
     def copy(self, source: str, target: str) -> PutResult:
         """Copy an object over whatever is there; see `ObjectStore.copy`."""
-        return self.store.copy(source, target)
+        return self.object_store.copy(source, target)
 
     def delete(self, path: str) -> None:
         """Remove the object, if there is one; see `ObjectStore.delete`."""
-        self.store.delete(path)
+        self.object_store.delete(path)
 
     def delete_many(self, paths: Iterable[str]) -> Mapping[str, CommitError]:
         """Remove objects; return the error of each that may remain; see `ObjectStore.delete_many`."""
-        return self.store.delete_many(paths)
+        return self.object_store.delete_many(paths)
 
     def begin_stage(
         self,
@@ -394,7 +394,7 @@ class ConditionalStore:
         content_type: str | None = None,
     ) -> StageWriter:
         """Begin an invisible upload for `publish_if_absent`; see `ObjectStore.begin_stage`."""
-        return self.store.begin_stage(path, metadata=metadata, content_type=content_type)
+        return self.object_store.begin_stage(path, metadata=metadata, content_type=content_type)
 
     def stage(
         self,
@@ -405,19 +405,19 @@ class ConditionalStore:
         content_type: str | None = None,
     ) -> Staged:
         """Upload all of `body`, still invisible; see `ObjectStore.stage`."""
-        return self.store.stage(path, body, metadata=metadata, content_type=content_type)
+        return self.object_store.stage(path, body, metadata=metadata, content_type=content_type)
 
     def publish(self, staged: Staged) -> PutResult:
         """Make a staged upload visible, whatever is at its path; see `ObjectStore.publish`."""
-        return self.store.publish(staged)
+        return self.object_store.publish(staged)
 
     def abort(self, staged: Staged | StagedInfo) -> None:
         """Drop a staged upload, if it is still there; see `ObjectStore.abort`."""
-        self.store.abort(staged)
+        self.object_store.abort(staged)
 
     def list_staged(self, prefix: str = "") -> Iterator[StagedInfo]:
         """Yield the uploads that are neither published nor aborted; see `ObjectStore.list_staged`."""
-        return self.store.list_staged(prefix)
+        return self.object_store.list_staged(prefix)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -427,7 +427,7 @@ class ConditionalStore:
         self._finish(lambda: None)
         if self._table is not None:
             self._table.close()
-        self.store.close()
+        self.object_store.close()
 
     def __enter__(self) -> ConditionalStore:
         return self
@@ -471,7 +471,7 @@ class ConditionalStore:
             return self._put_large(path, chunks(small), condition, marked, content_type)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
-            return self.store.put(
+            return self.object_store.put(
                 path, small, condition=sent, metadata=marked, content_type=content_type, expiry=expiry
             )
 
@@ -491,7 +491,7 @@ class ConditionalStore:
         # What cannot succeed is refused before anything is uploaded.
         self._strategy.choose(Operation.PUBLISH, condition)
         self._look(path, condition)
-        with self.store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
+        with self.object_store.begin_stage(path, metadata=metadata, content_type=content_type) as writer:
             for piece in pieces:
                 writer.write(piece)
             staged = writer.finish()
@@ -501,7 +501,7 @@ class ConditionalStore:
             raise
         except CommitError as error:
             with contextlib.suppress(CommitError):  # it stays staged then, for a clean-up to find
-                self.store.abort(staged)
+                self.object_store.abort(staged)
             if not isinstance(error, NotFound):
                 raise
             # S3 says to begin the upload again after a 409 ("CompleteMultipartUpload", If-None-Match),
@@ -515,7 +515,7 @@ class ConditionalStore:
 
     def _look(self, path: str, condition: Condition) -> None:
         """Raise the typed failure of `condition` if it does not hold now."""
-        info = self.store.begin_head(path)().info
+        info = self.object_store.begin_head(path)().info
         if not holds(condition, info):
             raise contradiction(path, condition, info)
 
@@ -523,7 +523,7 @@ class ConditionalStore:
         committer = self._strategy.choose(Operation.PUBLISH, condition)
 
         def send(sent: Condition | None, expiry: RequestExpiry | None) -> PutResult:
-            return self.store.publish(staged, condition=sent, expiry=expiry)
+            return self.object_store.publish(staged, condition=sent, expiry=expiry)
 
         mutation = Mutation(
             operation=Operation.PUBLISH,

@@ -159,8 +159,8 @@ def test_plain_calls_go_through(store: ConditionalStore) -> None:
     store.delete("b")
     with pytest.raises(NotFound):
         store.head("b")
-    assert store.url == store.store.url
-    assert store.key("a/1") == store.store.key("a/1")
+    assert store.url == store.object_store.url
+    assert store.key("a/1") == store.object_store.key("a/1")
     assert store.begin_head("b")().info is None
     assert store.delete_many(["a/1", "missing"]) == {}
     assert [info.path for info in store.list()] == ["a/2"]

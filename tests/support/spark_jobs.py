@@ -129,7 +129,7 @@ class Trap:
         """Lay the trap among the requests to an output, counted by `seen`; return `output`."""
         if self.at in _REQUESTS:
             method, counts = _REQUESTS[self.at]
-            store = output.store if self.at == "record" else output.store.store
+            store = output.store if self.at == "record" else output.store.object_store
             setattr(store, method, self._around(getattr(store, method), counts, seen))
         return output
 

@@ -16,13 +16,10 @@ from support.source import MODULES, Module, importers
 SMALL = 120
 
 #: Small modules with one importer that are not merged yet.
-TO_MERGE = {
-    "commitlog.commit.native_committer",
-    "commitlog.namespace.creation",
-}
+TO_MERGE = {"commitlog.namespace.creation"}
 
 #: Attributes that repeat that of their owner, and are not renamed yet.
-TO_RENAME = {"log", "store"}
+TO_RENAME = {"log"}
 
 
 def _is_lazy(module: Module) -> bool:
@@ -123,7 +120,7 @@ def test_inheritance_is_shallow() -> None:
 
 @pytest.mark.parametrize("top", ["commitlog", "tests", "benchmarks"])
 def test_no_attribute_repeats_its_owner(top: str) -> None:
-    """No expression such as ``output.store.store``: two levels have two names."""
+    """No expression repeats an attribute, as of a store of a store: two levels have two names."""
     repeated = re.compile(r"^(?! *(?:from|import) ).*\.([a-z]\w*)\.\1\b(?!\()", re.M)
     found = [
         f"{file.relative_to(ROOT)}: {match.group().strip()}"

@@ -62,8 +62,8 @@ def client() -> Client:
 
 
 def _requests(client: ConditionalStore) -> int:
-    assert isinstance(client.store, ScriptedStore)
-    return len(client.store.script.log)
+    assert isinstance(client.object_store, ScriptedStore)
+    return len(client.object_store.script.log)
 
 
 def test_the_first_finding_serves_all_clients_of_a_table(client: Client) -> None:
@@ -275,7 +275,7 @@ def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
     table = _table()
     client(table, ignores=True).put_if_absent("a", b"1")
     mine = client(table)
-    stale = ConditionalStore(mine.store, table=table, probe_report=proven(*Kind, url=mine.url))
+    stale = ConditionalStore(mine.object_store, table=table, probe_report=proven(*Kind, url=mine.url))
     stale.put_if_absent("b", b"2")
     assert not stale.probe_report.proves(Kind.PUT_IF_ABSENT)
 
@@ -283,7 +283,7 @@ def test_what_is_kept_goes_before_a_verdict_of_ones_own(client: Client) -> None:
 def test_a_verdict_of_ones_own_is_kept_where_there_is_none(client: Client) -> None:
     """It spares the probe, and whoever comes later goes by it."""
     table = _table()
-    store = client(table).store
+    store = client(table).object_store
     first = ConditionalStore(store, table=table, probe_report=proven(*Kind, url=store.url))
     first.put_if_absent("a", b"1")
     assert _requests(first) == 3  # with the identity object, and a look at its date
@@ -297,7 +297,7 @@ def test_a_verdict_on_another_store_is_refused(client: Client, of: str) -> None:
     """Nothing is left to a store because another one honours it; the message names both."""
     mine = client(_table())
     with pytest.raises(ConfigurationError, match=f"{re.escape(of)}.*{mine.url}"):
-        ConditionalStore(mine.store, probe_report=proven(*Kind, url=of))
+        ConditionalStore(mine.object_store, probe_report=proven(*Kind, url=of))
     with pytest.raises(ConfigurationError, match=f"{re.escape(of)}.*{mine.url}"):
         mine.save_probe_report(proven(*Kind, url=of))
 
@@ -305,7 +305,9 @@ def test_a_verdict_on_another_store_is_refused(client: Client, of: str) -> None:
 def test_a_verdict_serves_its_whole_bucket(client: Client) -> None:
     """The probe is often let loose on a prefix of its own; profile and region say only who asks."""
     mine, there = client(None), client(None, place="bucket/scratch")
-    ConditionalStore(mine.store, probe_report=proven(*Kind, url=there.url)).put_if_absent("a", b"1")
+    ConditionalStore(mine.object_store, probe_report=proven(*Kind, url=there.url)).put_if_absent(
+        "a", b"1"
+    )
     assert _requests(mine) == 1
     probe_report = proven(url="s3://bucket/scratch?endpoint_url=http://host:9/&region=eu-west-1")
     assert probe_report.is_of("s3://bucket?profile=p&endpoint_url=http://host:9")

@@ -254,7 +254,7 @@ def test_the_next_writer_of_a_local_store_does_not_wait(tmp_path: Path, leases: 
     settings = SqliteCommit(f"{tmp_path}/leases.db", max_wait=0)
     with commitlog.connect(str(tmp_path / "lake"), commit=settings) as store:
         record = LeaseRecord(
-            path=store.store.key("a"),
+            path=store.key("a"),
             etag="*",
             generation=0,
             timeout=20_000,
