@@ -1,4 +1,4 @@
-"""The oldest Spark that is promised to work, in an environment of its own."""
+"""The oldest declared Spark, with the oldest declared versions of all other dependencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-PYTHON = ROOT / ".venv/spark-4.2/bin/python"
+PYTHON = ROOT / ".venv/floors/bin/python"
 
 
 def test_spark_4_2(tmp_path: Path) -> None:
