@@ -9,18 +9,19 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("package", "missing", "extra"),
+    ("package", "user", "missing", "extra"),
     [
-        ("commitlog.filesystem", "fsspec", "fsspec"),
-        ("commitlog.spark", "pyarrow", "spark"),
-        ("commitlog.spark", "pyspark", "spark"),
-        ("commitlog.testing.sim", "greenlet", "simulator"),
+        ("commitlog.filesystem", "commitlog.filesystem", "fsspec", "fsspec"),
+        ("commitlog.spark", "commitlog.spark", "pyarrow", "spark"),
+        ("commitlog.spark", "commitlog.spark", "pyspark", "spark"),
+        ("commitlog.spark.files.avro", "fileFormat avro", "fastavro", "avro"),
+        ("commitlog.testing.sim", "commitlog.testing.sim", "greenlet", "simulator"),
     ],
 )
-def test_a_missing_extra_is_named(package: str, missing: str, extra: str) -> None:
+def test_a_missing_extra_is_named(package: str, user: str, missing: str, extra: str) -> None:
     """The import of a package raises an error that says what to install."""
     code = f"import sys; sys.modules[{missing!r}] = None; import {package}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    expected = f"ImportError: {package} needs {missing}: pip install 'commitlog-store[{extra}]'"
+    expected = f"ImportError: {user} needs {missing}: pip install 'commitlog-store[{extra}]'"
     assert done.stderr.splitlines()[-1] == expected

@@ -259,6 +259,11 @@ def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
         ("import commitlog.filesystem", "commitlog.filesystem", "fsspec"),
         ("import commitlog.testing.sim", "commitlog.testing.sim", "simulator"),
         ("from commitlog.testing.sim import Simulation", "commitlog.testing.sim", "simulator"),
+        ("import commitlog; commitlog.spark.read", "commitlog.spark", "spark"),
+        ("from commitlog.spark import CommitlogDataSource", "commitlog.spark", "spark"),
+        ("from commitlog.spark.ingest import IngestDataSource", "commitlog.spark", "spark"),
+        ("import pyspark_commitlog", "commitlog.spark", "spark"),
+        ("import pyspark_commitlog_ingest", "commitlog.spark", "spark"),
     ],
 )
 def test_a_missing_extra_is_named(use: str, user: str, extra: str, site: Path, tmp_path: Path) -> None:
@@ -266,6 +271,15 @@ def test_a_missing_extra_is_named(use: str, user: str, extra: str, site: Path, t
     done = run(environment_of("core"), site, tmp_path, ["-c", use], status=1)
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(rf"ImportError: {user} needs .*'commitlog-store\[{extra}\]'.*", last)
+
+
+@pytest.mark.all
+def test_a_command_without_its_extra_says_what_to_install(site: Path, tmp_path: Path) -> None:
+    """The status is that of wrong usage, and nothing is done."""
+    python = environment_of("core")
+    done = run(python, site, tmp_path, ["-m", "commitlog", "output", "compact", "out"], status=2)
+    assert "commitlog-store[spark]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.all
