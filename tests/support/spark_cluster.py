@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of two loopback hosts, its driver, and gates that its tasks stop at."""
+"""A standalone Spark cluster of two loopback hosts, its driver, and gates for its tasks."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _CONF = {
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.01",
     "spark.speculation.quantile": "0.5",
-    # Losers of a race may live on for as long as a test wants to look at them.
+    # Losers of a race may go on as long as a test needs them.
     "spark.python.task.killTimeout": "250s",
 }
 
 
 class Visitor:
-    """A task that has come to a gate, and waits there."""
+    """A task that waits at a gate."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -67,7 +67,7 @@ class Visitor:
         self.host = self.hear()
 
     def hear(self) -> str:
-        """Return the next line that the task says; "" if its process has ended."""
+        """Return the next line from the task; "" if its process has ended."""
         line = b""
         while not line.endswith(b"\n"):
             try:
@@ -80,7 +80,7 @@ class Visitor:
         return line.decode().strip()
 
     def let_go_on(self) -> None:
-        """Let the task run until it says something again."""
+        """Let the task run until it sends another line."""
         self._connection.sendall(b"\n")
 
     def __enter__(self) -> Visitor:
@@ -91,7 +91,7 @@ class Visitor:
 
 
 class Gate:
-    """Where all attempts at the first task of a job wait until they are let through."""
+    """A gate for all attempts at the first task of a job."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -106,7 +106,7 @@ class Gate:
 
 @contextlib.contextmanager
 def _at_gate(port: int) -> Iterator[socket.socket | None]:
-    """Come to the gate, if this is the first task, and wait there."""
+    """Wait at the gate, if this is the first task."""
     context = TaskContext.get()
     assert context is not None
     if context.partitionId():
@@ -119,7 +119,7 @@ def _at_gate(port: int) -> Iterator[socket.socket | None]:
 
 
 class GatedWriter(DataSourceArrowWriter):
-    """A writer whose first task waits at a gate, writes, says so, and waits once more."""
+    """A writer whose first task waits at a gate, writes, reports it, and waits again."""
 
     def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
         self._writer = writer
@@ -153,7 +153,7 @@ class GatedSource(CommitlogDataSource):
 
 def _gated_rows(port: int) -> Any:
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # More than the pipe to the JVM keeps to itself, so that a file is begun.
+        # More than the buffer of the pipe to the JVM, so that a file is begun.
         yield from batches
         with _at_gate(port):
             pass
@@ -162,11 +162,11 @@ def _gated_rows(port: int) -> Any:
 
 
 class Cluster:
-    """Master, two workers of one core each, and a driver. Ends what it has started, and nothing else.
+    """A master, two workers of one core each, and a driver. Stops only its own processes.
 
     Args:
-        scratch: where logs and temporary files go.
-        jars: for ``spark.jars``.
+        scratch: directory for logs and temporary files.
+        jars: value of ``spark.jars``.
     """
 
     def __init__(self, scratch: Path, jars: str) -> None:
@@ -196,11 +196,11 @@ class Cluster:
             self.kill(name)
 
     def save(self, gate: Gate, **request: Any) -> None:
-        """Have the driver begin to write; see `drive`."""
+        """Make the driver begin a write; see `drive`."""
         self._ask({**request, "gate": gate.port})
 
     def settle(self) -> None:
-        """Wait until no task is running any more, not even one that lost its race."""
+        """Wait until no task is running, not even a losing attempt."""
         self._ask(None)
         assert self.answer() == ""
 
@@ -210,20 +210,20 @@ class Cluster:
         self._driver.stdin.flush()
 
     def visitor(self, gate: Gate) -> Visitor:
-        """Return the task that comes to `gate` next, once it has."""
+        """Wait for the next task at `gate`, and return it."""
         if self._next(gate.socket) is not gate.socket:
             raise RuntimeError(f"the job ended before a task came to the gate: {self.answer()}")
         return Visitor(gate.socket.accept()[0])
 
     def answer(self) -> str:
-        """Return what the driver answers, once it has."""
+        """Wait for the driver's answer, and return it."""
         self._next()
         assert self._driver.stdout is not None
         answer: str = json.loads(self._driver.stdout.readline() or '"the driver has ended"')
         return answer
 
     def _next(self, *others: socket.socket) -> object:
-        """Wait for the driver or one of `others` to say something; return who does."""
+        """Wait for a line from the driver or one of `others`; return its sender."""
         said, _, _ = select.select([*others, self._driver.stdout], [], [], _SECONDS)
         if not said:
             raise TimeoutError("the cluster is silent")
@@ -238,7 +238,7 @@ class Cluster:
         self._start(host, command, SPARK_LOCAL_IP=host)
 
     def kill(self, name: str) -> None:
-        """Kill a worker, by its host, with all that runs there but Spark's Python processes."""
+        """Kill the worker on a host with its processes, except for Spark's Python processes."""
         process = self._processes.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -272,13 +272,13 @@ class Cluster:
                 env={
                     **os.environ,
                     "TMPDIR": str(self._scratch),
-                    # What the shell scripts that come with Spark would set.
+                    # The settings of Spark's own shell scripts.
                     "SPARK_HOME": _find_spark_home(),
                     "SPARK_SCALA_VERSION": "2.13",
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     **environment,
                 },
-                # A group of its own, to be killed with.
+                # A separate process group, to kill all of it.
                 start_new_session=True,
             )
         return process
@@ -291,11 +291,12 @@ def _java() -> list[str]:
 
 
 def drive() -> None:
-    """The driver: writes as the lines on stdin say, and answers each with "" or with an error.
+    """The driver: runs a write for each line on stdin, and answers it with "" or with an error.
 
-    Each tells `source`, `url`, `options`, how many `rows`, and the port of the `gate`. There are two
-    tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own, configured.)
-    Or the line is null: then the answer comes when all is quiet.
+    A line has `source`, `url`, `options`, the number of `rows`, and the port of the `gate`. There are
+    two tasks, each of which writes a half of the rows. (The source "parquet" is Spark's own,
+    configured.)
+    A line null is answered when no task is running.
     """
     from commitlog.spark import attach
     from demo.quiet import quiet_session
@@ -316,7 +317,7 @@ def drive() -> None:
         request = json.loads(line)
         answer = ""
         try:
-            # Both hosts have to be there: a speculative attempt needs another one than the first.
+            # Wait for both hosts: a speculative attempt needs another host than the first one.
             wait_for_executors(spark, lambda executors: len(executors) == 1 + len(HOSTS))
             if request is None:
                 wait_for_tasks(spark)

@@ -1,7 +1,7 @@
-"""A Spark driver that is a process of its own, to be raced and killed.
+"""A Spark driver in a separate process, for races and kills.
 
-As a program, this module is that driver: it runs the jobs that it reads from stdin, side by side, and
-says what came of each.
+As a program, this module is that driver: it runs the jobs from stdin at the same time, and reports the
+result of each.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _T = TypeVar("_T")
 
 
 class Task(Protocol):
-    """What a driver can be told to do."""
+    """A task for a driver."""
 
     def to_json(self) -> str:
         """Return it as text."""
 
 
 class Driver:
-    """A driver that is a process of its own, with a JVM of its own.
+    """A driver in a separate process, with its own JVM.
 
     Args:
         scratch: a directory for its files.
-        jobs: what it is to do, all at once. When it has done them, it waits for its end.
+        jobs: its tasks, which it runs at the same time. Then it waits to be killed.
         program: the name of the module that it runs.
     """
 
     def __init__(
         self, scratch: Path, jobs: Sequence[Task], program: str = "support.spark_driver"
     ) -> None:
-        #: What comes of the jobs: nothing, or an error with the text of theirs.
+        #: The results of the jobs: None, or an error with the text of their error.
         self.jobs: list[Future[None]] = [Future() for _ in jobs]
         self._log = (scratch / "driver.log").open("ab")
         self._process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Driver:
             stderr=self._log,
             text=True,
             env=environment(TMPDIR=str(scratch)),
-            # A group of its own, with its JVM, to be killed with.
+            # A separate process group with its JVM, to kill all of it.
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -72,12 +72,12 @@ class Driver:
         self._listener.start()
 
     def error(self, number: int) -> str | None:
-        """Wait until the job with this number is over; return its error, if there was one."""
+        """Wait until the job with this number ends; return its error, if there is one."""
         error = self.jobs[number].exception()
         return None if error is None else str(error)
 
     def next(self) -> None:
-        """Let it begin another job, if it waits for that."""
+        """Let it begin another job, if it waits."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -95,7 +95,7 @@ class Driver:
                 job.set_exception(RuntimeError("the driver is dead"))
 
     def kill(self) -> None:
-        """Kill it and its JVM, and then Spark's Python workers, which are in groups of their own."""
+        """Kill it and its JVM, and then Spark's Python workers, which are in other process groups."""
         family = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -117,8 +117,8 @@ class Driver:
         self._log.close()
 
 
-def told(go_on: Callable[[], None] | None = None) -> list[str]:
-    """Return the tasks of this driver, as text. When the process that started it ends, so does it.
+def read_tasks(go_on: Callable[[], None] | None = None) -> list[str]:
+    """Return the tasks of this driver, as text. The driver ends with the process that started it.
 
     `go_on` is called at each `Driver.next`.
     """
@@ -127,8 +127,8 @@ def told(go_on: Callable[[], None] | None = None) -> list[str]:
     return tasks
 
 
-def tell(number: int, done: Future[None]) -> None:
-    """Say what came of a task."""
+def report(number: int, done: Future[None]) -> None:
+    """Report the result of a task."""
     error = done.exception()
     sys.stdout.write(json.dumps([number, None if error is None else str(error)]) + "\n")
     sys.stdout.flush()
@@ -142,13 +142,13 @@ def _obey(go_on: Callable[[], None] | None) -> None:
 
 
 def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -> None:
-    """Be a driver, which does two tasks at once, not counting those that wait at a gate.
+    """Run the tasks of this driver, two at the same time, not counting those that wait at a gate.
 
-    The one who waits at the gate says when something is there, by `Driver.next`.
+    The process that waits at the gate reports each arrival with `Driver.next`.
     """
     turns = threading.Semaphore(2)
-    tasks = [parse(text) for text in told(turns.release)]
-    # A task of Spark's that waits takes a slot of its own.
+    tasks = [parse(text) for text in read_tasks(turns.release)]
+    # Each waiting task of Spark takes a slot.
     spark = _session(len(tasks) + 2)
 
     def take_turn(task: _T) -> None:
@@ -157,7 +157,7 @@ def serve(parse: Callable[[str], _T], run: Callable[[_T, SparkSession], None]) -
 
     with ThreadPoolExecutor(len(tasks)) as pool:
         for number, task in enumerate(tasks):
-            pool.submit(take_turn, task).add_done_callback(partial(tell, number))
+            pool.submit(take_turn, task).add_done_callback(partial(report, number))
     threading.Event().wait()
 
 
@@ -168,12 +168,12 @@ def _session(slots: int, **conf: str) -> SparkSession:
 
 
 def main() -> None:
-    """Be a driver."""
-    jobs = [Job.from_json(text) for text in told()]
+    """Run the tasks of this driver."""
+    jobs = [Job.from_json(text) for text in read_tasks()]
     spark = _session(6, **dict([PROTOCOL]))
     with running(spark, *jobs) as under_way:
         for number, done in enumerate(under_way):
-            done.add_done_callback(partial(tell, number))
+            done.add_done_callback(partial(report, number))
     threading.Event().wait()
 
 

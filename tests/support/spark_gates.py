@@ -1,4 +1,4 @@
-"""Places where jobs wait, in whatever process they are, until a test lets them go on or kills them."""
+"""Gates where jobs of any process wait until a test opens the gate or kills them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pyspark.cloudpickle
 # Workers cannot import test modules.
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-#: Seconds to wait for a job to get somewhere before the test fails.
+#: Seconds to wait for a job before the test fails.
 PATIENCE = 250.0
 
 
 class Gate:
-    """A place in a job, of whatever process, where it waits until it is let go on."""
+    """A place where a job of any process waits until the gate is opened."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -30,13 +30,13 @@ class Gate:
 
     @property
     def port(self) -> int:
-        """What a `Trap` has to know of it."""
+        """The port for a `Trap`."""
         return int(self._listener.getsockname()[1])
 
     def wait(self, job: Future[Any] | None = None) -> None:
-        """Return once something waits here; fail if `job` is over before."""
+        """Return once a job waits here; fail if `job` ends before."""
         for _ in range(int(PATIENCE * 10)):
-            # It may come just before the job is over.
+            # It may arrive just before the job ends.
             over = job is not None and job.done()
             if select.select([self._listener], [], [], 0.1)[0]:
                 self._held.append(self._listener.accept()[0])
@@ -47,7 +47,7 @@ class Gate:
         raise AssertionError(f"nothing got there within {PATIENCE:.0f} s")
 
     def open(self) -> None:
-        """Let it go on."""
+        """Open the gate."""
         self._held[-1].sendall(b"go")
 
     def kill(self) -> None:
@@ -59,7 +59,7 @@ class Gate:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What still waits fails.
+        # Jobs that still wait fail.
         for each in (self._listener, *self._held):
             each.close()
 
@@ -70,12 +70,12 @@ def hold(port: int) -> None:
 
 
 def arrive(port: int) -> socket.socket:
-    """Come to a gate; whoever waits there for it waits until it, or a child of its process, stays."""
+    """Connect to a gate, whose `wait` returns once this process, or a child of it, calls `stay`."""
     return socket.create_connection(("127.0.0.1", port))
 
 
 def stay(held: socket.socket) -> None:
-    """Wait where this has arrived; raise if it is not let go on."""
+    """Wait at the gate; raise if it is not opened."""
     with held:
         held.sendall(str(os.getpid()).encode())
         if held.recv(2) != b"go":

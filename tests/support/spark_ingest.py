@@ -1,6 +1,6 @@
-"""Queries from a source through a transformation into an output, and the audit of what came of them.
+"""Queries from a source through a transformation to an output, and the audit of their results.
 
-As a program, this module is a driver: it runs the flows that it reads from stdin, side by side.
+As a program, this module is a driver: it runs the flows from stdin at the same time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from support.servers import Ministack
 
-#: A directory whose name has to be quoted wherever that can be forgotten.
+#: A directory whose name must be quoted in requests and paths.
 _NAME = "Ein gang ü%20+=1"
 
-#: Columns of text files, and what a flow makes of them.
+#: Columns of text files, and the expressions of a flow.
 TEXT = "value STRING, _metadata STRUCT<file_path: STRING, offset: BIGINT>"
 DIGESTS = ("_metadata.file_path AS file", "upper(value) AS text", "sha2(value, 256) AS digest")
 
@@ -48,13 +48,13 @@ class Flow:
     """A query that ingests files, transforms their records, and commits each batch to an output.
 
     Attributes:
-        source: options of the source, the path included.
-        columns: of the source, as DDL; None to have them inferred.
-        select: what becomes of them, SQL expressions.
+        source: options of the source, with the path.
+        columns: columns of the source, as DDL; None to infer them.
+        select: SQL expressions for the columns of the output.
         out: URL of the output.
         sink: options of the output.
         checkpoint: directory of the query's checkpoint.
-        trap: what happens to it.
+        trap: the trap of the query.
     """
 
     source: Mapping[str, str]
@@ -77,7 +77,7 @@ class Flow:
         return cls(**fields, trap=trap and BatchTrap(**trap))
 
     def start(self, spark: SparkSession, **trigger: Any) -> StreamingQuery:
-        """Start the query; without a trigger, it takes all there is and ends."""
+        """Start the query; without a trigger, it reads all files and ends."""
         names = ("commitlog_ingest", "commitlog")
         if self.trap is not None:
             formats = trapped(self.trap)
@@ -98,7 +98,7 @@ class Flow:
         return started(start)
 
     def run(self, spark: SparkSession) -> StreamingQuery:
-        """Run the query until all there is was taken; return it, or raise what ended it."""
+        """Run the query until all files are read; return it, or raise its error."""
         query = self.start(spark)
         try:
             query.awaitTermination()
@@ -107,19 +107,19 @@ class Flow:
         return query
 
     def logged(self, log: str) -> list[int]:
-        """Return the batches that are in a log of Spark's: ``offsets`` or ``commits``."""
+        """Return the batches in a log of Spark: ``offsets`` or ``commits``."""
         names = [path.name for path in Path(self.checkpoint, log).glob("[0-9]*")]
         return sorted(int(name) for name in names)
 
 
 @define
 class Landing:
-    """Where input lands, and how a query gets from there to an output.
+    """A place for input, and a query from there to an output.
 
     Attributes:
         flow: the query.
         place: its output.
-        records: what was put, by path: the last version's records.
+        records: records of the last version of each file, by path.
     """
 
     flow: Flow
@@ -137,7 +137,7 @@ class Landing:
         self.records[path] = list(lines)
 
     def put_bytes(self, path: str, body: bytes, *, modified: float | None = None) -> None:
-        """Put a file of any content; in a directory, it may bear any time."""
+        """Put a file of any content; in a directory, it may have any time."""
         with self.options.opened_store() as store:
             store.put(path, body)
         if modified is not None:
@@ -162,7 +162,7 @@ class Landing:
         return evolve(self, flow=evolve(self.flow, source={**self.flow.source, **options}))
 
     def rows_of(self, *paths: str) -> list[Row]:
-        """Return the rows that are to come of the last versions of some files."""
+        """Return the expected rows of the last versions of some files."""
         return [
             (path, line.upper(), hashlib.sha256(line.encode()).hexdigest())
             for path in paths
@@ -170,7 +170,7 @@ class Landing:
         ]
 
     def rows(self, spark: SparkSession) -> Counter[Row]:
-        """Return the rows of the output, and how often each is there."""
+        """Return the rows of the output with their counts."""
         url = parse_store_url(self.flow.source["path"])
         root = f"{url.scheme}://{url.name}/" + (f"{url.prefix}/" if url.prefix else "")
         read = spark.read.format("commitlog").options(**self.place.options).load(self.place.url)
@@ -185,13 +185,13 @@ class Landing:
             return StateTable(table, options.settings.source).read()
 
     def operate(self, what: Callable[[IngestAdmin], Any]) -> Any:
-        """Return what an operator of the source is told."""
+        """Return the result of a call of `IngestAdmin`."""
         options = self.options
         with options.opened_store() as store, options.opened_table() as table:
             return what(IngestAdmin(store, table, options.settings))
 
     def problems(self) -> list[Problem]:
-        """Return what is on record, sorted by path."""
+        """Return the quarantined slices, sorted by path."""
         found: list[Problem] = self.operate(lambda operator: list(operator.problems()))
         return sorted(found, key=lambda problem: problem.slice.file.path)
 
@@ -204,12 +204,12 @@ class Landing:
     def audit(
         self, spark: SparkSession, query: StreamingQuery, expected: Iterable[Row] | None = None
     ) -> None:
-        """Check that the output has each input record once, by the batches of `query` in their order,
-        and that nothing is left over once it was recovered."""
+        """Check that the output has each input record once, from the batches of `query` in their order,
+        and that nothing is left over after a recovery."""
         self.place.recover()
         there = Counter(self.rows_of(*self.records) if expected is None else expected)
         rows = self.rows(spark)
-        # Of thousands that differ, a few are enough to see.
+        # Show only a few differences.
         assert list((there - rows).elements())[:5] == list((rows - there).elements())[:5] == []
         jobs = self.committed()
         assert jobs == [f"{query.id}/{number}" for number in range(len(jobs))]
@@ -225,9 +225,9 @@ class Landing:
 def new_landing(
     way: str, directory: Path, ministack: Callable[[], Ministack], **options: str
 ) -> Landing:
-    """Return a place for input, whose files are lines of text, with a query to an output in a `way`.
+    """Return a place for text files, with a query to an output in a `way`.
 
-    In a directory the state is where it is by default; on S3 it is in a table of DynamoDB.
+    In a directory, the state is in its default file; on S3, it is in a table of DynamoDB.
     """
     place = new_place(way, directory, ministack)
     source = {"fileFormat": "text", "metadata": "true", **options}

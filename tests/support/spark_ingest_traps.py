@@ -1,6 +1,6 @@
-"""Moments of a micro-batch at which something happens to a query that reads a source.
+"""Traps at the steps of a micro-batch of a query that reads a source.
 
-The reader and the writer of a query are trapped from outside, under names of their own.
+Subclasses of the reader and the writer lay the traps, in formats with separate names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.spark_jobs import Trap
 # Workers cannot import test modules.
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-#: Requests to the state's table: in which call of Spark's they are made, and which they are.
+#: Requests to the table of the state: the call of Spark that makes them, and their method.
 _REQUESTS = {
     "begin": ("initialOffset", "put"),
     "plan": ("latestOffset", "transact"),
@@ -38,26 +38,26 @@ _REQUESTS = {
 
 @frozen(kw_only=True)
 class BatchTrap(Trap):
-    """What happens in one batch of a query, and when.
+    """A trap in one batch of a query.
 
     Attributes:
-        at: ``begin``: the state is made; ``latestOffset``: Spark asks what comes next; ``plan``: an
-            epoch is stored; ``partitions``: Spark asks what to read, having written down its offset;
-            ``claim``: the query takes the source; ``slice``: a task turns to its nth slice; ``rows``: it
-            has decoded the nth records of one; ``commit``: all tasks are done; ``record`` and
-            ``publish``: as `Trap`.
+        at: the step. ``begin``: the state is created; ``latestOffset``: Spark asks for the next offset;
+            ``plan``: an epoch is stored; ``partitions``: Spark asks for the partitions, after storing
+            its offset; ``claim``: the query claims the source; ``slice``: a task begins its nth slice;
+            ``rows``: it has decoded the nth records; ``commit``: all tasks are done; ``record`` and
+            ``publish``: as in `Trap`.
         batch: number of the batch.
     """
 
     batch: int = 1
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `call` with the trap laid at its nth time."""
+        """Return `call` with the trap at its nth call."""
         return self._around(call, lambda *_, **__: True, itertools.count(1))
 
 
 def trapped(trap: BatchTrap) -> tuple[type[IngestDataSource], type[CommitlogDataSource]]:
-    """Return the two formats of a query with a trap, under names of their own."""
+    """Return the two formats of a query with a trap, under separate names."""
     word = uuid.uuid4().hex
 
     class Source(IngestDataSource):
@@ -129,7 +129,7 @@ class TrappedInput:
         self.splits = usual.splits
 
     def decode(self, pinned: Any, slice: Any, columns: Columns) -> Iterator[Records]:
-        """Decode, and spring the trap."""
+        """Decode with the trap."""
         self._turn("slice")
         for records in self._usual.decode(pinned, slice, columns):
             yield records
@@ -155,7 +155,7 @@ class TrappedWriter(CommitlogStreamWriter):
             usual = target.open_output
 
             def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
-                # One request after the other, so that it is known which is the nth.
+                # One request at a time, so that the nth is always the same.
                 return self.trap.set(usual(location), itertools.count(1))
 
             self._target = evolve(target, open_output=open_output)

@@ -1,6 +1,6 @@
-"""Real Spark jobs to which something happens at a chosen moment.
+"""Real Spark jobs with a trap at a chosen step.
 
-A `Job` can be written as JSON, so that any driver can run it; its `Trap` is what happens to it.
+A `Job` and its `Trap` can be written as JSON, so that any driver can run it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 #: Rows of a job, the tasks that write them, and the partitions that they are in.
 ROWS, TASKS, PARTS = 24, 2, 2
 
-#: What Spark's own writers commit by, and the setting.
+#: The setting of the commit protocol of Spark's own writers, and its value.
 PROTOCOL = ("spark.sql.sources.commitProtocolClass", COMMIT_PROTOCOL)
 
 
@@ -57,7 +57,7 @@ def _named(part: str) -> Callable[..., bool]:
     return is_named
 
 
-#: What is done at the moments of a `Trap`: which method, and which calls of it.
+#: The requests at the steps of a `Trap`: the method, and a test of its arguments.
 _REQUESTS: Mapping[str, tuple[str, Callable[..., bool]]] = {
     "pending": ("put", _named("_commitlog/pending/")),
     "stage": ("begin_stage", _named("part-00000")),
@@ -72,22 +72,24 @@ _REQUESTS: Mapping[str, tuple[str, Callable[..., bool]]] = {
 
 @frozen(kw_only=True)
 class Trap:
-    """What happens to a job, and when.
+    """An event at one step of a job.
 
     Attributes:
-        at: ``values``: the last row is computed; ``rows``: a task has written all of its rows;
-            ``told``: a task's files are complete, and Spark is to hear of them. Or a request of a driver
-            or a task is sent: ``pending``: it is noted that the job begins; ``stage``: the first task
-            begins a file; ``record``: the commit record is claimed; ``request``: it is written to the
-            store for that; ``publish``: a file is published; ``success``: so is that all are; ``plan``:
-            a follower gets the third record of the log; ``read``: it gets a file.
-        what: ``hold``: it waits at a gate; ``die``: the process is killed; ``fail``: it raises;
-            ``lose``: the answer is lost; ``haunt``: it raises, and a child of its process writes the
-            task's rows once it is let. At ``values``, it can only fail, in every attempt.
-        port: of the gate.
-        nth: at which request of that kind, from 1.
-        after: once the request is done.
-        attempts: to how many attempts at a task it happens.
+        at: the step. ``values``: the last row is computed; ``rows``: a task has written all of
+            its rows; ``reported``: a task's files are complete, before it reports them. Or a
+            request of a driver or a task is sent: ``pending``: the pending entry is written;
+            ``stage``: the first task begins a file; ``record``: the commit record is claimed;
+            ``request``: the request for that is sent to the store; ``publish``: a file is
+            published; ``success``: ``_SUCCESS`` is written; ``plan``: a stream reader gets the
+            third record of the log; ``read``: it gets a file.
+        what: the event. ``hold``: it waits at a gate; ``die``: the process is killed; ``fail``: it
+            raises; ``lose``: the answer is lost; ``haunt``: it raises, and a child of its process writes
+            the task's rows once the gate is opened. At ``values``, only ``fail`` is possible, in every
+            attempt.
+        port: port of the gate.
+        nth: number of the request of that kind, from 1.
+        after: whether the event is after the request, and not before it.
+        attempts: number of attempts at a task with the event.
     """
 
     at: str
@@ -98,7 +100,7 @@ class Trap:
     attempts: int = 1
 
     def spring(self) -> None:
-        """Let it happen, if this process is one that it is to happen to."""
+        """Make the event happen, unless this attempt has none."""
         context = TaskContext.get()
         if context is not None and context.attemptNumber() >= self.attempts:
             return
@@ -126,7 +128,7 @@ class Trap:
         return trapping
 
     def set(self, output: Output, seen: Iterator[int]) -> Output:
-        """Lay the trap among the requests to an output, counted by `seen`; return `output`."""
+        """Set the trap for requests to an output, counted by `seen`; return `output`."""
         if self.at in _REQUESTS:
             method, counts = _REQUESTS[self.at]
             store = output.store if self.at == "record" else output.store.object_store
@@ -135,7 +137,7 @@ class Trap:
 
 
 class TaskTrapped(DataSourceArrowWriter):
-    """A writer whose second task is trapped."""
+    """A writer with a trap in the second task."""
 
     def __init__(self, writer: DataSourceArrowWriter, trap: Trap) -> None:
         self._writer = writer
@@ -144,17 +146,17 @@ class TaskTrapped(DataSourceArrowWriter):
         self.abort = writer.abort  # type: ignore[method-assign]
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        """Write the rows, and tell of it or not."""
+        """Write the rows, with the trap."""
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() != 1 or context.attemptNumber() >= self._trap.attempts:
             return self._writer.write(iterator)
         if self._trap.what != "haunt":
-            told = self._writer.write(iterator)
+            message = self._writer.write(iterator)
             self._trap.spring()
-            return told
+            return message
         rows = list(iterator)
-        # Not by the child, which may be slower than all that is left of the job.
+        # Not in the child, which may be slower than the rest of the job.
         arrived = arrive(self._trap.port)
         if os.fork():
             arrived.close()
@@ -168,7 +170,7 @@ class TaskTrapped(DataSourceArrowWriter):
 
 
 def trapped_source(trap: Trap) -> type[CommitlogDataSource]:
-    """Return the data source with a trap, under a name of its own."""
+    """Return the data source with a trap, under a separate name."""
     format_name = f"commitlog-{uuid.uuid4().hex}"
 
     class Trapped(CommitlogDataSource):
@@ -178,30 +180,30 @@ def trapped_source(trap: Trap) -> type[CommitlogDataSource]:
 
         @staticmethod
         def open_output(location: OutputLocation, executor: Executor | None = None) -> Output:
-            # One request after the other, so that it is known which is the nth.
+            # One request at a time, so that the nth is always the same.
             return trap.set(open_output(location), itertools.count(1))
 
         def writer(self, schema: Any, overwrite: bool) -> Any:
             writer = super().writer(schema, overwrite)
-            return TaskTrapped(writer, trap) if trap.at == "told" else writer
+            return TaskTrapped(writer, trap) if trap.at == "reported" else writer
 
     return Trapped
 
 
 @frozen(kw_only=True)
 class Job:
-    """What a driver is to write, and what happens to it meanwhile.
+    """A write of a driver, with a trap.
 
     Attributes:
-        url: of the output.
-        options: of the data source.
-        configured: whether Spark's own Parquet writer does it, with the configured committer.
-        first: the first of the `rows` numbers that it writes.
-        rows: how many.
+        url: URL of the output.
+        options: options of the data source.
+        configured: whether Spark's own Parquet writer writes, with the configured committer.
+        first: the first of the numbers.
+        rows: how many numbers.
         mode: ``append``, ``overwrite``, ``overwrite-partitions`` or ``error``.
-        job_id: the job.
-        parts: which partitions to keep the rows of, an SQL expression.
-        trap: what happens to it.
+        job_id: id of the job.
+        parts: SQL expression for the rows to keep.
+        trap: the trap of the job.
     """
 
     url: str
@@ -216,7 +218,7 @@ class Job:
 
     @property
     def numbers(self) -> list[int]:
-        """What it writes, if it keeps all of them."""
+        """The numbers that it writes, if it keeps all rows."""
         return list(range(self.first, self.first + self.rows))
 
     def to_json(self) -> str:
@@ -231,7 +233,7 @@ class Job:
         return cls(**fields, trap=trap and Trap(**trap))
 
     def prepare(self, spark: SparkSession) -> Callable[[], None]:
-        """Lay the trap; return what runs the job, which may be called in any thread."""
+        """Set the trap; return a function that runs the job in any thread."""
         name = "parquet" if self.configured else "commitlog"
         if self.trap is not None and not self.configured:
             source = trapped_source(self.trap)
@@ -244,7 +246,7 @@ class Job:
         return partial(self._write, spark, name)
 
     def run(self, spark: SparkSession) -> None:
-        """Run the job here and now."""
+        """Run the job in this thread."""
         before = committer.open_output
         try:
             self.prepare(spark)()
@@ -259,7 +261,7 @@ class Job:
         options: WriteOptions,
         executor: Executor | None = None,
     ) -> Output:
-        # It happens to the first such job only, also if another one of the same id comes later.
+        # Only the first such job has the trap, not a later one with the same id.
         mine = (options.url, options.job.job_id) == (self.url, self.job_id)
         return trap.set(usual(options), seen) if mine else usual(options, executor)
 
@@ -301,11 +303,11 @@ class Job:
 
 @contextmanager
 def running(spark: SparkSession, *jobs: Job) -> Iterator[list[Future[None]]]:
-    """Run jobs side by side in this driver; wait for all of them in the end."""
+    """Run jobs at the same time in this driver; wait for all of them at the end."""
     before = committer.open_output
     try:
         with ThreadPoolExecutor(len(jobs)) as pool:
-            # All traps are laid before the first job begins.
+            # All traps are set before the first job begins.
             yield [pool.submit(run) for run in [job.prepare(spark) for job in jobs]]
     finally:
         committer.open_output = before

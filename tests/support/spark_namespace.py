@@ -1,6 +1,6 @@
-"""Real Spark jobs that write into a namespace, and that are stopped at their commit point.
+"""Real Spark jobs that write to a namespace, and are stopped at their commit point.
 
-As a program, this module is a driver of its own; see `support.spark_driver`.
+As a program, this module is a separate driver; see `support.spark_driver`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from commitlog.spark import CommitlogDataSource
 from commitlog.spark.session_conf import active
 from commitlog.spark.targets.namespace import NamespaceLocation
 from demo.quiet import quiet_session
-from support.spark_driver import tell, told
+from support.spark_driver import read_tasks, report
 from support.spark_gates import hold
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ ROWS = 6
 
 @frozen(kw_only=True)
 class Stop:
-    """What happens to a driver at its commit point.
+    """The end or the pause of a driver at its commit point.
 
     Attributes:
-        after: whether the directory has been renamed by then.
-        port: of the gate at which it waits; 0: the process dies.
+        after: whether it is after the rename of the directory.
+        port: port of the gate at which the driver waits; 0: the process dies.
     """
 
     after: bool
     port: int = 0
 
     def source(self) -> type[CommitlogDataSource]:
-        """Return the data source of a driver that is stopped, under a name of its own."""
+        """Return the data source of a driver that is stopped, under a separate name."""
         format_name = f"commitlog-{uuid.uuid4().hex}"
         stop = self
 
@@ -68,7 +68,7 @@ class Stop:
         return Stopped
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `call`, with what happens to it."""
+        """Return `call` with the stop."""
 
         def stopped(*args: Any, **options: Any) -> Any:
             if not self.after:
@@ -91,10 +91,10 @@ class LakeJob:
     """A job that writes the numbers below `ROWS`.
 
     Attributes:
-        url: of a directory in a namespace.
-        options: of the data source.
+        url: URL of a directory in a namespace.
+        options: options of the data source.
         mode: Spark's save mode.
-        stop: what happens to it.
+        stop: the stop of the driver.
     """
 
     url: str
@@ -113,7 +113,7 @@ class LakeJob:
         return cls(**{**fields, "stop": Stop(**fields["stop"])})
 
     def run(self, spark: SparkSession) -> None:
-        """Run it, in any thread."""
+        """Run the job in any thread."""
         source = self.stop.source()
         with active(spark):
             spark.dataSource.register(source)
@@ -122,12 +122,12 @@ class LakeJob:
 
 
 def main() -> None:
-    """Be a driver."""
-    jobs = [LakeJob.from_json(text) for text in told()]
+    """Run the tasks of this driver."""
+    jobs = [LakeJob.from_json(text) for text in read_tasks()]
     spark = quiet_session(master="local[4]")
     with ThreadPoolExecutor(len(jobs)) as pool:
         for number, job in enumerate(jobs):
-            pool.submit(job.run, spark).add_done_callback(partial(tell, number))
+            pool.submit(job.run, spark).add_done_callback(partial(report, number))
     threading.Event().wait()
 
 

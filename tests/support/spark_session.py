@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @frozen
 class SparkLogs:
-    """Where to look for what Spark wrote down: its own log, and the event log with all plans."""
+    """The logs of Spark: its own log, and the event log with all plans."""
 
     log: Path
     events: Path
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return the text of all logs."""
         files = [self.log, *(path for path in self.events.rglob("*") if path.is_file())]
         return "\n".join(path.read_text(errors="replace") for path in files)
 
 
 @pytest.fixture(scope="session")
 def spark_logs(tmp_path_factory: pytest.TempPathFactory) -> SparkLogs:
-    """The files to which the session writes."""
+    """The log files of the session."""
     directory = tmp_path_factory.mktemp("spark")
     (directory / "events").mkdir()
     return SparkLogs(directory / "log", directory / "events")
@@ -45,9 +45,9 @@ def spark(spark_logs: SparkLogs) -> Iterator[SparkSession]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(spark_logs.events),
         "spark.local.dir": str(spark_logs.log.parent),
-        # Only there: what uses it turns it on (tests/spark/batch/test_committer.py).
+        # Only the jar: tests that use the committer turn it on (tests/spark/batch/test_committer.py).
         "spark.jars": str(committer_jar()),
-        # Far from UTC, and with a summer time: instants must not depend on it.
+        # Far from UTC, and with daylight saving time: instants must not depend on it.
         "spark.sql.session.timeZone": "America/St_Johns",
     }
     with spark_logs.log.open("wb") as log:

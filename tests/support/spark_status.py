@@ -1,6 +1,6 @@
-"""Waiting for what Spark says of its executors, tasks and queries.
+"""Waiting for states of Spark's executors, tasks and queries.
 
-It has no events for these that Python could wait for.
+Spark has no events for them in Python.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-#: Seconds after which it is given up.
+#: Seconds to wait before an error.
 _PATIENCE = 100.0
 
 
 def wait_for_executors(spark: SparkSession, state: Callable[[list[Any]], bool]) -> None:
-    """Return once the executors, of which the first is the driver, are in a state."""
+    """Return once the executors, the first of which is the driver, satisfy a condition."""
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
     _wait(lambda: state(list(tracker.getExecutorInfos())), "the executors do not get there")
 
@@ -29,13 +29,13 @@ def wait_for_tasks(spark: SparkSession) -> None:
     When a job has failed, its other tasks may go on for a while: Spark asks them to end, gives Python
     workers two seconds (``spark.python.task.killTimeout``), kills them, and does not wait for that.
     """
-    # What it tells of tasks may be about how things were a while ago.
+    # The reported tasks may be those of a while ago.
     wait_for_events(spark)
     wait_for_executors(spark, lambda executors: not any(each.numRunningTasks() for each in executors))
 
 
 def wait_for_all_but_one(spark: SparkSession) -> None:
-    """Return once all tasks of the stage that is running have succeeded, but for one."""
+    """Return once all tasks of the running stage but one have succeeded."""
     tracker = spark.sparkContext.statusTracker()
 
     def there() -> bool:
@@ -46,7 +46,7 @@ def wait_for_all_but_one(spark: SparkSession) -> None:
 
 
 def wait_for_events(spark: SparkSession) -> None:
-    """Return once all that has happened so far is told and logged."""
+    """Return once all past events are delivered and logged."""
     bus: Any = spark.sparkContext._jsc.sc().listenerBus()
     bus.waitUntilEmpty(int(_PATIENCE * 1000))
 

@@ -1,4 +1,4 @@
-"""A chain of two streaming queries, input to output to output, in a driver that is to be killed.
+"""A chain of two streaming queries, input to output to output, in a driver that is killed.
 
 As a program, this module is that driver.
 """
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
     from support.servers import Ministack
 
-#: Where a driver may die: while it writes the first output, follows it, or writes the second one.
+#: The steps at which a driver may die: writing the first output, reading it, or writing the second one.
 WRITER, TAIL, SINK = "writer", "tail", "sink"
 
 
 @frozen
 class Chain:
-    """A query that copies the numbers in files to an output, and one that copies that to another.
+    """A query that copies numbers in files to an output, and one that copies the output to another.
 
     Attributes:
         scratch: a directory for input and checkpoints.
-        top: URL below which both outputs are.
-        place: how to reach them.
+        top: URL above both outputs.
+        place: options to reach them.
     """
 
     scratch: Path
@@ -78,7 +78,7 @@ class Chain:
         self._copy(rows, "a", format_name)
 
     def follow(self, spark: SparkSession, source: str = "commitlog", sink: str = "commitlog") -> None:
-        """Copy what the first output has to the second one, three files a batch."""
+        """Copy the first output to the second one, with three files in a batch."""
         reader = spark.readStream.format(source).options(**self.place)
         reader = reader.option("startingVersion", 0).option("maxFilesPerTrigger", 3)
         self._copy(reader.schema("id bigint").load(f"{self.top}/a"), "b", sink)
@@ -98,13 +98,13 @@ class Chain:
         return Output(ReadOptions.parse({**self.place, "path": f"{self.top}/{name}"}).open())
 
     def recover(self, name: str) -> None:
-        """Have all finished that was begun, no query being under way."""
+        """Recover an output, while no query is running."""
         output = self.output(name)
         with output.store:
             assert output.recover(older_than=0).live == ()
 
     def versions(self, name: str) -> int:
-        """Return how many versions of an output readers see."""
+        """Return the number of visible versions of an output."""
         output = self.output(name)
         with output.store:
             return output.snapshot(roll_forward=False).version
@@ -133,12 +133,12 @@ class Chain:
 
 @frozen
 class Doom:
-    """What the driver does until it is killed.
+    """The work of a driver until it is killed.
 
     Attributes:
         chain: its chain.
-        where: which part of it, whose first batch is done before if that is the writer.
-        trap: what it waits at.
+        where: the part of it with the trap. The first batch of the writer has none.
+        trap: the trap at which it waits.
     """
 
     chain: Chain
@@ -157,7 +157,7 @@ class Doom:
         return cls(Chain(Path(scratch), top, place), where, Trap(**trap))
 
     def run(self, spark: SparkSession) -> None:
-        """Do it."""
+        """Run the part."""
         source = trapped_source(self.trap)
         spark.dataSource.register(source)
         if self.where == WRITER:
@@ -181,7 +181,7 @@ def new_chain(way: str, scratch: Path, ministack: Callable[[], Ministack]) -> Ch
     table = server.new_table_name()
     leases = parse_table_url(f"dynamodb://{table}").with_options(server.options)
     open_table(leases, LEASE_SCHEMA).create()
-    # The shortest lease, for a dead driver's is waited for.
+    # The shortest lease, because the lease of a dead driver delays the next one.
     place = {**server.options, "commit": f"dynamo:{table}:3000"}
     return Chain(scratch, f"s3://{server.new_bucket()}", place)
 

@@ -1,4 +1,4 @@
-"""Where the jobs of `support.spark_jobs` write to, and the audit: each row once, and nothing else."""
+"""Places for the jobs of `support.spark_jobs`, and the audit: each row once, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 #: to S3 with leases in DynamoDB; and Spark's own writer with the configured committer.
 WAYS = ["local", with_all("s3", marks=[pytest.mark.servers]), "configured"]
 
-#: Those of the data source.
+#: The ways of the data source.
 SOURCES = WAYS[:2]
 
-#: A directory whose name has to be quoted wherever that can be forgotten.
+#: A directory whose name must be quoted in requests and paths.
 _NAME = "Aus gabe ü%20+=1"
 
 
 @frozen(kw_only=True)
 class Place:
-    """An output to be, and two ways to look at it: by its log, and by a plain listing.
+    """A new output, and two ways to read it: by its log, and by a listing.
 
     Attributes:
-        url: where it is.
-        options: what the data source or the committer has to be told.
-        configured: whether Spark's own writer is to write there.
-        listed: returns every object below it, by its path, whatever it is.
+        url: URL of the output.
+        options: options of the data source or the committer.
+        configured: whether Spark's own writer writes there.
+        listed: returns all objects below it, by path.
     """
 
     url: str
@@ -63,22 +63,22 @@ class Place:
         return Job(url=self.url, options=self.options, configured=self.configured, **fields)
 
     def with_short_leases(self) -> Place:
-        """Return the same place on S3 with the shortest leases, for a dead driver's is waited for."""
+        """Return the same place on S3 with the shortest leases, which dead drivers keep."""
         table = self.options["table"].removeprefix("dynamodb://")
         options = {name: value for name, value in self.options.items() if not name.startswith("table")}
         return evolve(self, options={**options, "commit": f"dynamo:{table}:3000"})
 
     def open(self) -> Output:
-        """Open it, to look at it without Spark."""
+        """Open it without Spark."""
         return Output(ReadOptions.parse({**self.options, "path": self.url}).open())
 
     def visible(self) -> dict[str, bytes]:
-        """Return the files that readers take for data who list the directory."""
+        """Return the data files that a listing shows."""
         hidden = re.compile(r"(^|/)[._]")
         return {path: data for path, data in self.listed().items() if not hidden.search(path)}
 
     def by_listing(self) -> list[int]:
-        """Return the numbers that a reader finds who lists the directory, sorted."""
+        """Return the numbers in the files of a listing, sorted."""
         numbers = []
         for path, data in self.visible().items():
             rows = pq.read_table(io.BytesIO(data)).to_pydict()
@@ -88,20 +88,20 @@ class Place:
         return sorted(numbers)
 
     def by_log(self, spark: SparkSession, **options: str) -> list[int]:
-        """Return the numbers that a reader finds who goes by the log, sorted."""
+        """Return the numbers that a reader of the log finds, sorted."""
         read = spark.read.format("commitlog").options(**{**self.options, **options})
         rows = read.load(self.url).select("id", "text", "part").collect()
         assert all((row.text, int(row.part)) == (f"Zeile {row.id}", row.id % PARTS) for row in rows)
         return sorted(row.id for row in rows)
 
     def recover(self) -> RecoveryReport:
-        """Have what is left over removed, no job being under way."""
+        """Remove all leftovers, while no job is running."""
         output = self.open()
         with output.store:
             return output.gc(older_than=0).recovery
 
     def begin_base(self) -> list[int]:
-        """Write the rows that are there before; return their numbers."""
+        """Write the rows that exist before a test; return their numbers."""
         numbers = list(range(1000, 1000 + 4 * PARTS))
         columns = StructType().add("id", "long").add("text", "string").add("part", "integer")
         output = self.open()
@@ -121,9 +121,9 @@ class Place:
         return numbers
 
     def audit(self, spark: SparkSession, numbers: Iterable[int], *jobs: str) -> None:
-        """Check that each of `numbers` is there once for every reader, and that nothing is left over.
+        """Check that every reader finds each of `numbers` once, and that nothing is left over.
 
-        `jobs`, and they alone, are to be committed.
+        Exactly the `jobs` must be committed.
         """
         expected = sorted(numbers)
         assert self.by_listing() == expected
@@ -141,13 +141,13 @@ class Place:
 
 @pytest.fixture(name="place")
 def place_of_test(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """An output to be, in the way that the test is parametrized with."""
+    """A new output, in the way of the test's parameter."""
     return new_place(request.param, tmp_path, lambda: request.getfixturevalue("ministack"))
 
 
 @pytest.fixture(scope="module")
 def configured(spark: SparkSession) -> Iterator[None]:
-    """Have Spark's own writers commit by an output."""
+    """Make Spark's own writers commit to outputs."""
     attach(spark)
     spark.conf.set(*PROTOCOL)
     yield
@@ -155,7 +155,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 
 def new_place(way: str, directory: Path, ministack: Callable[[], Ministack]) -> Place:
-    """Return a place to write to in a `way`; the server is asked for if it takes one."""
+    """Return a place to write to in a `way`; `ministack` is called if it needs a server."""
     directory.mkdir(exist_ok=True)
     if way != "s3":
         options = {"table": f"sqlite://{directory}/leases.sqlite"}

@@ -1,4 +1,4 @@
-"""Spark's own file writers, configured to commit through an output."""
+"""Spark's own file writers, configured to commit to outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VISIBILITY = "spark.commitlog.visibility"
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, configured for as long as the test runs."""
+    """The session of all tests, configured during the test."""
     attach(spark)
     spark.conf.set(CLASS, COMMIT_PROTOCOL)
     yield spark
@@ -88,7 +88,7 @@ def test_appends_and_overwrites_are_versions_that_plain_readers_see(
 
 @pytest.mark.parametrize("name", ["csv", "json", "orc"])
 def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: str) -> None:
-    """What is committed is what Spark's writer of that format wrote, however it is called."""
+    """A commit has the files of Spark's writer of any format."""
     path = tmp_path / name
     numbers(session, 0, 9).write.format(name).save(str(path))
     read = session.read.format(name).schema("id BIGINT, k BIGINT, s STRING").load(str(path))
@@ -97,7 +97,7 @@ def test_every_format_is_committed(session: SparkSession, tmp_path: Path, name: 
 
 
 def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, tmp_path: Path) -> None:
-    """Partition values survive their directories; dynamic overwriting replaces those with new rows."""
+    """Partition values are unchanged; a dynamic overwrite replaces the partitions with new rows."""
     path = tmp_path / "out"
     numbers(session, 0, 9).write.partitionBy("k", "s").parquet(str(path))
     session.conf.set(OVERWRITE_MODE, "dynamic")
@@ -111,7 +111,7 @@ def test_partitions_are_kept_and_overwritten_one_by_one(session: SparkSession, t
 
 
 def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) -> None:
-    """CREATE TABLE AS SELECT, INSERT INTO and INSERT OVERWRITE, whole and of a partition."""
+    """CREATE TABLE AS SELECT, INSERT INTO and INSERT OVERWRITE, of a table and of a partition."""
     path = tmp_path / "t"
     session.sql(
         f"CREATE TABLE configured USING parquet PARTITIONED BY (k) LOCATION '{path}'"
@@ -141,7 +141,7 @@ def test_tables_are_written_through_it(session: SparkSession, tmp_path: Path) ->
 def test_a_named_partition_is_replaced_whole(
     session: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Static overwriting empties the partitions below the named one that get no rows, and no others."""
+    """A static overwrite empties the partitions below the named one without new rows, and no others."""
     path = tmp_path / "t"
     session.conf.set(VISIBILITY, visibility)
     try:
@@ -165,7 +165,7 @@ def test_a_named_partition_is_replaced_whole(
 
 
 def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path: Path) -> None:
-    """An attempt that fails after it wrote leaves nothing; the next one's rows are there."""
+    """A failed attempt leaves nothing; the rows of the next attempt are committed."""
 
     def late_failure(rows: Iterator[int]) -> Iterator[tuple[int]]:
         from pyspark import TaskContext
@@ -183,7 +183,7 @@ def test_files_of_a_retried_task_are_there_once(session: SparkSession, tmp_path:
 
 
 def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path: Path) -> None:
-    """An overwriting job whose tasks fail for good is ruled out, and the old rows are untouched."""
+    """An overwriting job whose tasks fail is aborted, and the old rows are unchanged."""
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
     failing = session.range(9).selectExpr("if(id > 3, raise_error('no'), id) AS id")
@@ -202,7 +202,7 @@ def test_a_job_that_fails_leaves_what_was_there(session: SparkSession, tmp_path:
 def test_a_commit_that_raises_fails_the_job_under_its_own_name(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's error has ours in it, the old rows are there, and the adopted files are dropped."""
+    """Spark's error contains ours, the old rows are unchanged, and the adopted files are dropped."""
     path = tmp_path / "out"
     session.range(5).write.parquet(str(path))
 
@@ -220,7 +220,7 @@ def test_a_commit_that_raises_fails_the_job_under_its_own_name(
 
 
 def test_jobs_that_write_at_once_are_both_committed(session: SparkSession, tmp_path: Path) -> None:
-    """Two appends to one directory lose no row, which they do with Spark's own committer."""
+    """Two appends to one directory lose no row, unlike with Spark's own committer."""
     path = tmp_path / "out"
     failures: list[BaseException] = []
 
@@ -240,7 +240,7 @@ def test_jobs_that_write_at_once_are_both_committed(session: SparkSession, tmp_p
 
 
 def test_a_job_id_is_committed_once(session: SparkSession, tmp_path: Path) -> None:
-    """Again, it raises before a task runs, or, if so configured, adds nothing."""
+    """A second job with the same id raises before a task runs, or adds nothing if so configured."""
     path = tmp_path / "out"
 
     def write(**options: str) -> None:
@@ -266,7 +266,7 @@ def test_a_job_id_is_committed_once(session: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Path) -> None:
-    """What saveAsTable is given is of that write, although Spark makes it a property of the table."""
+    """Options of saveAsTable apply to that write, although Spark makes them properties of the table."""
     path = tmp_path / "t"
 
     def save(number: int, job_id: str | None, *, on_duplicate: str = "error") -> None:
@@ -298,7 +298,7 @@ def test_a_job_id_is_of_one_write_to_a_table(session: SparkSession, tmp_path: Pa
 
 
 def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Path) -> None:
-    """CREATE TABLE … AS SELECT commits under the id that it names, and INSERT under none."""
+    """CREATE TABLE … AS SELECT commits under the id that it names, and INSERT under a new id."""
     options = "OPTIONS('spark.commitlog.jobId'='x', 'spark.commitlog.visibility'='listed')"
     for name, made in {"filled": " AS SELECT 1L AS id", "empty": ""}.items():
         columns = "" if made else "(id BIGINT) "
@@ -317,7 +317,7 @@ def test_a_job_id_in_sql_is_of_one_statement(session: SparkSession, tmp_path: Pa
 
 
 def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, tmp_path: Path) -> None:
-    """With visibility=logged no listing shows a file, and the data source reads them all."""
+    """With visibility=logged no listing shows a file, and the data source reads all files."""
     path = tmp_path / "out"
     session.conf.set(VISIBILITY, "logged")
     rows = numbers(session, 0, 6).selectExpr("*", "timestamp '2026-11-21 12:00:00Z' AS t")
@@ -346,7 +346,7 @@ def test_outputs_that_only_the_log_shows_are_read_as_one(session: SparkSession, 
 
 
 def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp_path: Path) -> None:
-    """A directory that was written without a log is replaced whole once the job is committed."""
+    """An overwrite replaces all files of a directory that was written without a log."""
     path = tmp_path / "out"
     session.conf.unset(CLASS)
     session.range(5).write.parquet(str(path))
@@ -360,7 +360,7 @@ def test_what_other_programs_wrote_is_overwritten_too(session: SparkSession, tmp
 def test_instants_that_spark_spells_in_its_own_zone_are_refused(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    """Where directories are named after instants, a name that tells no zone is no instant."""
+    """A partition of instants is refused if its name has no time zone."""
     path = str(tmp_path / "out")
     rows = session.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at, date'2013-03-10' AS day")
     write(rows, path, partition_by=["day", "at"])
@@ -377,7 +377,7 @@ def test_instants_that_spark_spells_in_its_own_zone_are_refused(
 def test_columns_that_no_reader_can_read_together_are_refused(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    """An append may bring further columns, but not another type of one, before a task runs."""
+    """An append may add columns; another type of a column is refused before a task runs."""
     path = tmp_path / "out"
     session.range(3).write.parquet(str(path))
     session.range(3).selectExpr("id", "'x' AS s").write.mode("append").parquet(str(path))
@@ -399,7 +399,7 @@ def test_without_the_python_side_it_says_what_to_do(session: SparkSession, tmp_p
 
 
 def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> None:
-    """Readers of the log miss its files, until it is overwritten by no rows."""
+    """After DROP PARTITION, the log names missing files until an overwrite removes them."""
     session.sql("CREATE TABLE dropping (id BIGINT, k INT) USING parquet PARTITIONED BY (k)")
     try:
         session.sql("INSERT INTO dropping VALUES (1, 1), (2, 2)")
@@ -417,7 +417,7 @@ def test_a_dropped_partition_is_emptied_in_the_log(session: SparkSession) -> Non
 
 
 def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path) -> None:
-    """A partition with a location of its own is not below the output, so it is not touched."""
+    """A partition with its own location is not below the output, so it stays unchanged."""
     path = tmp_path / "t"
     session.sql(f"CREATE TABLE scattered (id BIGINT, k INT) USING parquet PARTITIONED BY (k)"
                 f" LOCATION '{path}'")  # fmt: skip
@@ -433,7 +433,7 @@ def test_partitions_elsewhere_are_refused(session: SparkSession, tmp_path: Path)
 def test_on_s3_the_log_alone_shows_the_files(
     ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Hadoop wrote to S3 is committed where it is; publishing it for listings is refused."""
+    """Files that Hadoop wrote to S3 are committed in place; visibility=listed is refused."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack.endpoint_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ministack.access_key_id)
@@ -462,7 +462,7 @@ def test_on_s3_the_log_alone_shows_the_files(
 
 
 def test_connect_has_no_driver_here() -> None:
-    """A session of Spark Connect is refused with what to use instead."""
+    """The error for a session of Spark Connect names an alternative."""
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(NotSupported, match=r"format\('commitlog'\)"):
         attach(remote)
@@ -485,7 +485,7 @@ spark.range(3).write.mode("append").parquet(sys.argv[1])
 
 
 def drive(path: Path, how: str) -> subprocess.CompletedProcess[str]:
-    """Run a driver of its own that writes three rows to `path`."""
+    """Run a separate driver that writes three rows to `path`."""
     run = [sys.executable, "-c", SCRIPT, str(path), how]
     return subprocess.run(run, cwd=path.parent, capture_output=True, text=True, check=False)
 
@@ -499,7 +499,7 @@ def test_one_line_configures_a_session(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
-    """A session that runs already cannot be configured, which is said at once."""
+    """The builder raises an error if a session runs already."""
     done = drive(tmp_path / "out", "plain")
     assert "ConfigurationError: Spark's JVM was started without the committer's jar" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -507,7 +507,7 @@ def test_a_jvm_without_the_jar_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, tmp_path: Path) -> None:
-    """Its files, adopted and about to be committed, are dropped, and a rerun writes each row once."""
+    """The adopted files of a killed driver are dropped, and a rerun writes each row once."""
     path = tmp_path / "out"
     session.range(10, 12).write.parquet(str(path))
     assert drive(path, "killed").returncode == -signal.SIGKILL
@@ -520,7 +520,7 @@ def test_a_driver_that_is_killed_leaves_nothing_visible(session: SparkSession, t
 
 
 def test_jars_that_were_named_before_stay() -> None:
-    """`configure` adds its jar to those that the builder has."""
+    """`configure` adds its jar to the jars of the builder."""
     from pyspark.sql import SparkSession
 
     builder = configure(SparkSession.builder.config("spark.jars", "/a.jar,/b.jar"))

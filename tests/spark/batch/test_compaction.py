@@ -1,4 +1,4 @@
-"""Files of an output that are merged into larger ones: in this process, and by Spark."""
+"""Merging the files of an output, in this process and with Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def output() -> Output:
 
 
 def columns(schema: pa.Schema) -> str:
-    """Return `schema` as a commit record keeps it."""
+    """Return `schema` in the form of a commit record."""
     return dump_schema(nullable(from_arrow_schema(schema)))
 
 
@@ -69,7 +69,7 @@ def rows(*keys: str | None, first: int = 0) -> pa.RecordBatch:
 
 
 def one_by_one(output: Output) -> Stage:
-    """Return what stages the groups here and now."""
+    """Return a function that merges the groups in this process."""
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
         return [rewrite(output, job, n, group, schema) for n, group in enumerate(groups)]
@@ -78,7 +78,7 @@ def one_by_one(output: Output) -> Stage:
 
 
 def merge(output: Output, **options: int) -> CommitRecord | None:
-    """Merge here and now."""
+    """Merge in this process."""
     return compact_output(output, one_by_one(output), **options)
 
 
@@ -99,9 +99,9 @@ def content(output: Output, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
 def test_every_format_keeps_rows_compression_and_statistics(
     output: Output, name: str, codec: str
 ) -> None:
-    """All types, nulls and hostile text are the same after three files became one; it tells of them."""
+    """Three files become one with the same rows of all types, and with their statistics."""
     batch = rows_for(name)
-    if name == "orc":  # what it cannot hold
+    if name == "orc":  # types that ORC cannot store
         batch = batch.select([n for n in batch.schema.names if n not in ("pairs", "date", "local")])
     options = {"fileFormat": name, "compression": codec}
     records = [add(output, batch.slice(0, 9), **options), add(output, batch.slice(9), **options)]
@@ -110,7 +110,7 @@ def test_every_format_keeps_rows_compression_and_statistics(
     record = merge(output)
     assert record is not None
     [file] = record.files
-    assert str(content(output, batch.schema)) == str(before)  # NaN is not itself
+    assert str(content(output, batch.schema)) == str(before)  # text, because NaN is not equal to itself
     assert file.rows == record.rows == 2 * batch.num_rows == len(before)
     old = [old for each in records for old in each.files]
     suffix = output_format_of(file.path).compressions[codec]
@@ -122,7 +122,7 @@ def test_every_format_keeps_rows_compression_and_statistics(
 
 @pytest.mark.parametrize("visibility", ["listed", "logged"])
 def test_partitions_are_merged_each_by_itself(output: Output, visibility: Visibility) -> None:
-    """Whatever their values are, null and text that must be escaped among them, directories stay."""
+    """Partitions keep their directories, also for null and for escaped values."""
     keys = ["a", None, "x/y=z", "%41", "ü ", "#"]
     for number in range(3):
         add(output, rows(*keys, first=number * 10), visibility=visibility, partitionBy="k")
@@ -140,7 +140,7 @@ def test_partitions_are_merged_each_by_itself(output: Output, visibility: Visibi
 
 
 def test_formats_and_compressions_are_not_mixed(output: Output) -> None:
-    """What is written in two formats, or compressed in two ways, is merged into as many files."""
+    """Files of two formats or compressions are merged into two files."""
     for options in ({"compression": "zstd"}, {}, {"fileFormat": "json"}) * 2:
         add(output, rows("a"), **options)
     record = merge(output)
@@ -150,7 +150,7 @@ def test_formats_and_compressions_are_not_mixed(output: Output) -> None:
 
 
 def test_columns_that_came_later_are_null_in_earlier_rows(output: Output) -> None:
-    """After a column was added, files without it are merged with files that have it."""
+    """Files with and without an added column are merged."""
     add(output, rows("a"))
     wider = SCHEMA.append(pa.field("w", pa.float64()))
     add(output, pa.record_batch([["b"], [1], [0.5]], schema=wider))
@@ -159,7 +159,7 @@ def test_columns_that_came_later_are_null_in_earlier_rows(output: Output) -> Non
 
 
 def test_targets_are_kept(output: Output) -> None:
-    """Files are merged up to the size asked for, and not if they are too few."""
+    """Files are merged up to a size, and only if there are enough of them."""
     for number in range(5):
         add(output, rows("a", first=number))
     size = output.snapshot().files[0].size
@@ -169,11 +169,11 @@ def test_targets_are_kept(output: Output) -> None:
     assert (len(record.replaced), len(output.snapshot().files)) == (3, 3)
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------
+# -- errors and races --------------------------------------------------------------------------------
 
 
 def test_a_file_with_other_rows_than_its_record_tells_is_not_merged(output: Output) -> None:
-    """A file that somebody replaced by another one stops it, by name, and nothing is changed."""
+    """A file that is not the committed one stops the merge; the error names it, and nothing changes."""
     first = add(output, rows("a", "b"))
     second = add(output, rows("c"))
     [one], [two] = first.files, second.files
@@ -186,7 +186,7 @@ def test_a_file_with_other_rows_than_its_record_tells_is_not_merged(output: Outp
 
 
 def test_an_output_that_tells_no_columns_is_refused(output: Output) -> None:
-    """Files of which nobody knows the columns are left alone, with a clear error."""
+    """Files without known columns are not merged, with a clear error."""
     for name in ("a", "b"):
         job = output.begin(name)
         output.commit(job, [output.stage(job, job.file_name(0, suffix=".csv"), b"1\n")])
@@ -195,7 +195,7 @@ def test_an_output_that_tells_no_columns_is_refused(output: Output) -> None:
 
 
 def test_files_of_no_known_format_are_left_alone(output: Output) -> None:
-    """A file whose name tells nothing is no reason not to merge others."""
+    """A file with an unknown suffix stays, and other files are merged."""
     add(output, rows("a"))
     job = output.begin("x")
     output.commit(job, [output.stage(job, job.file_name(0, suffix=".txt"), b"1\n")])
@@ -207,7 +207,7 @@ def test_files_of_no_known_format_are_left_alone(output: Output) -> None:
 
 
 def meanwhile(output: Output, happens: Callable[[int], object]) -> tuple[Stage, list[int]]:
-    """Return what stages after something has happened, and the numbers of the calls so far."""
+    """Return a function that stages after an event, and the list of its calls."""
     calls: list[int] = []
 
     def stage(job: Job, groups: Sequence[Group], schema: pa.Schema) -> list[StagedFile]:
@@ -220,7 +220,7 @@ def meanwhile(output: Output, happens: Callable[[int], object]) -> tuple[Stage, 
 
 
 def overwrite(output: Output, *keys: str) -> None:
-    """Replace everything by two files."""
+    """Replace all files with two files."""
     job = output.begin(mode="overwrite", schema=columns(SCHEMA))
     files: list[StagedFile] = []
     for task, key in enumerate(keys):
@@ -233,7 +233,7 @@ def overwrite(output: Output, *keys: str) -> None:
 
 
 def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
-    """An overwrite while files are merged is not undone; what it wrote is merged instead."""
+    """An overwrite during a merge stays; its files are merged instead."""
     add(output, rows("a"))
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda n: n or overwrite(output, "c", "d"))
@@ -245,7 +245,7 @@ def test_what_was_replaced_meanwhile_is_planned_anew(output: Output) -> None:
 
 
 def test_it_gives_up_after_the_third_time(output: Output) -> None:
-    """Files that are replaced again and again are a conflict, and nothing of it stays behind."""
+    """Files that are replaced repeatedly raise Conflict, and nothing stays behind."""
     add(output, rows("a"))
     add(output, rows("b"))
     stage, calls = meanwhile(output, lambda _: overwrite(output, "c", "d"))
@@ -257,7 +257,7 @@ def test_it_gives_up_after_the_third_time(output: Output) -> None:
 
 
 def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) -> None:
-    """A task that cannot find its file since another job replaced it is no failure."""
+    """A task whose file was replaced does not make the merge fail."""
     add(output, rows("a"))
     add(output, rows("b"))
     calls: list[int] = []
@@ -275,7 +275,7 @@ def test_a_file_that_is_gone_before_it_was_read_is_planned_anew(output: Output) 
 
 @pytest.mark.parametrize("error", [Unavailable("not now"), KeyboardInterrupt()])
 def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseException) -> None:
-    """If the files cannot be written, or somebody wants it to end, what was staged is dropped."""
+    """If the files cannot be written, or on an interrupt, the staged files are dropped."""
     add(output, rows("a"))
     add(output, rows("b"))
 
@@ -293,7 +293,7 @@ def test_a_failure_leaves_everything_as_it_was(output: Output, error: BaseExcept
 def test_a_commit_of_unknown_outcome_is_found_out(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the answer to the commit is lost, the log tells that it was done, and it is completed."""
+    """If the answer to the commit is lost, the log shows the commit, and it is completed."""
     add(output, rows("a"))
     add(output, rows("b"))
     commit = output._log.commit
@@ -308,7 +308,7 @@ def test_a_commit_of_unknown_outcome_is_found_out(
     assert len(visible(output.store)) == 1
 
 
-# -- by Spark ------------------------------------------------------------------------------------------
+# -- by Spark ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spark
@@ -316,7 +316,7 @@ def test_a_commit_of_unknown_outcome_is_found_out(
 def test_spark_merges_the_files_of_its_jobs(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Rows, columns and job ids are as before; there is one file a partition, and then nothing to do."""
+    """Rows, columns and job ids stay the same, with one file for each partition."""
     url = f"{tmp_path}/out"
     for number in range(3):
         rows = spark.range(number * 100, number * 100 + 100, 1, 3)
@@ -346,7 +346,7 @@ def test_spark_merges_the_files_of_its_jobs(
 def test_files_of_sparks_own_writer_are_merged(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """What the configured committer committed, of which nobody told the rows, is the same afterwards."""
+    """Files of the configured committer, with an unknown number of rows, keep their rows."""
     url = f"{tmp_path}/out"
     columns = (
         "id", "CAST(id % 2 AS STRING) AS k", "CAST(id AS DECIMAL(30, 5)) AS d", "now() AS t",
@@ -381,7 +381,7 @@ def test_files_of_sparks_own_writer_are_merged(
 
 @pytest.mark.spark
 def test_a_running_stream_goes_on_beside_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Batches come in while files are merged, none is lost or doubled, and a restart goes on."""
+    """Batches that are committed during merges are neither lost nor doubled, and a restart continues."""
     url, source = f"{tmp_path}/out", tmp_path / "in"
     source.mkdir()
 
@@ -407,7 +407,7 @@ def test_a_running_stream_goes_on_beside_it(spark: SparkSession, tmp_path: Path)
         assert commitlog.spark.compact(spark, url) is not None
         query.processAllAvailable()
         assert values() == [0, 1, 2, 3, 4, 5]
-        # The merge may have come after all of these.
+        # The merge may have come after all of these batches.
         feed(6, 1)
         query.processAllAvailable()
     finally:

@@ -1,4 +1,4 @@
-"""Spark Connect: the data source works on a session without a JVM; the configured committer says no."""
+"""Spark Connect: the data source works on a session without a JVM; the committer is refused."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from support.spark_status import started
 
 pytestmark = [
     pytest.mark.spark,
-    # Each step starts processes, and all steps are done for the first test.
+    # Each step starts processes, and the first test runs all steps.
     pytest.mark.timeout(900),
 ]
 
-#: The format is found as where the package is installed: by a module on the path.
+#: Spark finds the format by a module on the path, as in an installed package.
 _PATH = os.pathsep.join([str(ROOT), str(TESTS)])
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each step of `drive` came to, and under ``where`` the directory that it worked in."""
+    """The result of each step of `drive`, and its directory under ``where``."""
     where = tmp_path_factory.mktemp("connect")
     with (where / "driver.log").open("w") as log:
         done = subprocess.run(
@@ -50,7 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def drive() -> None:
-    """Start a server and a client in this process, try everything, and print what came of it."""
+    """Start a server and a client in this process, run all steps, and print the results."""
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.functions import udf
@@ -62,7 +62,7 @@ def drive() -> None:
     out = f"{where}/out"
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.jars", str(commitlog.spark.committer_jar()))
-    # The port is always the same one otherwise, and another run on this machine may have that.
+    # The default port is fixed, and another run on this machine may use it.
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)
@@ -156,7 +156,7 @@ def drive() -> None:
 
 
 def test_rows_are_written_once_and_read(told: dict[str, Any]) -> None:
-    """The format needs no registration; a job id is committed once; the rows come back."""
+    """The format needs no registration; a job id is committed once; the rows can be read."""
     assert told["append"] is None
     assert "commitlog.errors.JobAlreadyCommitted: job 'daily' is part of" in told["append again"]
     assert told["read"] == list(range(10))
@@ -187,7 +187,7 @@ def test_streams_work(told: dict[str, Any]) -> None:
 
 
 def test_a_source_works(told: dict[str, Any]) -> None:
-    """What a directory has is ingested, in as many batches as asked for."""
+    """The files of a directory are ingested in the requested number of batches."""
     assert told["ingest"] == [0, 1, 2]
     output = Output(connect(str(told["where"] / "ingested")))
     with output.store:
@@ -195,12 +195,12 @@ def test_a_source_works(told: dict[str, Any]) -> None:
 
 
 def test_a_session_of_connect_is_returned_as_it_is(told: dict[str, Any]) -> None:
-    """`commitlog.spark.session` returns the session that is there."""
+    """`commitlog.spark.session` returns the existing session."""
     assert told["session"] is True
 
 
 def test_the_configured_committer_is_refused(told: dict[str, Any]) -> None:
-    """It cannot be attached, and writes that are configured all the same fail before a task runs."""
+    """The committer cannot be attached, and configured writes fail before a task runs."""
     for step in ("attach", "configure"):
         assert told[step].startswith("NotSupported: the committer runs in the driver's process")
     assert "Spark Connect and drivers without Python cannot use it" in told["configured"]

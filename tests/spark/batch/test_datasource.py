@@ -46,8 +46,10 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task fails once it has staged all of its rows: at first, or always, and then
-    for the first time when a gate is opened, whose port `how` is.
+    """A writer whose second task fails after staging all of its rows.
+
+    It fails in the first attempts, or always. In the latter case, `how` is the port of a gate, and the
+    first attempt waits there.
     """
 
     def __init__(self, writer: DataSourceArrowWriter, how: str) -> None:
@@ -97,18 +99,18 @@ def load(spark: SparkSession, url: Path | str, **options: str) -> DataFrame:
 
 
 def opened(url: Path | str, **options: str) -> Output:
-    """Return the output, to look at it without Spark."""
+    """Return the output, without Spark."""
     return Output(ReadOptions.parse({"path": str(url), **options}).open())
 
 
 def data_files(directory: Path) -> set[str]:
-    """Return the files that a plain listing shows."""
+    """Return the files that a listing shows."""
     found = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
     return {str(path) for path in found if not any(part.startswith(("_", ".")) for part in path.parts)}
 
 
 def check_clean(url: Path, jobs: int) -> None:
-    """Check that nothing is left in a directory but what `jobs` commits name."""
+    """Check that a directory has only the files of `jobs` commits."""
     output = opened(url)
     with output.store:
         snapshot = output.snapshot()
@@ -153,7 +155,7 @@ def everything(spark: SparkSession) -> DataFrame:
 
 
 def test_rows_come_back_as_they_went(spark: SparkSession, tmp_path: Path) -> None:
-    """Every type, nulls, Unicode and nesting survive, for log-aware and for plain readers alike."""
+    """Readers of the log and of the directory read every type, nulls, Unicode and nested values."""
     rows = everything(spark)
     save(rows, tmp_path / "out")
     read = load(spark, tmp_path / "out")
@@ -165,7 +167,7 @@ def test_rows_come_back_as_they_went(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
-    """A reader's own schema picks columns; one that is not there, or of another type, is refused."""
+    """A schema of the reader selects columns; a missing column or another type is refused."""
     save(
         spark.range(5).selectExpr("id", "id % 2 as half", "'x' as `a.b`"),
         tmp_path / "out",
@@ -178,7 +180,7 @@ def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    """Partition columns become directories that Spark's own reader knows, and come back typed."""
+    """Partition columns become directories for Spark's own reader, and keep their types."""
     days = "date_add(date'2013-01-01', cast(id % 3 as int))"
     rows = spark.range(100).selectExpr("id", f"{days} as day", "if(id % 2 = 0, 'a/b', null) as place")
     save(rows, tmp_path / "out", partitionBy="day,place")
@@ -196,7 +198,7 @@ def test_partitions(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A second job of the same id is refused, by name, and adds no row."""
+    """A second job with the same id is refused and adds no row."""
     save(spark.range(10), tmp_path / "out", jobId="daily")
     with pytest.raises(PySparkException, match=r"errors\.JobAlreadyCommitted: job 'daily' is part of"):
         save(spark.range(10), tmp_path / "out", jobId="daily")
@@ -206,7 +208,7 @@ def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_is_refused_leaves_everything_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """Data where none may be, other columns, odd types: errors by name, and no change."""
+    """Existing data, other columns and unknown types raise typed errors and change nothing."""
     url = tmp_path / "out"
     save(spark.range(10), url)
     before = {path: path.stat().st_mtime_ns for path in url.rglob("*.parquet")}
@@ -225,7 +227,7 @@ def test_what_is_refused_leaves_everything_as_it_was(spark: SparkSession, tmp_pa
 
 
 def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
-    """Beginning the job reads the log, which tells the columns as well."""
+    """The begin of a job reads each record of the log once, also for the columns."""
     options = {"path": str(tmp_path / "out")}
     columns = StructType().add("id", "long")
     output = opened(tmp_path / "out")
@@ -249,7 +251,7 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
             return output
 
     WatchedSource({**options, "jobId": "daily"}).writer(columns, False)
-    # Six records and the end of the log: they tell, too, that something was committed before.
+    # Six records and the end of the log. They also show whether there was a commit.
     records = [f"_commitlog/{number:020}.json" for number in range(1, 8)]
     assert sorted(read) == records
     with pytest.raises(ConfigurationError, match="the output has the columns"):
@@ -257,7 +259,7 @@ def test_planning_a_write_reads_each_record_once(tmp_path: Path) -> None:
 
 
 def test_a_task_without_a_message_is_never_committed(tmp_path: Path) -> None:
-    """Were it left out, its rows would be missing; abort takes it for a task that did not finish."""
+    """A missing message stops the commit, because rows would be missing; abort ignores it."""
     writer = CommitlogDataSource({"path": str(tmp_path / "out")}).writer(
         StructType().add("id", "long"), False
     )
@@ -280,7 +282,7 @@ def test_no_rows_make_a_version(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) -> None:
-    """What was loaded before a commit goes on showing what was there; what is loaded after shows all."""
+    """A DataFrame shows the version at the time when it was loaded."""
     save(spark.range(10), tmp_path / "out")
     old = load(spark, tmp_path / "out")
     save(spark.range(10), tmp_path / "out")
@@ -291,7 +293,7 @@ def test_a_data_frame_stays_at_its_version(spark: SparkSession, tmp_path: Path) 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how: str) -> None:
-    """Attempts that fail or whose process dies after staging are retried: no row twice, no residue."""
+    """Attempts that fail or die after staging are retried: no row twice, and nothing left over."""
     spark.dataSource.register(FailingSource)
     save(spark.range(0, 1000, numPartitions=3), tmp_path / "out", "commitlog-failing", jobId=how)
     assert sorted(row.id for row in load(spark, tmp_path / "out").collect()) == list(range(1000))
@@ -299,7 +301,7 @@ def test_failed_attempts_leave_nothing(spark: SparkSession, tmp_path: Path, how:
 
 
 def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """After the last attempt the job is aborted: nothing visible, nothing staged; it can run again."""
+    """After the last attempt the job is aborted: nothing is visible or staged, and it can run again."""
     spark.dataSource.register(FailingSource)
     url = tmp_path / "out"
 
@@ -311,7 +313,7 @@ def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path:
         name = str(gate.port)
         done = pool.submit(fail, name)
         gate.wait(done)
-        # Spark does not wait for those that are running when it gives a job up.
+        # Spark does not wait for running tasks when it gives up a job.
         wait_for_all_but_one(spark)
         gate.open()
         with pytest.raises(PySparkException, match="this attempt fails"):
@@ -324,7 +326,7 @@ def test_a_job_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path:
 def test_credentials_reach_workers_and_no_log(
     spark: SparkSession, spark_logs: SparkLogs, ministack: Ministack, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """S3 is reached with credentials from options, which no plan, log, error or output ever shows."""
+    """Credentials for S3 come from options, and no plan, log, error or output shows them."""
     given = {
         "endpointUrl": ministack.endpoint_url,
         "region": "us-east-1",
@@ -340,7 +342,7 @@ def test_credentials_reach_workers_and_no_log(
         save(spark.range(10), url, jobId="daily", **given)
     with pytest.raises(PySparkException, match="unknown option") as unknown:
         save(spark.range(10), url, odd="1", **given)
-    # Lets Spark flush its event log.
+    # Makes Spark flush its event log.
     spark.range(1).count()
     wait_for_events(spark)
     said = [spark_logs.text(), *capfd.readouterr(), str(refused.value), str(unknown.value)]

@@ -1,4 +1,4 @@
-"""Directories in which other programs left files: what each way to write does about them."""
+"""Directories with foreign files, and each way to write to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
-#: What makes Spark's own writers overwrite partition by partition.
+#: The setting by which Spark's own writers overwrite partition by partition.
 DYNAMIC = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -36,7 +36,7 @@ def numbers(spark: SparkSession, *of: int) -> DataFrame:
 
 
 def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
-    """Have Spark's own writer, with its own committer, leave rows in the place."""
+    """Write rows with Spark's own writer and its own committer."""
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")
     spark.conf.unset("spark.sql.sources.commitProtocolClass")
     numbers(spark, *of).write.partitionBy("part").parquet(str(tmp_path / "left"))
@@ -46,7 +46,7 @@ def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
         for path in (tmp_path / "left").rglob("*.parquet"):
             name = path.relative_to(tmp_path / "left")
             target = tmp_path / place.url.rpartition("/")[2] / name
-            if place.url.startswith("/"):  # another program knows nothing of the store
+            if place.url.startswith("/"):  # another program does not update the store's index
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
             else:
@@ -54,7 +54,7 @@ def leave(spark: SparkSession, place: Place, tmp_path: Path, *of: int) -> None:
 
 
 def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] = ("part",)) -> None:
-    """Write `rows` in the way that the place is for."""
+    """Write `rows` in the way of the place."""
     if not place.configured:
         options: Mapping[str, str] = place.options
         commitlog.spark.write(rows, place.url, mode=mode, partition_by=partition_by, options=options)
@@ -70,7 +70,7 @@ def write(place: Place, rows: DataFrame, mode: str, partition_by: Sequence[str] 
 def test_overwriting_replaces_what_others_left(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """Who lists the directory sees the new rows alone, as who reads the log does."""
+    """Readers of the directory and of the log see only the new rows."""
     leave(spark, place, tmp_path, 1, 2, 3)
     assert place.by_listing() == [1, 2, 3]
     write(place, numbers(spark, 10, 11), "overwrite")
@@ -81,7 +81,7 @@ def test_overwriting_replaces_what_others_left(
 def test_partitions_that_others_left_are_replaced_one_by_one(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """The partition with new rows is replaced; the other one stays as it was."""
+    """The partition with new rows is replaced; the other one stays."""
     leave(spark, place, tmp_path, 1, 2, 3)
     write(place, numbers(spark, 11), "overwrite-partitions")
     assert place.by_listing() == [2, 11]
@@ -93,7 +93,7 @@ def test_partitions_that_others_left_are_replaced_one_by_one(
 def test_rows_without_partition_columns_replace_everything(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """Though the mode is dynamic: so do Spark's own writers."""
+    """A dynamic overwrite without partition columns replaces everything, as in Spark's own writers."""
     leave(spark, place, tmp_path, 1, 2, 3)
     for number in (11, 12):
         write(place, numbers(spark, number), "overwrite-partitions", partition_by=())
@@ -106,7 +106,7 @@ def test_rows_without_partition_columns_replace_everything(
 def test_an_append_leaves_them_and_says_so(
     spark: SparkSession, place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first append warns, naming a file; what was left is there, and not in the log."""
+    """The first append logs a warning with the name of a file; foreign files stay outside the log."""
     leave(spark, place, tmp_path, 1, 2, 3)
     for number in (10, 11):
         with caplog.at_level(logging.WARNING):
@@ -120,7 +120,7 @@ def test_an_append_leaves_them_and_says_so(
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_what_others_left_is_data(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    """Mode error is refused, and mode ignore does nothing."""
+    """With foreign files, mode error is refused, and mode ignore does nothing."""
     leave(spark, place, tmp_path, 1, 2, 3)
     with pytest.raises(Exception, match=r"written without it|PATH_ALREADY_EXISTS"):
         write(place, numbers(spark, 10), "error")
@@ -129,7 +129,7 @@ def test_what_others_left_is_data(spark: SparkSession, place: Place, tmp_path: P
 
 
 def test_a_table_that_others_filled_is_overwritten(spark: SparkSession, tmp_path: Path) -> None:
-    """INSERT OVERWRITE with the session's setting, and of a named partition, replaces what it names."""
+    """INSERT OVERWRITE replaces the named partition, or those with new rows by the session's setting."""
     path = tmp_path / "t"
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")
     spark.sql(
@@ -150,7 +150,7 @@ def test_a_table_that_others_filled_is_overwritten(spark: SparkSession, tmp_path
 
 
 def test_instants_that_others_spell_otherwise_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """A partition that is spelled in the zone of a session cannot be told to be the same one."""
+    """A foreign partition of instants in the session's time zone is refused."""
     path = str(tmp_path / "out")
     rows = spark.sql("SELECT 1 AS n, timestamp'2013-07-10 02:30:00' AS at")
     before = spark.conf.get("spark.sql.sources.commitProtocolClass")

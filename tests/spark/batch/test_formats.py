@@ -1,4 +1,4 @@
-"""Files of every format, read by Spark's own readers; and files of Spark's own writers, read by ours."""
+"""Our files of every format in Spark's own readers, and Spark's own files in our readers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: What a plain reader of CSV has to be told for strings with line breaks, and for empty ones.
+#: Options of Spark's CSV reader for line breaks in strings, and for empty strings.
 CSV = {"multiLine": "true", "nullValue": "no such text"}
 
 
 def numbered(name: str) -> pa.Table:
-    """Return rows with everything that the format holds, and a number each."""
+    """Return numbered rows of every type of the format."""
     batch = rows_for(name)
     ids = pa.array(range(batch.num_rows), pa.int32())
     return pa.Table.from_batches([batch]).add_column(0, pa.field("id", pa.int32()), ids)
 
 
 def in_spark(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
-    """Return the rows of `table`, which come by way of a file: of Arrow, Spark takes zones otherwise."""
+    """Return the rows of `table` through a file: Spark reads zones in Arrow data differently."""
     pq.write_table(table, path)
     rows = spark.read.parquet(str(path))
     assert arrow_schema(rows.schema) == table.schema
@@ -52,7 +52,7 @@ def arrow(rows: DataFrame, schema: pa.Schema) -> pa.Table:
 
 
 def check_same(found: pa.Table, expected: pa.Table) -> None:
-    """Check that the tables are the same, and say in which column they are not."""
+    """Check that the tables are equal, column by column."""
     assert found.schema == expected.schema
     for name in expected.schema.names:
         assert found.column(name).to_pylist() == expected.column(name).to_pylist(), name
@@ -60,7 +60,7 @@ def check_same(found: pa.Table, expected: pa.Table) -> None:
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Rows of every type are the same by our reader and by Spark's, in each compression."""
+    """Our reader and Spark's read the same rows of every type, in each compression."""
     table = numbered(name)
     rows = in_spark(spark, table, tmp_path / "rows")
     for compression in OUTPUT_FORMATS[name].compressions:
@@ -74,7 +74,7 @@ def test_spark_reads_what_we_write_and_so_do_we(spark: SparkSession, tmp_path: P
 
 
 def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
-    """Without options, Spark's reader takes the empty string for null, and all else for what it is."""
+    """Without options, Spark's reader reads the empty string as null, and all other values unchanged."""
     texts = [text for text in HOSTILE if not set("\r\n") & set(text)]
     rows = spark.createDataFrame(
         [(n, text) for n, text in enumerate([None, *texts])], "id int, t string"
@@ -85,7 +85,7 @@ def test_csv_by_default(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_csv_keeps_its_columns(tmp_path: Path) -> None:
-    """Files without a header are told apart by nothing: their columns stay what and where they are."""
+    """An append to files without a header must have the same columns in the same order."""
     url = str(tmp_path / "x")
 
     def write(columns: str, **options: str) -> None:
@@ -109,7 +109,7 @@ def test_csv_keeps_its_columns(tmp_path: Path) -> None:
 
 
 def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:
-    """Null is a line that no reader skips."""
+    """A row with null is written as a line that readers do not skip."""
     for number, kind in enumerate(["int", "string", "date"]):
         url = str(tmp_path / str(number))
         rows = spark.sql(f"select cast(null as {kind}) as x").unionAll(
@@ -132,17 +132,17 @@ def test_csv_of_one_column(spark: SparkSession, tmp_path: Path) -> None:
 def test_we_read_what_spark_writes(
     spark: SparkSession, tmp_path: Path, name: str, compressions: list[str]
 ) -> None:
-    """Files of Spark's own writers, in an output by way of its committer, are read as well."""
+    """Files of Spark's own writers, committed by the configured committer, can be read."""
     table = numbered(name)
-    # Spark writes text with milliseconds, and cuts white space from CSV, unless told otherwise.
+    # By default, Spark writes text with milliseconds, and trims white space in CSV.
     given = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
     pattern = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
     given |= {"timeZone": "UTC", "timestampFormat": f"{pattern}XXX", "timestampNTZFormat": pattern}
     if name == "orc":
-        # Its zone is not told, see below.
+        # The zone is not in the file; see below.
         table = table.drop_columns(["instant"])
     if name == "csv":
-        # Spark leaves them bare, and then pyarrow takes them for escapes.
+        # Spark does not escape them, and pyarrow reads them as escapes.
         bare = pc.match_substring(table.column("a.text"), "\\")
         table = table.filter(pc.invert(pc.fill_null(bare, False)))
     rows = in_spark(spark, table, tmp_path / "rows")
@@ -161,7 +161,7 @@ def test_we_read_what_spark_writes(
 
 
 def test_instants_of_sparks_orc_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's ORC writer stores the clock on the wall of a zone that pyarrow does not tell."""
+    """Spark's ORC writer stores the local time of a zone that pyarrow does not report."""
     rows = spark.sql("select timestamp'2013-03-10 12:00:00' as t, 1 as n")
     rows.write.orc(str(tmp_path / "x"))
     (path,) = (tmp_path / "x").glob("part-*")

@@ -1,4 +1,4 @@
-"""Options of the data source in a real Spark: what becomes of data that is there, and who sees it."""
+"""Options of the data source in a real Spark: existing data, and visibility."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def output_at(path: Path) -> Output:
 
 
 def files_below(path: Path) -> list[Path]:
-    """Return the files that readers take for data who list the directory."""
+    """Return the data files that a listing shows."""
     return [f for f in path.rglob("*.parquet") if not f.relative_to(path).parts[0].startswith("_")]
 
 
 def test_what_is_there_may_stay_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    """With ifExists=ignore only the first job writes, with onDuplicate=skip only the first of its id."""
+    """With ifExists=ignore only the first job writes; with onDuplicate=skip, the first of each id."""
     path = tmp_path / "out"
     for number in range(2):
         save(spark.range(number, number + 1), path, ifExists="ignore")
@@ -57,7 +57,7 @@ def test_what_is_there_may_stay_as_it_is(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_columns_are_added_where_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    """With mergeSchema rows may bring columns and lack some, which are null; their types stay."""
+    """With mergeSchema, rows may add columns and lack columns, which are null; types stay."""
     path = tmp_path / "out"
     save(spark.range(1), path)
     more = spark.range(1, 2).selectExpr("'x' AS text", "id")
@@ -73,7 +73,7 @@ def test_columns_are_added_where_that_is_asked_for(spark: SparkSession, tmp_path
 
 
 def test_partitions_are_overwritten_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Dynamically, those with new rows are replaced, and null is one; statically, everything is."""
+    """A dynamic overwrite replaces the partitions with new rows, also null; a static one, everything."""
     path = tmp_path / "out"
     rows = spark.range(6).selectExpr("id", "nullif(id % 3, 2) AS part")
     save(rows, path, partitionBy="part")
@@ -93,11 +93,11 @@ def test_partitions_are_overwritten_one_by_one(spark: SparkSession, tmp_path: Pa
 def test_what_the_log_alone_shows_stays_until_it_is_collected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """With visibility=logged no listing shows a file, and old versions are there until `gc`."""
+    """With visibility=logged no listing shows a file, and old versions stay until `gc`."""
     path = tmp_path / "out"
     save(spark.range(3), path, visibility="logged")
     old = spark.read.format("commitlog").load(str(path))
-    save(spark.range(5, 7), path, "overwrite")  # as the version before
+    save(spark.range(5, 7), path, "overwrite")  # as in the version before
     assert files_below(path) == []
     output = output_at(path)
     replaced = len(output.snapshot(1).files)
@@ -113,7 +113,7 @@ def test_what_the_log_alone_shows_stays_until_it_is_collected(
 
 
 def test_size_and_order_of_files(spark: SparkSession, tmp_path: Path) -> None:
-    """No file has more rows than asked for, and each is sorted."""
+    """No file has more rows than the limit, and each is sorted."""
     path = tmp_path / "out"
     rows = spark.range(0, 20, 1, 2).selectExpr("(id * 7) % 20 AS id")
     save(rows, path, targetFileRows="4", sortBy="id")
@@ -125,7 +125,7 @@ def test_size_and_order_of_files(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("configured")
 def test_tables_are_saved_and_appended_to(spark: SparkSession, tmp_path: Path) -> None:
-    """saveAsTable commits to an output, whose rows the table, a listing and the log all show."""
+    """saveAsTable commits to an output; table, listing and log show its rows."""
     path = tmp_path / "table"
     rows = spark.range(4).selectExpr("id", "id % 2 AS part")
     try:

@@ -1,4 +1,4 @@
-"""Spark jobs that write into a directory of a namespace, or read from one: a real Spark and table."""
+"""Spark jobs that write to a directory of a namespace, and read it, in a real Spark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @frozen
 class Site:
-    """A namespace, and how Spark gets at it."""
+    """A namespace, and the options to reach it from Spark."""
 
     lake: Namespace
     options: dict[str, str]
@@ -64,15 +64,15 @@ class Site:
         return ids(self.load(spark, path))
 
     def url(self, path: str) -> str:
-        """Return what Spark calls a directory."""
+        """Return the URL of a directory."""
         return f"commitlog://lake/{path}"
 
     def objects(self) -> set[str]:
-        """Return the paths of all objects but those of the log."""
+        """Return the paths of all objects, except for those of the log."""
         return {info.path for info in self.lake.store.list() if not info.path.startswith("_commitlog/")}
 
     def named(self) -> set[str]:
-        """Return the paths of the objects that are files."""
+        """Return the paths of the objects to which files refer."""
         return {found.data.path for found in self.lake.walk() if found.data is not None}
 
 
@@ -85,7 +85,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def numbers(spark: SparkSession, start: int = 0, end: int = 8) -> DataFrame:
-    """Return some rows, of two tasks."""
+    """Return the rows of two tasks."""
     return spark.range(start, end, 1, 2).select("id", (f.col("id") % 2).cast("int").alias("part"))
 
 
@@ -95,9 +95,9 @@ def ids(rows: DataFrame) -> list[int]:
 
 
 def test_a_directory_of_jobs(spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs make a directory, add to it, and replace it; what was loaded before goes on being read.
+    """Jobs make a directory, add to it, and replace it; a DataFrame keeps its files.
 
-    `write` and `read` know the table of names from their caller's environment, though Spark does not.
+    `write` and `read` take the table of names from the environment of their caller.
     """
     site.save(numbers(spark), "a/out", partitionBy="part", jobId="one")
     assert {found.path for found in site.lake.list("a/out")} == {"a/out/part=0", "a/out/part=1"}
@@ -130,7 +130,7 @@ def test_a_directory_of_jobs(spark: SparkSession, site: Site, monkeypatch: pytes
 
 
 def test_rows_with_other_columns(spark: SparkSession, site: Site) -> None:
-    """They come with nulls for what they lack, if that is wanted; and rows that were there likewise."""
+    """With mergeSchema, rows may lack columns and add columns, which are null in other rows."""
     site.save(numbers(spark, 0, 2), "out", ifExists="error", jobId="one")
     site.save(numbers(spark, 5, 6), "out", ifExists="ignore", jobId="two")
     site.save(numbers(spark, 5, 6), "out", onDuplicate="skip", jobId="one")
@@ -144,9 +144,7 @@ def test_rows_with_other_columns(spark: SparkSession, site: Site) -> None:
 
 
 class Failing(DataSourceArrowWriter):
-    """A writer whose second task fails once it has written all of its rows, for the first time when a
-    gate is opened.
-    """
+    """A writer whose second task always fails after its last row; its first attempt waits at a gate."""
 
     def __init__(self, writer: DataSourceArrowWriter, port: int) -> None:
         self._writer = writer
@@ -189,7 +187,7 @@ def test_tasks_that_fail(spark: SparkSession, site: Site) -> None:
     with Gate() as gate, ThreadPoolExecutor(1) as pool:
         done = pool.submit(fail, gate.port)
         gate.wait(done)
-        # Spark does not wait for those that are running when it gives a job up.
+        # Spark does not wait for running tasks when it gives up a job.
         wait_for_all_but_one(spark)
         gate.open()
         with pytest.raises(PySparkException, match="this attempt fails"):
@@ -201,7 +199,7 @@ def test_tasks_that_fail(spark: SparkSession, site: Site) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_the_commit_dies(spark: SparkSession, site: Site, after: bool) -> None:
-    """Spark aborts the job then: nothing of it is there, or all of it, if it was past that point."""
+    """An error at the commit point leaves nothing of the job, or all of it after that point."""
     job = LakeJob(url=site.url("out"), options={**site.options, "jobId": "one"}, stop=Stop(after=after))
     with pytest.raises((Py4JJavaError, PySparkException)):
         job.run(spark)
@@ -214,7 +212,7 @@ def test_the_commit_dies(spark: SparkSession, site: Site, after: bool) -> None:
 
 
 def test_drivers_that_are_killed(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Nothing of a job is there before its commit point, all of it after that; each is run again."""
+    """A killed job is published as a whole or not at all, and can be run again."""
     site.save(spark.range(100, 101), "after")
     with Gate() as before, Gate() as after:
         stops = {
@@ -241,7 +239,7 @@ def test_drivers_that_are_killed(spark: SparkSession, site: Site, tmp_path: Path
 
 
 def test_files_that_others_wrote(spark: SparkSession, site: Site) -> None:
-    """They are read by the columns in them and in the names of directories; jobs can be added."""
+    """Foreign files are read with their own columns and those of directories; jobs can be added."""
     site.save(numbers(spark), "made", partitionBy="part")
     for found in list(site.lake.walk("made")):
         if not found.is_directory:
@@ -260,7 +258,7 @@ def test_files_that_others_wrote(spark: SparkSession, site: Site) -> None:
 
 
 def test_other_formats(spark: SparkSession, site: Site) -> None:
-    """A file's name in the namespace tells its format, and how it is compressed."""
+    """The name of a file determines its format and compression."""
     for number, (kind, compression) in enumerate([("csv", "gzip"), ("orc", "zstd"), ("json", "none")]):
         rows = numbers(spark, number, number + 1)
         site.save(rows, "out", fileFormat=kind, compression=compression, sortBy="id")
@@ -268,7 +266,7 @@ def test_other_formats(spark: SparkSession, site: Site) -> None:
 
 
 def test_a_stream(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Each batch is there once, also one that Spark has forgotten the commit of."""
+    """Each batch is committed once, even if Spark runs it again."""
     for start in (0, 10):
         spark.range(start, start + 2, 1, 1).write.mode("append").parquet(str(tmp_path / "in"))
 
@@ -291,7 +289,7 @@ def test_a_stream(spark: SparkSession, site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(spark: SparkSession, ministack: Ministack, spark_logs: SparkLogs) -> None:
-    """With credentials that are options, and that nobody gets to see."""
+    """Credentials for S3 and DynamoDB come from options and are never shown."""
     place = {
         "endpoint_url": ministack.endpoint_url,
         "region": "us-east-1",

@@ -1,4 +1,4 @@
-"""Reading an output in Spark: by Spark's own readers, by the data source, and past versions."""
+"""Reading outputs in Spark, with Spark's own readers and with the data source, and past versions."""
 
 from __future__ import annotations
 
@@ -63,28 +63,28 @@ def save(rows: DataFrame, url: Path | str, **options: str) -> None:
 
 
 def load(spark: SparkSession, url: Path | str, **options: str) -> DataFrame:
-    """Return rows of the output, read by the data source."""
+    """Return the rows of the output from the data source."""
     return spark.read.format("commitlog").options(**options).load(str(url))
 
 
 def opened(url: Path | str) -> Output:
-    """Return the output, to work on it without Spark."""
+    """Return the output, without Spark."""
     return Output(ReadOptions.parse({"path": str(url)}).open())
 
 
 def rows_of(frame: DataFrame) -> list[Any]:
-    """Return all rows, in an order that does not depend on where they were read."""
+    """Return all rows in a fixed order."""
     return sorted(frame.collect(), key=str)
 
 
 def is_native(frame: DataFrame) -> bool:
-    """Tell whether Spark's own reader reads the rows."""
+    """Return whether Spark's own reader reads the rows."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
     return "FileScan" in plan and "BatchScan commitlog" not in plan
 
 
 def check_alike(spark: SparkSession, url: Path | str, *, native: bool, **options: Any) -> DataFrame:
-    """Check that `read` returns what the data source does; return it."""
+    """Check that `read` returns the rows of the data source; return them."""
     by_list = commitlog.spark.read(spark, str(url), **options)
     by_source = load(spark, url)
     assert by_list.schema == by_source.schema
@@ -131,7 +131,7 @@ def everything(spark: SparkSession, fmt: str) -> DataFrame:
 def test_rows_are_the_same_either_way(
     spark: SparkSession, tmp_path: Path, fmt: str, visibility: str
 ) -> None:
-    """Spark's own reader, where it is used, makes of every type what the data source makes of it."""
+    """Spark's own reader returns the same values of every type as the data source."""
     given = everything(spark, fmt)
     save(given, tmp_path / "out", fileFormat=fmt, visibility=visibility)
     read = check_alike(spark, tmp_path / "out", native=fmt in ("parquet", "orc"))
@@ -140,7 +140,7 @@ def test_rows_are_the_same_either_way(
 
 
 def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
-    """What no single reader of Spark's can read is left to the data source."""
+    """The data source reads files that no single reader of Spark can read."""
     for fmt in ("parquet", "orc", "json"):
         save(spark.range(3), tmp_path / "out", fileFormat=fmt)
     assert check_alike(spark, tmp_path / "out", native=False).count() == 9
@@ -150,7 +150,7 @@ def test_files_of_several_formats_are_read_together(spark: SparkSession, tmp_pat
 def test_partition_columns_keep_their_types(
     spark: SparkSession, tmp_path: Path, visibility: str
 ) -> None:
-    """Partition values of every type come back as they were, nulls too, whatever the zone is."""
+    """Partition values of every type are read unchanged, also nulls, in any time zone."""
     columns = (
         "day date, at timestamp, local timestamp_ntz, price decimal(20,2), flag boolean, n tinyint,"
         " `te xt` string, `v.w` map<string,struct<x:int>>"
@@ -176,7 +176,7 @@ def test_partition_columns_keep_their_types(
 
 
 def test_hostile_partition_values_come_back(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever a string spells, it is a directory, and every reader gets the string back from it."""
+    """Any string can be a partition value, and every reader reads it unchanged."""
     url = tmp_path / "out"
     given = spark.createDataFrame(
         [(number, text) for number, text in enumerate([*HOSTILE, None])], "n long, text string"
@@ -188,7 +188,7 @@ def test_hostile_partition_values_come_back(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_partition_value_that_no_directory_can_have(spark: SparkSession, tmp_path: Path) -> None:
-    """What cannot be stored fails the job, by name, and nothing is committed."""
+    """A partition value that cannot be stored fails the job, and nothing is committed."""
     given = spark.createDataFrame([(1, "x" * 300)], "n long, text string")
     with pytest.raises(PySparkException, match=r"errors\.InvalidPath: "):
         save(given, tmp_path / "out", partitionBy="text")
@@ -204,7 +204,7 @@ def test_a_partition_value_that_no_directory_can_have(spark: SparkSession, tmp_p
     ),
 )
 def test_hostile_places(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """An output may be in any directory; its name is no pattern and nothing in it is decoded."""
+    """An output may be in any directory; its name is neither a pattern nor decoded."""
     url = tmp_path / name / "out}"
     (tmp_path / "x" / "out}").mkdir(parents=True)
     job = spark.range(3).select("id", (f.col("id") % 2).alias("half"))
@@ -214,7 +214,7 @@ def test_hostile_places(spark: SparkSession, tmp_path: Path, name: str) -> None:
 
 
 def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns come in the order asked for; one that is not there, or twice, is refused."""
+    """Columns have the requested order; a missing or repeated column is refused."""
     save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "p", partitionBy="half")
     save(spark.range(3).selectExpr("id", "id % 2 half", "'x' `a.b`"), tmp_path / "j", fileFormat="json")
     for name in "pj":
@@ -227,7 +227,7 @@ def test_columns_of_choice(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    """A version without files has its columns and no rows; where nothing was committed is NotFound."""
+    """A version without files has columns and no rows; without a commit, NotFound is raised."""
     url = str(tmp_path / "out")
     with pytest.raises(NotFound, match="nothing has been committed to it"):
         commitlog.spark.read(spark, url)
@@ -241,7 +241,7 @@ def test_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
-    """A version is read as it was while its files are kept; then an error says what became of it."""
+    """A version can be read while its files exist; after that, an error explains why not."""
     url = str(tmp_path / "out")
     for number in range(3):
         mode = "append" if number < 2 else "overwrite"
@@ -261,7 +261,7 @@ def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
             load(spark, url, version=wrong)
     output = opened(url)
     with output.store:
-        time.sleep(0.01)  # what was replaced now is older than nothing
+        time.sleep(0.01)  # all replaced files are old enough
         assert output.gc(older_than=0).expired == 3
     with pytest.raises(NotFound, match=r"version 2 of .* has expired: the first is 3"):
         commitlog.spark.read(spark, url, version=2)
@@ -271,7 +271,7 @@ def test_past_versions(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_schema_of_ones_own_can_keep_to_a_version(spark: SparkSession, tmp_path: Path) -> None:
-    """With option version, a DataFrame with its own schema shows that version, whatever is committed."""
+    """With option version, a DataFrame with its own schema keeps showing that version."""
     save(spark.range(2), tmp_path / "out")
     read = (
         spark.read.format("commitlog").schema("id long").option("version", 1).load(str(tmp_path / "out"))
@@ -281,7 +281,7 @@ def test_a_schema_of_ones_own_can_keep_to_a_version(spark: SparkSession, tmp_pat
 
 
 def test_what_was_read_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """A DataFrame keeps to its version; without a file of it there is an error, and no fewer rows."""
+    """A DataFrame keeps its version; a missing file of it is an error."""
     url = str(tmp_path / "out")
     save(spark.range(2), url)
     read = commitlog.spark.read(spark, url)
@@ -299,7 +299,7 @@ def test_what_was_read_stays_what_it_was(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_columns_that_came_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
-    """Of files that lack a column all rows have null, whatever default Spark noted with the column."""
+    """Rows of files without a column have null, whatever default is in the column's metadata."""
     noted = {"CURRENT_DEFAULT": "7", "EXISTS_DEFAULT": "7", "comment": "later"}
     both = StructType([StructField("id", LongType()), StructField("n", IntegerType(), True, noted)])
     save(spark.range(1), tmp_path / "out")
@@ -310,7 +310,7 @@ def test_columns_that_came_later_are_null_before(spark: SparkSession, tmp_path: 
 
 
 def test_settings_of_the_session_do_not_change_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Early dates are what they were in a session that rebases those of old files; settings stay."""
+    """Early dates are unchanged in a session that rebases those of old files; settings stay."""
     save(spark.sql("select date'0001-01-01' d"), tmp_path / "out")
     threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
     rebase = "spark.sql.parquet.datetimeRebaseModeInRead"
@@ -326,7 +326,7 @@ def test_settings_of_the_session_do_not_change_what_is_read(spark: SparkSession,
 
 
 def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
-    """An output is read where nobody may list: its files are found by their names alone."""
+    """An output can be read without the right to list, because the log names the files."""
     url = tmp_path / "out"
     save(spark.range(40).selectExpr("id", "id % 20 k"), url, partitionBy="k")
     for day in sorted(url.glob("k=*")):
@@ -335,7 +335,7 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     spark.sparkContext.setJobGroup("reading", "of many files")
     try:
         read = commitlog.spark.read(spark, str(url))
-        # Spark starts none to look at the files either.
+        # Spark starts no job to check the files either.
         wait_for_events(spark)
         assert list(jobs.getJobIdsForGroup("reading")) == []
         assert read.count() == 40
@@ -347,7 +347,7 @@ def test_no_directory_is_listed(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack) -> None:
-    """Where Spark cannot reach the files the data source reads them; where it can, it is told how."""
+    """The data source reads files that Spark cannot reach; hadoop_url gives Spark their location."""
     given = ministack.options
     url = f"s3://{ministack.new_bucket()}/out"
     rows = spark.range(10).selectExpr("id", "id % 2 k")
@@ -355,7 +355,7 @@ def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack)
     read = commitlog.spark.read(spark, url, columns=["k", "id"], options=given)
     assert not is_native(read)
     assert rows_of(read) == rows_of(rows.select("k", "id"))
-    # Here, a directory stands for the file system by which Spark knows the bucket.
+    # A directory stands for Spark's file system of the bucket.
     output = Output(ReadOptions.parse({"path": url, **given}).open())
     with output.store:
         for file in output.snapshot().files:
@@ -368,7 +368,7 @@ def test_other_stores(spark: SparkSession, tmp_path: Path, ministack: Ministack)
 
 
 def test_directories_of_which_the_log_says_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """A directory that looks like a partition and is none adds no column, and changes none."""
+    """A directory that looks like a partition, but is not one in the log, adds no column."""
     url = tmp_path / "out"
     save(spark.range(1), tmp_path / "made")
     (made,) = (tmp_path / "made").glob("*.parquet")
@@ -381,7 +381,7 @@ def test_directories_of_which_the_log_says_nothing(spark: SparkSession, tmp_path
 
 
 def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark would read an instant without a zone in the session's; a record that has one is corrupt."""
+    """A record with an instant without a zone is corrupt: Spark would use the session's zone."""
     output = opened(tmp_path / "out")
     with output.store:
         schema = dump_schema(spark.sql("select 's' s, timestamp'2013-03-10 02:30:00' at").schema)
@@ -394,7 +394,7 @@ def test_a_partition_value_that_is_none_is_reported(spark: SparkSession, tmp_pat
 
 
 def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    """With `filters`, only files that can hold a matching row are read; `where` gives the same rows."""
+    """With `filters`, files without a matching row are skipped; `where` returns the same rows."""
     url = tmp_path / "out"
     for number, text in enumerate("abc"):
         at = f"timestamp'2013-03-0{number + 1} 00:00:00' at"
@@ -425,7 +425,7 @@ def test_files_that_cannot_match_a_filter_are_not_read(spark: SparkSession, tmp_
 
 
 def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
-    """All files are Parquet, so Spark reads them itself; the rows are those that match."""
+    """Spark's own Parquet reader returns the matching rows."""
     url = tmp_path / "out"
     save(spark.range(10), url)
     rows = commitlog.spark.read(spark, str(url), filters=[("id", ">", 7)])
@@ -447,7 +447,7 @@ def test_filters_are_applied_by_sparks_own_reader(spark: SparkSession, tmp_path:
 def test_a_filter_that_makes_no_sense_is_refused(
     spark: SparkSession, tmp_path: Path, filters: Any, says: str
 ) -> None:
-    """Before anything is read; the message says what a filter is."""
+    """A wrong filter is refused before reading, and the message explains filters."""
     save(spark.range(3), tmp_path / "out")
     with pytest.raises(ConfigurationError, match=says):
         commitlog.spark.read(spark, str(tmp_path / "out"), filters=filters)
@@ -455,7 +455,7 @@ def test_a_filter_that_makes_no_sense_is_refused(
 
 @pytest.fixture
 def pushdown(spark: SparkSession) -> Iterator[None]:
-    """Spark offers filters to Python data sources, which is not the default of any version."""
+    """Turn on Spark's filter pushdown to Python data sources, which is off by default."""
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
@@ -464,7 +464,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 def test_queries_on_one_dataframe_do_not_change_each_other(
     spark: SparkSession, tmp_path: Path, pushdown: None
 ) -> None:
-    """Random sequences of queries on one DataFrame return what they return of plain Parquet.
+    """Random sequences of queries on one DataFrame return the same rows as on plain Parquet.
 
     Spark uses the partitions of a query with pushed filters again for the next query of the DataFrame.
     """
@@ -498,7 +498,7 @@ def test_queries_on_one_dataframe_do_not_change_each_other(
 
 
 def test_wide_decimals_are_found(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
-    """Spark pushes a decimal of more than 28 digits down rounded; no file is skipped for that."""
+    """Spark rounds decimals of more than 28 digits in pushed filters; no file is skipped for that."""
     url, wide = tmp_path / "out", "12345678901234567890.123456789012345678"
     save(spark.sql(f"select {wide}bd x"), url)
     for condition in ("=", ">=", "<=", "<=>"):
@@ -522,7 +522,7 @@ CONDITIONS = """
 
 
 def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pushdown: None) -> None:
-    """Whatever is asked for, the rows are those that Spark finds without pushing anything down."""
+    """Any query returns the same rows as without filter pushdown."""
     url = tmp_path / "out"
     for fmt in ("parquet", "orc"):
         save(everything(spark, "orc"), url, fileFormat=fmt)
@@ -533,7 +533,7 @@ def test_filters_do_not_change_an_answer(spark: SparkSession, tmp_path: Path, pu
 
 
 def test_a_column_with_a_backtick_is_read_from_orc(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's own reader of ORC finds no value for it, so the data source reads such files."""
+    """Spark's ORC reader finds no values of such a column, so the data source reads the files."""
     url = tmp_path / "out"
     rows = spark.sql("select 1 id, 2 `a``b`, named_struct('x`y', 5) n")
     save(rows, url, fileFormat="orc")
@@ -549,7 +549,7 @@ NOT_UTF8 = "cast(X'ff41' as string)"
 def test_strings_that_are_not_utf8_are_kept_by_binary_formats(
     spark: SparkSession, tmp_path: Path, fmt: str
 ) -> None:
-    """Spark's strings may have any bytes. They have no bounds, and are read as they are."""
+    """Strings in Spark may have any bytes. Such strings have no bounds, and are read unchanged."""
     url = tmp_path / "out"
     save(spark.sql(f"select 1 id, {NOT_UTF8} s, array({NOT_UTF8}) a"), url, fileFormat=fmt)
     save(spark.sql("select 2 id, 'x' s, array('y') a"), url, fileFormat=fmt)
@@ -573,6 +573,6 @@ def test_strings_that_are_not_utf8_are_refused_by_text_formats(
 
 
 def test_a_partition_value_that_is_not_utf8_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """The error names the column, and speaks of text rather than dates."""
+    """The error names the column, and mentions text and not dates."""
     with pytest.raises(PySparkException, match=r"column 's' has a string that is not UTF-8"):
         save(spark.sql(f"select 1 id, {NOT_UTF8} s"), tmp_path / "out", partitionBy="s")

@@ -1,4 +1,4 @@
-"""The session helper, and how Spark comes to know the format."""
+"""The session helper, and the registration of the formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.project import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark finds modules as `pkgutil` lists them, and that is not how all installed ones are found.
+# Spark finds modules with `pkgutil`, which does not list all installed modules.
 _ELSEWHERE = """
 from commitlog.spark import session
 
@@ -31,7 +31,7 @@ print(spark.read.format("commitlog").load("out").count())
 """
 
 
-#: Prints what a session has, and whether a job on its workers knows the format.
+#: Prints the settings of a session.
 _SUBMITTED = """
 import json
 import commitlog.spark
@@ -55,7 +55,7 @@ def _submitted(tmp_path: Path, *command: str) -> dict[str, str]:
 
 @pytest.mark.spark
 def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
-    """The master and the settings of spark-submit are those of the session."""
+    """A session has the master and the settings of spark-submit."""
     given = {
         "spark.master": "local-cluster[1,1,1024]",
         "spark.redaction.regex": "mine",
@@ -69,7 +69,7 @@ def test_what_spark_submit_was_given_stays(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.all
 def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
-    """A session of a plain script uses all cores of the machine, and has the settings that help."""
+    """A session of a plain script uses all cores of the machine, and has the default settings."""
     assert _submitted(tmp_path, sys.executable) == {
         "spark.master": "local[*]",
         "spark.redaction.regex": "(?i)secret|password|token|access[._]?key",
@@ -77,7 +77,7 @@ def test_where_nothing_is_configured_a_session_is_local(tmp_path: Path) -> None:
     }
 
 
-#: Writes through the library in a zip file; on Spark's workers there is no other one.
+#: Writes with the library in a zip file, which is the only one on Spark's workers.
 _ZIPPED = """
 import sys
 import commitlog
@@ -103,7 +103,7 @@ def _zip(target: Path, package: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.all
 def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
-    """With --py-files, write finds the format, and the committer its source."""
+    """With --py-files, `write` finds the format, and the committer finds its Java sources."""
     _zip(tmp_path / "library.zip", ROOT / "commitlog")
     (tmp_path / "job.py").write_text(_ZIPPED)
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -134,7 +134,7 @@ def test_the_library_works_from_a_zip_file(tmp_path: Path) -> None:
 
 
 def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
-    """It cannot read its data there, and the error says what to ship instead."""
+    """botocore in a zip file raises an error that names an alternative."""
     import botocore
 
     _zip(tmp_path / "botocore.zip", Path(botocore.__file__).parent)
@@ -164,7 +164,7 @@ def test_botocore_in_a_zip_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_an_older_pyspark_is_refused_by_version(tmp_path: Path, found: str, what: str) -> None:
-    """One error names the version that is needed, instead of a module that an older Spark lacks."""
+    """The error for an older Spark names the required version."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {found!r}\n")
     last = _refused(tmp_path, what)
@@ -187,7 +187,7 @@ def test_every_use_without_pyspark_names_the_extra(tmp_path: Path, code: str) ->
 
 
 def _refused(tmp_path: Path, code: str) -> str:
-    """Return the last line of what Python says that runs `code`."""
+    """Return the last line on the standard error of Python running `code`."""
     root = str(ROOT)
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -200,7 +200,7 @@ def _refused(tmp_path: Path, code: str) -> str:
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Spark would fail with a page of JVM start-up, one line says what is missing."""
+    """Without Java, an error of one line names the missing program."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ConfigurationError, match=r"Spark needs Java 17 or 21.*apt-get install"):
@@ -209,7 +209,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.spark
 def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> None:
-    """A session in which nobody registered anything knows the format."""
+    """A session without registrations knows the format."""
     fresh = spark.newSession()
     fresh.range(3).write.format("commitlog").mode("append").save(str(tmp_path / "out"))
     assert fresh.read.format("commitlog").load(str(tmp_path / "out")).count() == 3
@@ -218,7 +218,7 @@ def test_the_format_registers_itself(spark: SparkSession, tmp_path: Path) -> Non
 @pytest.mark.spark
 @pytest.mark.all
 def test_a_session_knows_the_format_wherever_it_is_started(tmp_path: Path) -> None:
-    """Also where Spark does not see the module, as of an editable install; and it says nothing of it."""
+    """A session knows the format in any directory, also of an editable install, without a warning."""
     ended = subprocess.run(
         [sys.executable, "-c", _ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -38,7 +38,7 @@ def output_at(path: Path) -> Output:
 
 
 def rows_of(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
-    """Return the rows of the last version; a reader that lists has to see the same."""
+    """Return the rows of the last version, and check that a listing shows the same."""
     read = spark.read.format("commitlog").load(str(path))
     rows = sorted(map(tuple, read.collect()))
     plain = spark.read.schema(read.schema).parquet(str(path))
@@ -47,7 +47,7 @@ def rows_of(spark: SparkSession, path: Path) -> list[tuple[object, ...]]:
 
 
 def test_every_mode(spark: SparkSession, tmp_path: Path) -> None:
-    """Each does to what is there what its name says, and returns the record that says so."""
+    """Each mode treats existing data as documented, and returns the commit record."""
     path = tmp_path / "out"
 
     def write(start: int, end: int, mode: str, part: str = "id % 2") -> int | None:
@@ -70,7 +70,7 @@ def test_every_mode(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_job_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A second run under its id raises, or does nothing and returns None."""
+    """A second run with the same id raises, or does nothing and returns None."""
     path = tmp_path / "out"
     record = commitlog.spark.write(spark.range(3), str(path), job_id="daily")
     assert record is not None and (record.job_id, record.rows) == ("daily", 3)
@@ -85,7 +85,7 @@ def test_a_job_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
-    """What is raised in a task, and at the commit point, reaches the caller as what it is."""
+    """Errors of tasks and of the commit reach the caller as errors of this library."""
     path = str(tmp_path / "out")
     unnamable = spark.range(2).selectExpr("id", "'' AS day")
     with pytest.raises(NotSupported, match=r"^option partitionBy: column 'day' has the value ''"):
@@ -111,7 +111,7 @@ def test_errors_keep_their_class(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_an_error_of_spark_alone_stays_as_it_is() -> None:
-    """What follows from a failed abort says nothing of the commit, whose cause is another one."""
+    """A failed abort after an error does not hide the error."""
     text = (
         "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n"
         "\tSuppressed: commitlog.errors.Unavailable: not now\n\t\tat a.b\n"
@@ -132,7 +132,7 @@ def test_without_anything_there_ignore_and_error_write(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("before", ["1048576", None])
 def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: str | None) -> None:
-    """While it writes, batches are bounded by rows alone; afterwards the user's bound holds again."""
+    """During the write, only the number of rows limits batches; then the user's setting is restored."""
     session = spark.newSession()
     session.dataSource.register(commitlog.spark.CommitlogDataSource)
     session.conf.unset(BATCH_BYTES)
@@ -156,7 +156,7 @@ def test_the_setting_is_restored(spark: SparkSession, tmp_path: Path, before: st
 
 
 def test_threads_write_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """New threads, in which Spark has no active session, find the format, and all commit."""
+    """Jobs of new threads, which have no active session, find the format and commit."""
     path, together = tmp_path / "out", threading.Barrier(2)
     before = spark.conf.get(BATCH_BYTES)
 
@@ -171,7 +171,7 @@ def test_threads_write_at_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_callers_active_session_stays(spark: SparkSession, tmp_path: Path) -> None:
-    """Writing the rows of one session leaves another one active, if it was."""
+    """A write with another session restores the active session."""
     other = spark.newSession()
     other.dataSource.register(commitlog.spark.CommitlogDataSource)
     commitlog.spark.write(other.range(1), str(tmp_path / "out"))
@@ -180,7 +180,7 @@ def test_the_callers_active_session_stays(spark: SparkSession, tmp_path: Path) -
 
 
 def test_arguments_are_checked_first(spark: SparkSession, tmp_path: Path) -> None:
-    """What makes no sense is refused before anything is done."""
+    """Wrong arguments are refused before anything is written."""
     rows, url = spark.range(1), str(tmp_path / "out")
     with pytest.raises(ConfigurationError, match="mode is 'upsert'; it must be one of append"):
         commitlog.spark.write(rows, url, mode="upsert")

@@ -1,6 +1,6 @@
-"""Drivers of their own, each with its JVM: one is killed while its jobs are at every step, one competes.
+"""Separate drivers, each with its JVM: one is killed while its jobs are at every step, one competes.
 
-The one that is killed has a job for each way to write and each step, so that one death is enough.
+The killed driver has a job for each way to write and each step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.servers,
-    # A dozen jobs begin at once.
+    # A dozen jobs start at the same time.
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("configured"),
 ]
@@ -38,8 +38,8 @@ class Death:
 
     Attributes:
         trap: the step.
-        mode: of the job, which has rows for one partition only.
-        committed: whether it is past the commit point.
+        mode: mode of the job, which has rows of one partition only.
+        committed: whether the step is after the commit point.
     """
 
     trap: Trap
@@ -63,11 +63,11 @@ DEATHS = {
     LAST: Death(trap=Trap(at="success", what="hold"), committed=True),
 }
 
-#: In a directory with leases, that of the last step would be waited for a minute.
+#: In a directory with leases, the lease of the last step would delay the test by a minute.
 CASES = [(way, death) for way in ("local", "s3", "configured") for death in DEATHS]
 CASES.remove(("local", LAST))
 
-#: The steps that every run has: those around the commit record.
+#: The steps of every run: those around the commit record.
 ALWAYS = {
     "local": ("before it is known to begin", "before the commit record", "between two files"),
     "s3": ("before it hears of the record",),
@@ -77,7 +77,7 @@ ALWAYS = {
 
 @frozen
 class Remains:
-    """What a dead driver left: where, the rows that were there before, and the job."""
+    """The state after a dead driver: its place, the rows from before, and its job."""
 
     place: Place
     base: list[int]
@@ -88,7 +88,7 @@ class Remains:
 def remains(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Remains]:
-    """What is there once a driver was killed while a job was at each step, in each way to write."""
+    """The state after a driver was killed while a job was at each step, in each way to write."""
     scratch = tmp_path_factory.mktemp("killed")
     left = {}
     with ExitStack() as stack:
@@ -106,7 +106,7 @@ def remains(
         for gate, done in zip(gates, driver.jobs, strict=True):
             gate.wait(done)
         driver.kill()
-        # Processes that commit, and Python workers, are not in its group.
+        # Processes that commit, and Python workers, are not in the driver's group.
         for gate in gates:
             gate.kill()
     return left
@@ -116,10 +116,9 @@ def remains(
 def test_a_driver_is_killed(
     spark: SparkSession, remains: dict[tuple[str, str], Remains], way: str, death: str
 ) -> None:
-    """Before the commit point it is as if it had never been; after it, as if it had lived.
+    """A job that dies before its commit point has no effect; after it, all of its rows are visible.
 
-    Either way each row is there once after a rerun under the same id, and nothing else once what is left
-    over is removed.
+    In both cases, a rerun with the same id leaves each row once, and cleanup removes all other files.
     """
     left, expected = remains[way, death], DEATHS[death]
     place, base = left.place, left.base
@@ -127,7 +126,7 @@ def test_a_driver_is_killed(
     kept = {"append": base, "overwrite": [], "overwrite-partitions": [n for n in base if not n % 2]}
     after = new + kept[expected.mode]
 
-    # Who lists may see a part of what is committed, but never misses what was there.
+    # A listing may show a part of the new files, but never lacks old ones.
     seen = place.by_listing()
     assert set(base) <= set(seen) <= set(base + new * expected.committed)
     assert place.by_log(spark, rollForward="false") == base
@@ -149,11 +148,11 @@ class Race:
     """Two jobs that two drivers commit at once.
 
     Attributes:
-        way: how they write.
-        mode: of both.
+        way: the way to write.
+        mode: mode of both jobs.
         ours: id of the job of this process's driver.
-        theirs: id of the other one.
-        error: of the job that loses; None if both are committed.
+        theirs: id of the other job.
+        error: error of the losing job; None if both are committed.
     """
 
     way: str
@@ -175,7 +174,7 @@ RACES = {
 
 @frozen
 class Rival:
-    """A job of another driver that is about to claim its commit record: its number, place and gate."""
+    """A job of another driver that waits before its commit record: its number, place and gate."""
 
     driver: Driver
     number: int
@@ -187,7 +186,7 @@ class Rival:
 def rivals(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> Iterator[dict[str, Rival]]:
-    """One other driver with a job for each race, all in places of their own."""
+    """Another driver with a job for each race, each in a place of its own."""
     scratch = tmp_path_factory.mktemp("rival")
     names = [name for (name,) in wanted(request, test_two_drivers_commit_at_once, "name")]
     with ExitStack() as stack:
@@ -206,7 +205,7 @@ def rivals(
 
 @pytest.mark.parametrize("name", with_all_but(lambda name: "one job," not in name, RACES))
 def test_two_drivers_commit_at_once(spark: SparkSession, rivals: dict[str, Rival], name: str) -> None:
-    """Both appends are there; of two with one job, and of two that want no data there, one alone is."""
+    """Both appends are committed; of two jobs with one id, or of mode error, only one is."""
     race, rival = RACES[name], rivals[name]
     place = rival.place
     with Gate() as our_gate:

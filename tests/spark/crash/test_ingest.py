@@ -1,8 +1,8 @@
 """Exactly once from end to end: drivers are killed, and doubled, between every two steps of a batch.
 
-Files are ingested, their records transformed and committed to an output: from directory to directory
-with the state in SQLite, and on S3 with state and leases in DynamoDB. One driver that is a process of
-its own has a query for each place and step, so that one death is enough.
+Queries ingest files, transform the records and commit them to an output: between directories with the
+state in SQLite, and on S3 with state and leases in DynamoDB. One separate driver has a query for each
+place and step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.servers,
-    # A dozen queries begin at once.
+    # A dozen queries start at the same time.
     pytest.mark.timeout(900),
 ]
 
 
 @frozen(kw_only=True)
 class Step:
-    """Where in a batch the driver is killed, and how far that batch is then.
+    """The step of a batch at which the driver is killed, and its effects so far.
 
     Attributes:
         trap: the step.
-        planned: whether the epoch is stored.
-        offset: whether Spark has written down that there is such a batch.
-        committed: whether the output has its rows.
+        planned: whether the epoch is stored by then.
+        offset: whether Spark has stored the offset of the batch.
+        committed: whether the output has the rows of the batch.
     """
 
     trap: BatchTrap
@@ -55,7 +55,7 @@ class Step:
 
     @classmethod
     def at(cls, at: str, how_far: str = "", **trap: object) -> Step:
-        """Return a step; `how_far` is the last thing that is so."""
+        """Return a step; `how_far` names the last attribute that is true."""
         names = ("planned", "offset", "committed")
         so_far = names[: names.index(how_far) + 1] if how_far else ()
         return cls(
@@ -64,7 +64,7 @@ class Step:
         )
 
 
-#: In the order of the batch, most of them in the second one.
+#: In the order of a batch; most of them are in the second batch.
 STEPS = {
     "before the state is made": Step.at("begin", batch=0),
     "before the query takes the source": Step.at("claim", "offset", batch=0),
@@ -82,7 +82,7 @@ STEPS = {
 }
 
 
-#: On S3, those at which it is asked for something else than a directory; the campaign has all.
+#: On S3, the steps with other requests than on a directory; the campaign has all steps.
 CASES = [("local", name) for name in STEPS] + [
     ("s3", name)
     for name in (
@@ -95,7 +95,7 @@ CASES = [("local", name) for name in STEPS] + [
     )
 ]
 
-#: The steps that every run has.
+#: The steps of every run.
 ALWAYS = {
     "local": (
         "before the epoch is stored",
@@ -106,12 +106,12 @@ ALWAYS = {
     "s3": ("before the commit record",),
 }
 
-#: Two files a batch, and a file of more than a KiB in slices.
+#: Two files in a batch; files of more than a KiB are cut into slices.
 LIMITS = {"maxFilesPerTrigger": "2", "maxBytesPerTrigger": "2500", "sliceBytes": "1024"}
 
 
 def filled(landing: Landing) -> None:
-    """Put the files of three batches or so, with some equal lines, and one that is cut."""
+    """Put the files of about three batches, with some equal lines, and one file that is cut."""
     landing.put("a.txt", *(f"Zeile {number}" for number in range(30)))
     landing.put("b=1/ü %41+.txt", "Zeile 1", "Zeile 1", "€")
     landing.put("c.txt", *(f"lange Zeile {number} " + "x" * 100 for number in range(40)))
@@ -122,7 +122,7 @@ def filled(landing: Landing) -> None:
 
 @frozen
 class Held:
-    """A query that is to wait at a gate, and where it reads and writes."""
+    """A query that waits at a gate, with its input and output."""
 
     landing: Landing
     gate: Gate
@@ -132,7 +132,7 @@ class Held:
 def waiting(
     stack: ExitStack, scratch: Path, trapped: Iterable[tuple[Landing, BatchTrap]]
 ) -> tuple[Driver, list[Held]]:
-    """Return a driver of its own whose queries wait where their traps are, or are over."""
+    """Return a separate driver, once its queries wait at their traps or have ended."""
     traps, gates = list(trapped), []
     for number, (landing, trap) in enumerate(traps):
         gates.append(stack.enter_context(Gate()))
@@ -149,7 +149,7 @@ def waiting(
             each.gate.wait(each.job)
             driver.next()
         except AssertionError:
-            # A query may be over before it gets there, but for a reason.
+            # A query may end before it gets there, but only for a known reason.
             each.job.result(timeout=0)
     return driver, held
 
@@ -157,7 +157,7 @@ def waiting(
 def places(
     cases: Sequence[tuple[str, str]], scratch: Path, ministack: Ministack
 ) -> Iterator[tuple[Landing, BatchTrap]]:
-    """Yield a filled place for each case, with the trap of its step."""
+    """Yield a place with input for each case, with the trap of its step."""
     for number, (way, name) in enumerate(cases):
         landing = new_landing(way, scratch / str(number), lambda: ministack, **LIMITS)
         filled(landing)
@@ -168,7 +168,7 @@ def places(
 def killed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Landing]:
-    """What is there once a driver was killed while a query was at the step of each case."""
+    """The state after a driver was killed while a query was at the step of each case."""
     with ExitStack() as stack:
         scratch = tmp_path_factory.mktemp("killed")
         cases = wanted(request, test_a_driver_is_killed, "way", "name")
@@ -181,7 +181,7 @@ def killed(
 def test_a_driver_is_killed(
     spark: SparkSession, killed: dict[tuple[str, str], Landing], way: str, name: str
 ) -> None:
-    """Wherever it dies, a restart goes on there, and each input record is in the output once."""
+    """After a kill at any step, a restart continues, and each input record is in the output once."""
     landing, step = killed[way, name], STEPS[name]
     batch = step.trap.batch
     head = landing.head()
@@ -195,7 +195,7 @@ def test_a_driver_is_killed(
     landing.audit(spark, query)
 
 
-#: Where the driver waits that is taken for dead.
+#: The steps at which a driver waits that is assumed dead.
 ZOMBIES = [
     ("local", "between two batches"),
     ("s3", "before the epoch is stored"),
@@ -205,7 +205,7 @@ ZOMBIES = [
     ("local", "before Spark's commit log"),
 ]
 
-#: Those that every run has.
+#: The steps of every run.
 ALWAYS_ZOMBIES = (("local", "in a slice"), ("s3", "before the commit record"))
 
 
@@ -213,7 +213,7 @@ ALWAYS_ZOMBIES = (("local", "in a slice"), ("s3", "before the commit record"))
 def zombies(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> Iterator[dict[tuple[str, str], Held]]:
-    """Another driver, whose queries are at a step each, in places of their own."""
+    """Another driver, with a query at each step, each in a place of its own."""
     scratch = tmp_path_factory.mktemp("zombies")
     with ExitStack() as stack:
         cases = wanted(request, test_two_drivers_run_one_query, "way", "name")
@@ -225,13 +225,13 @@ def zombies(
 def test_two_drivers_run_one_query(
     spark: SparkSession, zombies: dict[tuple[str, str], Held], way: str, name: str
 ) -> None:
-    """One is taken for dead, another one runs the query, then the first goes on: no row shows it."""
+    """Two drivers run one query, since one was assumed dead: no row is lost or doubled."""
     zombie = zombies[way, name]
     landing = zombie.landing
     landing.flow.run(spark)
     landing.put("later.txt", "Zeile 1", "nachher")
     zombie.gate.open()
-    # Whether it finds out is up to Spark.
+    # Spark may or may not notice it.
     zombie.job.exception()
     query = landing.flow.run(spark)
     landing.audit(spark, query)
@@ -246,7 +246,7 @@ def test_drivers_are_killed_again_and_again(
     campaign_seconds: float,
     campaign_seed: int,
 ) -> None:
-    """At any steps of any batches, one death after the other, with files coming in between."""
+    """Kills at any steps of any batches, with new files in between."""
     anywhere = [(step.trap, batch) for step in STEPS.values() for batch in range(4)]
     deadline = time.monotonic() + campaign_seconds
     seed = campaign_seed

@@ -1,4 +1,4 @@
-"""Jobs of a real Spark that race, fail in the middle of their commit, or come back from the dead."""
+"""Jobs of a real Spark that race, fail during their commit, or continue after an abort."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("configured")]
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_a_driver_that_seemed_dead_commits_too_late(spark: SparkSession, place: Place) -> None:
-    """Ruled out by a recovery, it fails with JobAborted; the job that was run in its place counts."""
+    """A job that a recovery has aborted fails with JobAborted; the job that replaced it stays."""
     base = place.begin_base()
     with Gate() as gate:
         job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
@@ -49,7 +49,7 @@ def test_a_driver_that_seemed_dead_commits_too_late(spark: SparkSession, place: 
 def test_a_commit_that_raises_past_the_commit_point(
     spark: SparkSession, place: Place, what: str
 ) -> None:
-    """Spark calls abort, which changes nothing: the job is committed, and readers see it whole."""
+    """An abort after the commit point changes nothing, and readers see the whole job."""
     base = place.begin_base()
     job = place.job(trap=Trap(at="publish", what=what, nth=2))
     with pytest.raises(Exception, match="a trap" if what == "fail" else "(?i)python"):
@@ -64,7 +64,7 @@ def test_a_commit_that_raises_past_the_commit_point(
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> None:
-    """It is found out that the record is there: the job succeeds, once."""
+    """After a lost answer, the job finds its commit record and succeeds once."""
     job = place.job(trap=Trap(at="request", what="lose", after=True))
     job.run(spark)
     place.audit(spark, job.numbers, "daily")
@@ -72,7 +72,7 @@ def test_the_answer_to_the_commit_is_lost(spark: SparkSession, place: Place) -> 
 
 @pytest.mark.parametrize("place", WAYS, indirect=True)
 def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
-    """Both are committed: the one that was in the middle of its commit, after the other one."""
+    """Both jobs are committed, the one that waits during its commit after the other one."""
     base = place.begin_base()
     with Gate() as gate:
         job = place.job(trap=Trap(at="record", what="hold", port=gate.port))
@@ -99,7 +99,7 @@ def test_two_jobs_append_at_once(spark: SparkSession, place: Place) -> None:
 def test_two_jobs_of_which_one_may_commit(
     spark: SparkSession, place: Place, mode: str, error: str
 ) -> None:
-    """Of two with one id, or two that want no data to be there, one wins; the other is told why."""
+    """Of two jobs with one id, or of mode error, one wins, and the other one gets a typed error."""
     with Gate() as gate:
         loser = place.job(mode=mode, job_id="daily", trap=Trap(at="record", what="hold", port=gate.port))
         name = "daily" if mode == "append" else "other"
@@ -117,7 +117,7 @@ def test_two_jobs_of_which_one_may_commit(
 def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
     spark: SparkSession, place: Place, mode: str
 ) -> None:
-    """While it publishes, one who writes nothing sees what was before; any other, all partitions new."""
+    """During the publishing, a reader that must not write sees the old version; others, the new one."""
     base = place.begin_base()
     with Gate() as gate:
         trap = Trap(at="publish", what="hold", port=gate.port, nth=2)
@@ -135,7 +135,7 @@ def test_readers_of_the_log_see_a_job_whole_or_not_at_all(
 
 @pytest.mark.parametrize("place", SOURCES, indirect=True)
 def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Place) -> None:
-    """A job that gives signs of life keeps what it staged, however old; a dead one's is dropped."""
+    """The staged files of a job with heartbeats are kept; those of a dead job are dropped."""
     output, pause = place.open(), threading.Event()
     with Gate() as gate, output.store, ThreadPoolExecutor(1) as pool:
         job = place.job(trap=Trap(at="rows", what="hold", port=gate.port))
@@ -151,10 +151,10 @@ def test_cleaning_up_beside_a_job_that_is_alive(spark: SparkSession, place: Plac
         gate.wait(done)
         while not list(output.store.list_staged()):
             pause.wait(0.2)
-        # What the other one staged is older.
+        # The files of the other job are older.
         dead = output.begin("dead")
         output.stage(dead, dead.file_name(0), b"never to be seen")
-        # Stores date by seconds, and on a busy machine one or two signs of life may be late.
+        # Stores have times in seconds, and on a busy machine one or two heartbeats may be late.
         while not (report := output.gc(older_than=10.0).recovery).aborted:
             pause.wait(0.2)
         assert list(report.aborted) == [dead.attempt]

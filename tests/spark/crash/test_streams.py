@@ -1,6 +1,6 @@
-"""Streaming queries in a driver that is killed, one that writes an output and one that follows it.
+"""Streaming queries in a driver that is killed: one writes an output, and one reads it.
 
-The driver has a chain of queries for each place and step, so that one death is enough.
+The driver has a chain of queries for each place and step, so that one kill is enough.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(900)]
 
 @frozen
 class Death:
-    """In which part of a chain a driver dies, and at which of its requests.
+    """The part of a chain, and the request, at which a driver dies.
 
     Attributes:
         where: the part.
-        at: the request.
-        nth: of that kind, from 1.
-        versions: what is committed of its output by then: the writer dies in its second batch, and
-            others in their first.
+        at: the kind of the request.
+        nth: number of the request of that kind, from 1.
+        versions: number of committed versions of its output by then: the writer dies in its second
+            batch, and others in their first.
     """
 
     where: str
@@ -59,7 +59,7 @@ ON_S3 = [
 ]
 CASES = [("local", death) for death in DEATHS] + [("s3", death) for death in ON_S3]
 
-#: The cases that every run has: those beside a commit record.
+#: The cases of every run: those around a commit record.
 ALWAYS = (
     ("local", "before the commit record"),
     ("local", "a version is committed and not published"),
@@ -72,7 +72,7 @@ ALWAYS = (
 def chains(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ministack: Ministack
 ) -> dict[tuple[str, str], Chain]:
-    """What a driver left that was killed while a chain was at each step."""
+    """The state after a driver was killed while a chain was at each step."""
     scratch = tmp_path_factory.mktemp("chains")
     with ExitStack() as stack:
         dooms, gates = {}, []
@@ -93,7 +93,7 @@ def chains(
             gate.wait(job)
             driver.next()
         driver.kill()
-        # Processes that commit, and Python workers, are not in its group.
+        # Processes that commit, and Python workers, are not in the driver's group.
         for gate in gates:
             gate.kill()
     return {case: doom.chain for case, doom in dooms.items()}
@@ -103,8 +103,10 @@ def chains(
 def test_a_killed_driver_neither_loses_nor_doubles_a_row(
     spark: SparkSession, chains: dict[tuple[str, str], Chain], way: str, when: str
 ) -> None:
-    """Wherever the driver is killed, both queries go on where they were, and each row arrives
-    once; a version that was committed and not published is published by who follows."""
+    """After a kill at any step, both queries continue, and each row arrives once.
+
+    The reader publishes a version that was committed and not published.
+    """
     chain, death = chains[way, when], DEATHS[when]
     if death.where == WRITER:
         chain.follow(spark)

@@ -1,4 +1,4 @@
-"""JSON and CSV beside Spark's own readers: the same rows, but where our pages say otherwise."""
+"""JSON and CSV in our readers and in Spark's own: the same rows, except where docs/ingest.md differs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ CSV_LINES = [
 
 
 def ours(name: str, data: bytes, schema: pa.Schema) -> list[tuple[str, bool]]:
-    """Return the JSON of each record, and whether all of it fits."""
+    """Return the JSON of each record, and whether all of its values have the right types."""
     file = pinned(data)
     found: list[tuple[str, bool]] = []
     (whole,) = slices(file.file)
@@ -175,7 +175,7 @@ def ours(name: str, data: bytes, schema: pa.Schema) -> list[tuple[str, bool]]:
 
 
 def sparks(spark: SparkSession, name: str, path: Path, columns: str) -> list[tuple[str, bool]]:
-    """Return the same of Spark's reader."""
+    """Return the same from Spark's reader."""
     rows = (
         spark.read.format(name)
         .schema(f"{columns}, _corrupt_record string")
@@ -200,7 +200,7 @@ def sparks(spark: SparkSession, name: str, path: Path, columns: str) -> list[tup
 def test_the_same_rows(
     spark: SparkSession, tmp_path: Path, name: str, columns: str, lines: list[str]
 ) -> None:
-    """What fits for us fits for Spark, and is the same; what does not fit for Spark does not for us."""
+    """A value that we accept is accepted and equal in Spark; a value that Spark rejects, we reject."""
     data = "\n".join(lines).encode()
     (tmp_path / "x").write_bytes(data)
     schema = arrow_schema(spark.createDataFrame([], columns).schema)
@@ -209,7 +209,7 @@ def test_the_same_rows(
     expected = sparks(spark, name, tmp_path / "x", columns)
     assert len(known) == len(found) == len(expected)
     for line, mine, theirs in zip(known, found, expected, strict=True):
-        # Of what does not fit, Spark leaves out more.
+        # Of rejected records, Spark leaves out more.
         assert (mine if mine[1] else mine[1]) == (theirs if mine[1] else theirs[1]), line
 
 
@@ -232,7 +232,7 @@ def test_the_same_rows(
 def test_what_spark_makes_fit(
     spark: SparkSession, tmp_path: Path, name: str, column: str, line: str, theirs: str
 ) -> None:
-    """Where Spark rounds, cuts off or guesses, we say that it does not fit."""
+    """Values that Spark rounds, truncates or guesses are rejected."""
     (tmp_path / "x").write_text(line)
     schema = arrow_schema(spark.createDataFrame([], column).schema)
     ((_, fits),) = ours(name, line.encode(), schema)
@@ -241,8 +241,10 @@ def test_what_spark_makes_fit(
 
 
 def test_doubled_quotes(spark: SparkSession, tmp_path: Path) -> None:
-    """They are one for us by default, as for Spark if it is told so."""
+    """A doubled quote is one quote: for us by default, for Spark with an option."""
     (tmp_path / "x").write_text('"a""x",1\n')
     ((mine, _),) = ours("csv", b'"a""x",1\n', pa.schema([("s", pa.string()), ("n", pa.int32())]))
-    told = spark.read.schema("s string, n int").option("escape", '"').csv(str(tmp_path / "x")).collect()
-    assert json.loads(mine) == told[0].asDict() == {"s": 'a"x', "n": 1}
+    theirs = (
+        spark.read.schema("s string, n int").option("escape", '"').csv(str(tmp_path / "x")).collect()
+    )
+    assert json.loads(mine) == theirs[0].asDict() == {"s": 'a"x', "n": 1}

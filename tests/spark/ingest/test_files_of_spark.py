@@ -1,4 +1,4 @@
-"""Files that Spark wrote: what is read of them is what Spark itself reads."""
+"""Files of Spark's own writers, which are read like Spark reads them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def files(directory: Path) -> list[Pinned]:
 
 
 def ours(name: str, sources: list[Pinned], schema: pa.Schema, **options: str) -> list[dict[str, Any]]:
-    """Return the records that are read of files."""
+    """Return the records in files."""
     columns = Columns(schema=schema, new="fail")
     found = [records(INPUT_FORMATS[name](options), source, columns) for source in sources]
     return [row for rows in found for row, _, _ in rows]
@@ -56,11 +56,11 @@ def theirs(frame: DataFrame, schema: pa.Schema) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("stored", ["INT96", "TIMESTAMP_MICROS", with_all("TIMESTAMP_MILLIS")])
 def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
-    """Whatever Spark stores timestamps as: of every type what Spark reads, and its schema."""
+    """Values of every type and the schema are those of Spark's reader, for any storage of timestamps."""
     setting = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(setting, stored)
     try:
-        # Milliseconds are all that one of them keeps.
+        # One of them stores only milliseconds.
         step, before = 31_557_600_123_456_000, 62_135_596_800_000_000
         more = TIMES.format(step=step, before=before)
         spark.sql(QUERY.format(more=more)).coalesce(1).write.parquet(str(tmp_path / "p"))
@@ -74,7 +74,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path, stored: str) -> None:
 
 
 def test_orc(spark: SparkSession, tmp_path: Path) -> None:
-    """All but instants, which Spark keeps in local time: those need option timeZone."""
+    """All types except instants, which Spark stores in local time: they need option timeZone."""
     spark.sql(QUERY.format(more="")).coalesce(1).write.orc(str(tmp_path / "o"))
     frame = spark.read.orc(str(tmp_path / "o"))
     schema = arrow_schema(nullable(frame.schema))
@@ -84,7 +84,7 @@ def test_orc(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
-    """With the zone of the process that wrote them, instants come back."""
+    """Instants are read with the time zone of the process that wrote them."""
     spark.sql(
         QUERY.format(more=TIMES.format(step=31_557_600_123_456, before=94_672_800_000_000))
     ).coalesce(1).write.orc(str(tmp_path / "o"))
@@ -100,7 +100,7 @@ def test_orc_instants(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", with_all("bzip2"), with_all("deflate")])
 def test_text(spark: SparkSession, tmp_path: Path, compression: str) -> None:
-    """Lines of every compression that Hadoop writes without native code."""
+    """Lines in every compression that Hadoop writes without native code."""
     lines = spark.range(50_000).selectExpr("concat('é line ', id) value").coalesce(1)
     lines.write.option("compression", compression).text(str(tmp_path / "t"))
     found = ours("text", files(tmp_path / "t"), pa.schema([("value", pa.string())]))
@@ -109,7 +109,7 @@ def test_text(spark: SparkSession, tmp_path: Path, compression: str) -> None:
 
 @pytest.mark.parametrize("compression", ["snappy", "lz4"])
 def test_hadoops_own_streams_are_told(spark: SparkSession, tmp_path: Path, compression: str) -> None:
-    """What cannot be decompressed is never taken for lines."""
+    """Unknown compressions are refused, and not read as lines."""
     spark.range(5).selectExpr("concat('line ', id) value").coalesce(1).write.option(
         "compression", compression
     ).text(str(tmp_path / "t"))
@@ -118,7 +118,7 @@ def test_hadoops_own_streams_are_told(spark: SparkSession, tmp_path: Path, compr
 
 
 def test_lines_end_where_spark_ends_them(spark: SparkSession, tmp_path: Path) -> None:
-    """Line feeds, carriage returns, both, at the end or not; the mark at the begin is no text."""
+    """Lines may end with LF, CR or both, or at the end of the file; a byte order mark is not text."""
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfa\rb\r\nc\n\n\rd\r")
     (tmp_path / "b.txt").write_bytes(b"x||y|||z\n||")
     schema = pa.schema([("value", pa.string())])

@@ -1,4 +1,4 @@
-"""Files that others wrote, dropped in while the stream runs: what arrives is what is in them."""
+"""Files of other programs that arrive while the stream runs."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Flights:
     """The flights that left New York City in 2013.
 
     Attributes:
-        schema: their columns, as Spark has them.
-        file: the file in which they are published.
-        table: all of them, as pyarrow reads that file.
+        schema: the columns, in Spark's types.
+        file: the published file.
+        table: all flights, read by pyarrow.
     """
 
     schema: str
@@ -52,15 +52,15 @@ class Flights:
     table: pa.Table
 
     def csv(self, month: int) -> bytes:
-        """Return those of a month, as they are published."""
+        """Return the flights of a month, in their published form."""
         header, *lines = self.file.read_bytes().splitlines(keepends=True)
         return header + b"".join(line for line in lines if line.split(b",")[1] == b"%d" % month)
 
     def json(self, month: int) -> bytes:
-        """Return those of a month as JSON lines, without what is not known of them."""
+        """Return the flights of a month as JSON lines, without unknown values."""
         rows = self.table.filter(pc.equal(self.table["month"], month)).to_pylist()
-        told = (dict(_told(row)) for row in rows)
-        return "".join(json.dumps(row, default=datetime.isoformat) + "\n" for row in told).encode()
+        known = (dict(_known_values(row)) for row in rows)
+        return "".join(json.dumps(row, default=datetime.isoformat) + "\n" for row in known).encode()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Flights:
 def test_flights_are_dropped_in_while_the_stream_runs(
     spark: SparkSession, landing: Landing, published: Flights, kind: str, months: int, options: Options
 ) -> None:
-    """A file for each month, some compressed, some cut: it is the same table in the end."""
+    """One file for each month, some compressed, some cut into slices, give the same table."""
     landing = landing.with_options(fileFormat=kind, metadata="false", sliceBytes="1MiB", **options)
     flow = evolve(landing.flow, columns=published.schema, select=("*",))
     query = flow.start(spark, processingTime="0 seconds")
@@ -115,7 +115,7 @@ def vega(name: str) -> Path:
 
 
 def rows_of(path: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of a file, as others read them."""
+    """Return the rows of a file from another reader."""
     rows: list[Mapping[str, Any]]
     if path.suffix == ".json":
         rows = json.loads(path.read_text())
@@ -136,18 +136,18 @@ def rows_of(path: Path) -> list[Mapping[str, Any]]:
 def test_tables_of_others_arrive_with_inferred_columns(
     spark: SparkSession, landing: Landing, name: str, options: Options
 ) -> None:
-    """Documents of JSON and CSV with quotes: each row is there once, with each of its values."""
+    """JSON documents, and CSV with quotes: each row is read once, with all of its values."""
     source = vega(name)
     landing = landing.with_options(fileFormat=source.suffix[1:], metadata="false", **options)
     landing.put_bytes(name, source.read_bytes())
     evolve(landing.flow, columns=None, select=("*",)).run(spark)
     read = spark.read.format("commitlog").load(landing.place.url)
-    got = Counter(frozenset(_told(row.asDict())) for row in read.collect())
-    there = Counter(frozenset(_told(row)) for row in rows_of(source))
+    got = Counter(frozenset(_known_values(row.asDict())) for row in read.collect())
+    there = Counter(frozenset(_known_values(row)) for row in rows_of(source))
     assert list((there - got).elements())[:3] == list((got - there).elements())[:3] == []
 
 
-def _told(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _known_values(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in row.items():
         if value not in (None, ""):
             yield name, value

@@ -1,5 +1,7 @@
-"""What a source promises, in a real Spark: each version of each file once, whatever happens to files,
-drivers, checkpoints and state. (Drivers are killed in ``tests/spark/crash/test_ingest.py``.)
+"""Guarantees of a source in a real Spark: each version of each file is delivered once.
+
+This holds whatever happens to files, drivers, checkpoints and state. (Drivers are killed in
+``tests/spark/crash/test_ingest.py``.)
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def local(tmp_path: Path) -> Landing:
-    """A directory, with its state beside it, and a query to another one."""
+    """A directory with its state, and a query that writes to another directory."""
     return new_landing("local", tmp_path, lambda: pytest.fail("no server is needed"))
 
 
 @pytest.fixture
 def s3(tmp_path: Path, ministack: Ministack) -> Landing:
-    """A prefix on S3 with its state in DynamoDB, and a query to another one."""
+    """A prefix on S3 with its state in DynamoDB, and a query that writes to another prefix."""
     return new_landing("s3", tmp_path, lambda: ministack)
 
 
 @contextmanager
 def held(spark: SparkSession, landing: Landing, at: str, **trap: Any) -> Iterator[StreamingQuery]:
-    """Run a query up to a moment of its first batch for which there is a trap; go on afterwards."""
+    """Run a query to a moment of its first batch at which a trap holds it; then let it continue."""
     with Gate() as gate:
         trapped = BatchTrap(**{"at": at, "what": "hold", "batch": 0, "port": gate.port, **trap})
         query = evolve(landing.flow, trap=trapped).start(spark)
@@ -59,7 +61,7 @@ def held(spark: SparkSession, landing: Landing, at: str, **trap: Any) -> Iterato
 
 
 class Ended:
-    """A query, as `Guard.wait` looks at jobs."""
+    """A query as a job for `Gate.wait`."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
@@ -69,7 +71,7 @@ class Ended:
         return not self._query.isActive
 
     def exception(self) -> Exception | None:
-        """Return what ended it."""
+        """Return the error of the query."""
         return self._query.exception()
 
 
@@ -81,12 +83,12 @@ def refused(spark: SparkSession, landing: Landing, error: str) -> None:
     assert landing.committed() == before
 
 
-# -- what is in a bucket -------------------------------------------------------------------------
+# -- names and times of files ------------------------------------------------------------------------
 
 
 def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: Landing) -> None:
-    """A file is known by name and content, not by its time: it may bear that of files that were read, or
-    an earlier one inside the grace window."""
+    """A new file is read even if its time is that of files that were read, or earlier within the
+    grace window."""
     landing = local.with_options(remember="window", grace="1h")
     now = int(time.time()) - 10.0
     landing.put("b.txt", "one", modified=now)
@@ -103,7 +105,7 @@ def test_files_of_one_second_and_late_ones_are_read(spark: SparkSession, local: 
 def test_an_upload_that_began_long_before_is_read(
     spark: SparkSession, s3: Landing, ministack: Ministack
 ) -> None:
-    """An object that was uploaded in parts turns up when the upload ends, whatever came meanwhile."""
+    """A multipart object is read although it has the time of its begin, and later objects were read."""
     client = ministack.client("s3")
     key = {"Bucket": s3.bucket, "Key": s3.key("a-late.txt")}
     upload = client.create_multipart_upload(**key)["UploadId"]
@@ -119,7 +121,7 @@ def test_an_upload_that_began_long_before_is_read(
     s3.audit(spark, query)
 
 
-#: Names that have to be quoted somewhere on their way.
+#: Names that must be quoted in requests or paths.
 NAMES = [
     "ü €.txt",
     "zwei  Leerzeichen .txt",
@@ -137,7 +139,7 @@ NAMES = [
 
 @pytest.mark.parametrize("way", ["local", with_all("s3", marks=[pytest.mark.servers])])
 def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, way: str) -> None:
-    """Names come through as they are; empty files have no records; hidden ones are not looked at."""
+    """Names are unchanged; empty files have no records; hidden files are ignored."""
     landing: Landing = request.getfixturevalue(way)
     for number, name in enumerate(NAMES):
         landing.put(name, f"Zeile {number}")
@@ -156,7 +158,7 @@ def test_any_name_is_read(spark: SparkSession, request: pytest.FixtureRequest, w
 def test_a_key_that_cannot_be_a_path_is_told(
     spark: SparkSession, s3: Landing, ministack: Ministack
 ) -> None:
-    """Other tools make keys that this library refuses: they are listed, and end up as problems."""
+    """Keys that this library refuses are listed and quarantined."""
     client = ministack.client("s3")
     strange = ["new\nline.txt", "a//b.txt", "tab\t.txt"]
     for name in strange:
@@ -171,7 +173,7 @@ def test_a_key_that_cannot_be_a_path_is_told(
 
 
 def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -> None:
-    """What Spark keeps of a batch does not grow with it, and neither does the list row."""
+    """Offsets and the list row do not grow with the size of a batch."""
     landing = local.with_options(maxFilesPerTrigger="10000", partitionBytes="2GiB")
     top = Path(landing.flow.source["path"])
     for number in range(10_300):
@@ -192,17 +194,17 @@ def test_ten_thousand_files_are_one_batch(spark: SparkSession, local: Landing) -
     assert sum(sizes) < 100 * 10_300
 
 
-# -- files that change ---------------------------------------------------------------------------
+# -- files that change -------------------------------------------------------------------------------
 
-#: More than is read at once.
+#: More bytes than one read takes.
 LONG = [f"{number} " + "x" * 1000 for number in range(9000)]
 
 
 @pytest.mark.parametrize("changed", [with_all("again"), with_all("ignore"), "fail"])
 def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str) -> None:
-    """Before it is read, while it is, or after: of each version all is delivered, or nothing.
+    """Each version of a file that changes is delivered as a whole or not at all.
 
-    The new version is read, or passed over; or the query ends, until it is told what to do.
+    The new version is read or ignored, or the query ends, as the option says.
     """
     landing = local.with_options(changed=changed)
     landing.put("z.txt", "read")
@@ -239,7 +241,7 @@ def test_files_are_overwritten(spark: SparkSession, local: Landing, changed: str
 def test_files_are_deleted_before_they_are_read(
     spark: SparkSession, local: Landing, missing: str
 ) -> None:
-    """The query goes on without them, and they are on record; or it ends until it is told to."""
+    """Without missing files, the query continues and records them, or it ends, as the option says."""
     landing = local.with_options(missing=missing)
     for name in ("a.txt", "b.txt", "c.txt"):
         landing.put(name, name)
@@ -264,13 +266,13 @@ def test_files_are_deleted_before_they_are_read(
 
 
 def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession, local: Landing) -> None:
-    """It takes what was there when it began, in batches as asked for; the next run takes the rest."""
+    """It reads the files that existed at its start, in limited batches; the next run reads the rest."""
     landing = local.with_options(maxFilesPerTrigger="2")
     for name in ("b.txt", "c.txt", "d.txt", "e.txt", "f.txt"):
         landing.put(name, name)
     there = landing.rows_of(*landing.records)
     with held(spark, landing, "commit") as query:
-        # Not in the second in which the run began, which is as far as a store's clock tells.
+        # Not in the second in which the run began: a store's clock has a resolution of a second.
         later = time.time() + 1
         landing.put("a.txt", "new", modified=later)
         landing.put("g.txt", "new", modified=later)
@@ -279,12 +281,14 @@ def test_a_run_of_what_is_available_ends_while_files_arrive(spark: SparkSession,
     landing.audit(spark, landing.flow.run(spark))
 
 
-# -- files that cannot be read -------------------------------------------------------------------
+# -- files that cannot be read -----------------------------------------------------------------------
 
 
 def test_what_cannot_be_read_is_put_aside(spark: SparkSession, local: Landing) -> None:
-    """It ends the query; or the records before it are delivered, and the others once they can be read:
-    of the same version when an operator says so, of a new one at once."""
+    """An unreadable record ends the query, or is quarantined with the rest of its file.
+
+    The rest is read when an operator asks for it, or from a new version of the file.
+    """
     columns = "value STRING, number INT, _metadata STRUCT<file_path: STRING>"
     landing = local.with_options(fileFormat="json")
     landing = evolve(landing, flow=evolve(landing.flow, columns=columns))
@@ -314,11 +318,11 @@ def test_what_cannot_be_read_is_put_aside(spark: SparkSession, local: Landing) -
     assert [each.slice.file.path for each in landing.problems()] == ["c.json"]
 
 
-# -- limits --------------------------------------------------------------------------------------
+# -- limits ------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_larger_than_a_batch(spark: SparkSession, local: Landing) -> None:
-    """Its slices come in several batches, of which a restart in the middle goes on at the next one."""
+    """The slices of a large file are in several batches; a restart continues with the next slice."""
     landing = local.with_options(maxBytesPerTrigger="20KiB", sliceBytes="8KiB")
     landing.put("a.txt", *(f"{number} " + "é" * (number % 50) for number in range(2000)))
     size = Path(landing.flow.source["path"], "a.txt").stat().st_size
@@ -340,18 +344,18 @@ def test_a_file_is_larger_than_a_batch(spark: SparkSession, local: Landing) -> N
     assert again.recentProgress[0].batchId in (batches - 1, batches)
 
 
-# -- checkpoint and state ------------------------------------------------------------------------
+# -- checkpoint and state ----------------------------------------------------------------------------
 
 
 def test_checkpoint_and_state_are_restored_lost_and_reset(
     spark: SparkSession, local: Landing, tmp_path: Path
 ) -> None:
-    """An earlier checkpoint goes on if the epochs are kept; whatever else does not match is refused.
+    """An earlier checkpoint is accepted if its epochs are kept; any other mismatch is refused.
 
-    Another source in the same table is not touched by any of that.
+    Another source in the same table is not affected.
     """
     state = f"sqlite://{tmp_path}/state.sqlite"
-    # Nothing is remembered for longer than it has to be.
+    # Nothing is remembered for longer than necessary.
     landing = local.with_options(maxFilesPerTrigger="1", state=state, remember="window", grace="0s")
     other = new_landing("local", tmp_path / "other", lambda: pytest.fail("no server is needed"))
     other = other.with_options(state=state)
@@ -388,21 +392,21 @@ def test_checkpoint_and_state_are_restored_lost_and_reset(
     other.audit(spark, other.flow.run(spark))
     assert other.operate(lambda operator: operator.status()).epoch == 2
 
-    # Anew, as the message says: everything is read again.
+    # With a new checkpoint, as the message says, everything is read again.
     shutil.rmtree(checkpoint)
     landing.flow.run(spark)
     assert landing.rows(spark) == Counter(2 * landing.rows_of(*landing.records))
 
 
 def back(checkpoint: Path, batch: int) -> None:
-    """Bring a checkpoint back to where it was before a batch, as a backup would."""
+    """Restore a checkpoint to its state before a batch, as from a backup."""
     for log in ("offsets", "commits"):
         for path in (checkpoint / log).iterdir():
             if int(path.name.strip(".").removesuffix(".crc")) >= batch:
                 path.unlink()
 
 
-# -- requests, tasks and processes that fail -----------------------------------------------------
+# -- requests, tasks and processes that fail ---------------------------------------------------------
 
 
 FAULTS = {
@@ -421,7 +425,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_outlived(spark: SparkSession, local: Landing, name: str) -> None:
-    """Lost answers of the state's table and lost attempts at tasks do not end the query, or show."""
+    """Lost answers of the table of the state, and failed task attempts, change no row."""
     landing = local.with_options(maxFilesPerTrigger="2")
     for number in range(5):
         landing.put(f"{number}.txt", "equal", f"Zeile {number}")
@@ -431,7 +435,7 @@ def test_a_fault_is_outlived(spark: SparkSession, local: Landing, name: str) -> 
 
 
 def test_the_process_of_the_source_is_killed(spark: SparkSession, local: Landing) -> None:
-    """The query ends, and its restart goes on where it was."""
+    """The query ends, and a restart continues."""
     landing = local.with_options(maxFilesPerTrigger="1")
     landing.put("a.txt", "one")
     landing.put("b.txt", "two")

@@ -1,4 +1,4 @@
-"""What a real query's ingest sources have done is told batch by batch, and kept as metrics."""
+"""Progress of ingest sources in real queries, in listeners and metrics."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def samples(path: Path) -> dict[str, dict[str, float]]:
 
 
 def test_metrics_add_up_batches(tmp_path: Path) -> None:
-    """Batches and rows are counted; the rest is that of the last batch, for each query and source."""
+    """Batches and rows are summed; other metrics are of the last batch, for each query and source."""
     path = tmp_path / "ingest.prom"
     file = MetricsFile(path)
     file(PROGRESS)
@@ -60,14 +60,14 @@ def test_metrics_add_up_batches(tmp_path: Path) -> None:
     assert found["batches"] == {mine: 2, "other": 1}
     assert found["rows"] == {mine: 111, "other": 100}
     assert (found["batch"][mine], found["epoch"][mine], found["batch_rows"][mine]) == (8, 9, 11)
-    assert (found["files"], found["caught_up"]) == ({mine: 20}, {mine: 1})  # known from the batch before
+    assert (found["files"], found["caught_up"]) == ({mine: 20}, {mine: 1})  # from the batch before
     assert found["batch_began_seconds"][mine] == 1_800_000_000.5
     assert '{query="0c5a",source="other"}' in path.read_text()
     assert '{query="landing",source="s3://lake/\\"in\\""}' in path.read_text()
 
 
 def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """Others may read it, nothing is left beside it, and what cannot be written leaves the old one."""
+    """The file is readable by other users, replaced in one step, and kept if the write fails."""
     path = tmp_path / "ingest.prom"
     file = MetricsFile(path)
     file(PROGRESS)
@@ -85,7 +85,7 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 def event(*sources: tuple[Any, Any, Any]) -> Any:
     """Return the event of a batch whose sources have these offsets: start, end, latest."""
-    told = [
+    sources = [
         {"startOffset": start, "endOffset": end, "latestOffset": latest, "numInputRows": 3}
         for start, end, latest in sources
     ]
@@ -94,22 +94,22 @@ def event(*sources: tuple[Any, Any, Any]) -> Any:
         "batchId": 4,
         "timestamp": "2027-01-15T08:00:00.500Z",
         "batchDuration": 1500,
-        "sources": told,
+        "sources": sources,
     }
     return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
 
 
 def test_other_sources_are_passed_over() -> None:
-    """Whatever offsets other sources have, or ours had nothing in the batch, they are not told of."""
-    told: list[IngestProgress] = []
+    """Other sources, and our sources without data in the batch, are not reported."""
+    reported: list[IngestProgress] = []
     end = Offset(source="s", epoch=3, born="b", claim="c").to_json()
     start = {**end, "epoch": 2}
     latest = Counters(source="s", epoch=3).to_json(end)
     foreign: list[Any] = [1, None, "None", {}, [], {"source": "s"}, {"source": "s", "format": 9}]
-    IngestListener(told.append).onQueryProgress(
+    IngestListener(reported.append).onQueryProgress(
         event(*((None, each, each) for each in foreign), (end, end, latest), (start, end, latest))
     )
-    [one] = told
+    [one] = reported
     assert (one.query, one.name) == ("q", None)
     assert (one.source, one.epoch, one.batch, one.rows) == ("s", 3, 4, 3)
     assert (one.began, one.seconds, one.counters) == (
@@ -120,9 +120,9 @@ def test_other_sources_are_passed_over() -> None:
 
 
 @contextmanager
-def listening(spark: SparkSession, tell: Any) -> Iterator[None]:
-    """Have batches told of for a while."""
-    listener = IngestListener(tell)
+def listening(spark: SparkSession, callback: Any) -> Iterator[None]:
+    """Register a listener during the context."""
+    listener = IngestListener(callback)
     spark.streams.addListener(listener)
     try:
         yield
@@ -132,17 +132,18 @@ def listening(spark: SparkSession, tell: Any) -> Iterator[None]:
 
 @pytest.mark.spark
 def test_batches_of_a_query_are_told_of(spark: SparkSession, tmp_path: Path) -> None:
-    """Each batch with its rows and the source's counters; one that a run left behind without them. An
-    error of who is told stops nothing.
+    """Each batch is reported with its rows and counters; one of an earlier run, without counters.
+
+    An error in the callback does not stop the query.
     """
-    told: queue.Queue[IngestProgress] = queue.Queue()
+    reported: queue.Queue[IngestProgress] = queue.Queue()
     metrics = MetricsFile(tmp_path / "ingest.prom")
     failing = [True]
 
-    def tell(progress: IngestProgress) -> None:
+    def callback(progress: IngestProgress) -> None:
         metrics(progress)
-        told.put(progress)
-        raise RuntimeError("who is told makes an error")
+        reported.put(progress)
+        raise RuntimeError("the callback fails")
 
     def sink(rows: DataFrame, batch: int) -> None:
         rows.collect()
@@ -159,12 +160,12 @@ def test_batches_of_a_query_are_told_of(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "in").mkdir()
     for name in "abcde":
         (tmp_path / "in" / name).write_bytes(name.encode() * 10)
-    with listening(spark, tell):
+    with listening(spark, callback):
         with pytest.raises(Exception, match="out of order"):
             run()
         failing.append(False)
         run()
-        first, second, third = (told.get(timeout=60) for _ in range(3))
+        first, second, third = (reported.get(timeout=60) for _ in range(3))
     assert [each.batch for each in (first, second, third)] == [0, 1, 2]
     assert [each.epoch for each in (first, second, third)] == [1, 2, 3]
     assert [each.rows for each in (first, second, third)] == [2, 2, 1]

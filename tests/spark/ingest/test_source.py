@@ -35,11 +35,11 @@ pytestmark = pytest.mark.spark
 
 @frozen
 class Stream:
-    """A query that reads all of a directory, and keeps its rows in a directory of Parquet files.
+    """A query that reads a directory, and writes its rows to a directory of Parquet files.
 
     Attributes:
-        scratch: what is below is its own.
-        options: of the source.
+        scratch: the directory of the query.
+        options: options of the source.
     """
 
     scratch: Path
@@ -58,7 +58,7 @@ class Stream:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(self, spark: SparkSession, schema: str | None = None, **options: Any) -> StreamingQuery:
-        """Read until there is nothing new; return the query, or raise what ended it."""
+        """Read until there is nothing new; return the query, or raise its error."""
         reader = spark.readStream.format("commitlog_ingest")
         reader = reader.options(**{"fileFormat": "json", **self.options, **options})
         rows = (reader if schema is None else reader.schema(schema)).load(str(self.input))
@@ -73,14 +73,14 @@ class Stream:
         return query
 
     def rows(self, spark: SparkSession) -> list[dict[str, Any]]:
-        """Return all that was read, in the order of its text."""
+        """Return all rows, ordered by their text."""
         read = spark.read.format("commitlog").load(str(self.scratch / "out"))
         return sorted((row.asDict(recursive=True) for row in read.collect()), key=str)
 
 
 def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns are those of the first files, for good; a file with others stops the query before
-    anything of it is read, and the query goes on once it is told what to do."""
+    """Columns are inferred once. A file with new columns stops the query before it is read, until an
+    option says what to do."""
     stream = Stream(tmp_path)
     stream.feed("1.json", {"a": 1, "b": "x"}, {"a": 2})
     stream.run(spark)
@@ -93,7 +93,7 @@ def test_columns_are_inferred_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
-    """What the columns cannot take is kept as JSON."""
+    """Values without a column are rescued as JSON."""
     stream = Stream(tmp_path, {"newColumns": "rescue"})
     stream.feed("1.json", {"a": 1})
     stream.run(spark)
@@ -106,7 +106,7 @@ def test_new_columns_are_rescued(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
-    """Of files, what the schema names is read, with the types that it names; nothing is inferred."""
+    """A user's schema selects columns and types; nothing is inferred."""
     stream = Stream(tmp_path)
     stream.feed("year=2026/1.json", {"a": 1, "b": "x"})
     stream.run(spark, "a DOUBLE, year INT, _metadata STRUCT<file_name STRING, offset BIGINT>")
@@ -116,7 +116,7 @@ def test_a_schema_that_is_given(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -> None:
-    """What `partitionBy` made is read as Spark reads it, in a session whose time zone is UTC."""
+    """Directories of `partitionBy` are read as in Spark with time zone UTC."""
     stream = Stream(tmp_path, {"fileFormat": "parquet"})
     query = (
         "SELECT id AS a, timestamp'2026-01-01 00:00:00' + make_interval(0,0,0,0,0,id) AS ts,"
@@ -146,7 +146,7 @@ def test_directories_as_spark_writes_them(spark: SparkSession, tmp_path: Path) -
 def test_refused(
     spark: SparkSession, tmp_path: Path, schema: str | None, options: dict[str, str], said: str
 ) -> None:
-    """What cannot work is refused in words, before anything is read."""
+    """Wrong options are refused with a clear error before reading."""
     with pytest.raises((PySparkException, StreamingQueryException)) as raised:
         Stream(tmp_path).run(spark, schema, **options)
     assert said in str(raised.value)
@@ -171,7 +171,7 @@ def test_formats(
     write: Callable[[pa.Table, Path], None],
     options: dict[str, str],
 ) -> None:
-    """Files of tables are read with the columns that they have."""
+    """Columnar files are read with their own columns."""
     stream = Stream(tmp_path, {"fileFormat": name, **options})
     for number in range(3):
         write(pa.table({"id": [number, number + 10], "text": ["ü", None]}), stream.input / f"{number}")
@@ -182,7 +182,7 @@ def test_formats(
 
 
 def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
-    """A line of text is a row; where it begins is told on request."""
+    """A line of text is a row; its offset is in the metadata."""
     stream = Stream(tmp_path, {"fileFormat": "text", "metadata": "true", "pathGlobFilter": "*.log"})
     (stream.input / "day=1").mkdir()
     (stream.input / "day=1" / "a.log").write_text("eins\nzwei\n")
@@ -195,15 +195,15 @@ def test_lines_of_text(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_batches_and_their_counters(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch has no more files than asked for, and a query's progress tells what the source did."""
+    """A batch has a limited number of files, and the query's progress has the counters of the source."""
     stream = Stream(tmp_path, {"maxFilesPerTrigger": 2})
     for number in range(5):
         stream.feed(f"{number}.json", {"a": number})
     query = stream.run(spark, "a INT")
     batches = [batch for batch in query.recentProgress if batch.numInputRows]
     assert [batch.numInputRows for batch in batches] == [2, 2, 1]
-    told = [Counters.from_json(json.loads(batch.sources[0].latestOffset)) for batch in batches]
-    assert [each and (each.epoch, each.epoch_files, each.files) for each in told] == [
+    counters = [Counters.from_json(json.loads(batch.sources[0].latestOffset)) for batch in batches]
+    assert [each and (each.epoch, each.epoch_files, each.files) for each in counters] == [
         (1, 2, 2),
         (2, 2, 4),
         (3, 1, 5),
@@ -214,7 +214,7 @@ def test_batches_and_their_counters(spark: SparkSession, tmp_path: Path) -> None
 def test_no_secret_is_written_down(
     spark: SparkSession, tmp_path: Path, ministack: Ministack, spark_logs: SparkLogs
 ) -> None:
-    """Credentials that are given as options reach the services; no plan, log or state tells them."""
+    """Credentials in options reach the services; no plan, log or state shows them."""
     name = ministack.new_table_name()
     given = {_camel(option): value for option, value in ministack.options.items()}
     given |= {f"state.{option}": value for option, value in given.items()}
@@ -242,10 +242,10 @@ def test_no_secret_is_written_down(
         for path in (tmp_path / "checkpoint").rglob("*")
         if path.is_file()
     ]
-    told = [spark_logs.text(), *stored, *files, str(query.lastProgress)]
+    shown = [spark_logs.text(), *stored, *files, str(query.lastProgress)]
     assert len(stored) > 3
     for secret in (ministack.access_key_id, ministack.secret_access_key):
-        assert [text for text in told if secret in text] == []
+        assert [text for text in shown if secret in text] == []
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The streaming sink in a real Spark: what restarts, replays and crashes make of a query's batches."""
+"""The streaming sink in a real Spark: batches after restarts, replays and failures."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Stream:
     """A query that copies the numbers in the files of a directory to an output.
 
     Attributes:
-        scratch: the directory that the input is in, and the checkpoint.
-        url: of the output.
-        place: how to reach the output.
+        scratch: the directory of the input and the checkpoint.
+        url: URL of the output.
+        place: options to reach the output.
     """
 
     scratch: Path
@@ -56,7 +56,7 @@ class Stream:
         return self.scratch / "checkpoint"
 
     def feed(self, *numbers: int, columns: str = "id") -> None:
-        """Add an input file, which becomes a batch of its own; they are taken in the order of time."""
+        """Add an input file, which becomes a batch; files are taken in the order of their times."""
         path = self.scratch / "input" / f"{numbers[0]}.parquet"
         path.parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({columns: list(numbers)}), path)
@@ -65,7 +65,7 @@ class Stream:
     def run(
         self, spark: SparkSession, *columns: str, source: str = "commitlog", **options: str
     ) -> StreamingQuery:
-        """Run the query until all input is taken; return it, or raise what ended it."""
+        """Run the query until all input is taken; return it, or raise its error."""
         rows = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
         query = (
             rows.parquet(str(self.scratch / "input"))
@@ -83,7 +83,7 @@ class Stream:
         return query
 
     def forget_commit(self, batch: int) -> None:
-        """Bring the checkpoint to where it is when Spark dies right after our commit of `batch`."""
+        """Change the checkpoint to its state when Spark dies right after our commit of `batch`."""
         for name in (str(batch), f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink()
 
@@ -91,7 +91,7 @@ class Stream:
         return Output(ReadOptions.parse({**self.place, "path": self.url}).open())
 
     def check(self, spark: SparkSession, numbers: range, jobs: list[str]) -> None:
-        """Check that the output has each number once, by these jobs, and that nothing else is there."""
+        """Check that the output has each number once, from these jobs, and nothing else."""
         output = self.output()
         with output.store:
             assert [record.job_id for record in output.log()] == jobs
@@ -122,7 +122,7 @@ def stream(request: pytest.FixtureRequest, local: Stream) -> Stream:
     table = server.new_table_name()
     leases = parse_table_url(f"dynamodb://{table}").with_options(server.options)
     open_table(leases, LEASE_SCHEMA).create()
-    # The shortest lease, for a dead driver's is waited for.
+    # The shortest lease, because the lease of a dead driver delays the next one.
     place = {**server.options, "commit": f"dynamo:{table}:3000"}
     return Stream(local.scratch, f"s3://{server.new_bucket()}/out", place)
 
@@ -134,8 +134,10 @@ def jobs_of(query: StreamingQuery, count: int) -> list[str]:
 
 @pytest.mark.parametrize("stream", ["local", "s3"], indirect=True)
 def test_each_batch_is_committed_once(spark: SparkSession, stream: Stream) -> None:
-    """Batches are jobs named after query and number; a restart goes on with them; and one that was
-    committed before Spark noted it is run again, adds no row, and drops what it staged."""
+    """The id of a batch is that of its query, with a number, also after a restart.
+
+    A batch that Spark runs again after its commit adds no row, and its staged files are dropped.
+    """
     stream.feed(0, 1)
     stream.feed(2, 3)
     query = stream.run(spark)
@@ -150,7 +152,7 @@ def test_each_batch_is_committed_once(spark: SparkSession, stream: Stream) -> No
 
 
 def test_another_query_is_another_stream(spark: SparkSession, local: Stream) -> None:
-    """Without its checkpoint a query is a new one, whose batches are its own."""
+    """Without its checkpoint, a query is a new one with new batches."""
     local.feed(0, 1)
     first = local.run(spark)
     local.checkpoint.rename(local.scratch / "kept")
@@ -162,7 +164,7 @@ def test_another_query_is_another_stream(spark: SparkSession, local: Stream) -> 
 
 
 def test_batches_may_be_partitioned_and_logged(spark: SparkSession, local: Stream) -> None:
-    """Partition columns become directories, and an output that only its log shows stays one."""
+    """Partition columns become directories, and a logged output stays logged."""
     local.feed(0, 1, 2)
     options = {"partitionBy": "odd", "fileFormat": "json"}
     local.run(spark, "id", "id % 2 as odd", visibility="logged", **options)
@@ -195,7 +197,7 @@ def test_other_columns_end_the_query_unless_merged(spark: SparkSession, local: S
 
 
 def test_a_batch_that_fails_leaves_nothing_and_is_run_again(spark: SparkSession, local: Stream) -> None:
-    """When a task fails for good the query ends; what it staged is gone, and a restart goes on."""
+    """When a task fails in all attempts, the query ends and drops its files; a restart continues."""
     local.feed(0, 1)
     with pytest.raises(StreamingQueryException, match="not today"):
         local.run(spark, "if(id = 1, raise_error('not today'), id) as id")
@@ -220,14 +222,14 @@ def test_what_streams_cannot_do_is_refused(spark: SparkSession, local: Stream) -
 
 
 def test_a_task_without_a_message_is_never_committed(local: Stream) -> None:
-    """Were it left out, its rows would be missing; abort takes it for a task that did not finish."""
+    """A missing message stops the commit, because rows would be missing; abort ignores it."""
     source = CommitlogDataSource({"path": local.url})
     writer = source.streamWriter(StructType().add("id", "long"), False)
     assert isinstance(writer, CommitlogStreamWriter)
     output = local.output()
     with output.store:
-        told = TaskCommitted(output.begin(), ())
+        message = TaskCommitted(output.begin(), ())
         with pytest.raises(AttributeError):
-            writer.commit([told, None], 0)
-        writer.abort([told, None], 0)
+            writer.commit([message, None], 0)
+        writer.abort([message, None], 0)
         assert list(output.log()) == []

@@ -1,4 +1,4 @@
-"""Following an output with Spark: what is read of commits, columns and formats, and what is gone."""
+"""Reading an output as a stream: batches, positions, columns, rewrites and restarts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MORE = StructType().add("id", "long").add("more", "string")
 
 @frozen
 class Place:
-    """An output in a directory, and what it takes to follow it without Spark."""
+    """An output in a directory, and helpers to read it as a stream without Spark."""
 
     url: str
 
@@ -63,11 +63,11 @@ class Place:
             output.commit(job, files)
 
     def source(self, **options: str) -> CommitlogDataSource:
-        """Return the data source as Spark makes it."""
+        """Return the data source."""
         return CommitlogDataSource({"path": self.url, **options})
 
     def tail(self, schema: StructType | None = None, **options: str) -> CommitlogStreamReader:
-        """Return what Spark makes of `load`, or of ``schema(schema).load``."""
+        """Return the reader that Spark creates for `load`, or for ``schema(schema).load``."""
         source = self.source(**options)
         if schema is None:
             schema = source.schema()
@@ -77,7 +77,7 @@ class Place:
 def rows(
     tail: CommitlogStreamReader, start: dict[str, Any], end: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the rows between two offsets, as copies of the reader read them."""
+    """Return the rows between two offsets, read by pickled copies of the reader."""
     copy = CommitlogStreamReader(
         tail._open_output, tail._options, tail._columns, inferred=tail._inferred
     )
@@ -90,7 +90,7 @@ def rows(
 
 
 def follow(tail: CommitlogStreamReader, start: dict[str, Any]) -> tuple[list[list[int]], dict[str, Any]]:
-    """Return the ids that a query reads in each batch, and where it ends."""
+    """Return the ids that a query reads in each batch, and its last offset."""
     batches = []
     while (end := tail.latestOffset(start, tail.getDefaultReadLimit())) != start:
         batches.append([row["id"] for row in rows(tail, start, end)])
@@ -105,7 +105,7 @@ def ids(tail: CommitlogStreamReader, start: dict[str, Any]) -> list[int]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """An output to be."""
+    """A new output."""
     return Place(str(tmp_path / "out"))
 
 
@@ -113,14 +113,14 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_options_of_streams_and_of_batches(place: Place) -> None:
-    """Those of streams have defaults; neither kind of query takes those of the other one."""
+    """Options of streams have defaults; streams and batch queries refuse each other's options."""
     options = TailOptions.parse({"path": "/out"})
-    told = options.starting, options.on_rewrite, options.max_files, options.max_bytes
-    assert told == ("all", "fail", 1000, None)
+    found = options.starting, options.on_rewrite, options.max_files, options.max_bytes
+    assert found == ("all", "fail", 1000, None)
     given = {"startingversion": "LATEST", "on_rewrite": "skip", "maxBytesPerTrigger": "10MB"}
     options = TailOptions.parse({"path": "/out", "maxFilesPerTrigger": "7", **given})
-    told = options.starting, options.on_rewrite, options.max_files, options.max_bytes
-    assert told == ("latest", "skip", 7, 10 * 1024**2)
+    found = options.starting, options.on_rewrite, options.max_files, options.max_bytes
+    assert found == ("latest", "skip", 7, 10 * 1024**2)
     assert TailOptions.parse({"path": "/out", "startingVersion": "0"}).starting == 0
     with pytest.raises(ConfigurationError, match="give all, latest, or the number of a version"):
         TailOptions.parse({"path": "/out", "startingVersion": "-1"})
@@ -135,7 +135,7 @@ def test_options_of_streams_and_of_batches(place: Place) -> None:
 
 
 def test_batches_are_bounded_unless_all_is_asked_for(place: Place) -> None:
-    """By files and by bytes; Spark says when a trigger takes whatever there is."""
+    """Batches have limits by files and by bytes, except for triggers without limits."""
     place.add(range(5))
     tail = place.tail(maxFilesPerTrigger="2")
     start = tail.initialOffset()
@@ -152,7 +152,7 @@ def test_batches_are_bounded_unless_all_is_asked_for(place: Place) -> None:
     [("all", [0, 1, 2, 3]), ("latest", [3]), ("0", [0, 1, 2, 3]), ("1", [2, 3])],
 )
 def test_a_query_begins_where_it_is_told(place: Place, starting: str, expected: list[int]) -> None:
-    """With all that is there, with nothing of it, or with what was added after a version."""
+    """A query begins with all rows, with none, or with those after a version."""
     place.add([0, 1])
     place.add([2])
     tail = place.tail(startingVersion=starting)
@@ -166,7 +166,7 @@ def test_a_query_begins_where_it_is_told(place: Place, starting: str, expected: 
 def test_a_query_begins_at_one_place_whatever_is_committed_meanwhile(
     place: Place, starting: str
 ) -> None:
-    """Spark asks where before it plans the first batch, and again when it runs it."""
+    """The initial offset is the same before the first batch is planned and when it runs."""
     place.add([0])
     tail = place.tail(startingVersion=starting, maxFilesPerTrigger="3")
     start = tail.initialOffset()
@@ -179,7 +179,7 @@ def test_a_query_begins_at_one_place_whatever_is_committed_meanwhile(
 @pytest.mark.parametrize("starting", ["all", "latest"])
 @pytest.mark.parametrize("files", [1, 2, 3])
 def test_a_first_batch_is_run_again_as_it_was_planned(place: Place, starting: str, files: int) -> None:
-    """The process that planned it died before it was committed, and the next one finds more there."""
+    """A first batch that is run again by another process has the same rows, despite new commits."""
     place.add([0, 1])
     options = {"startingVersion": starting, "maxFilesPerTrigger": f"{files}"}
     tail = place.tail(**options)
@@ -196,7 +196,7 @@ def test_a_first_batch_is_run_again_as_it_was_planned(place: Place, starting: st
 
 @pytest.mark.parametrize("files", ["1", "2", "3"])
 def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, files: str) -> None:
-    """If the checkpoint does not tell where it begins, that is an error, and no loss."""
+    """A checkpoint without the beginning of the first batch is an error, not a loss of rows."""
     place.add([0, 1])
     tail = place.tail(maxFilesPerTrigger=files)
     start = tail.initialOffset()
@@ -209,7 +209,7 @@ def test_a_first_batch_that_would_begin_elsewhere_is_not_read(place: Place, file
 
 
 def test_a_query_that_ends_by_itself_takes_what_was_there_when_it_began(place: Place) -> None:
-    """With Trigger.AvailableNow, later commits are for the next run."""
+    """With Trigger.AvailableNow, later commits belong to the next run."""
     place.add([0])
     place.add([1])
     tail = place.tail(maxFilesPerTrigger="1")
@@ -223,7 +223,7 @@ def test_a_query_that_ends_by_itself_takes_what_was_there_when_it_began(place: P
 
 
 def test_an_output_may_be_followed_before_it_is_there(place: Place) -> None:
-    """If its columns are named."""
+    """A query with named columns can begin before the first commit."""
     with pytest.raises(NotFound, match="nothing has been committed"):
         place.tail()
     tail = place.tail(IDS)
@@ -237,7 +237,7 @@ def test_an_output_may_be_followed_before_it_is_there(place: Place) -> None:
 
 
 def test_further_columns_end_a_query_and_the_next_run_reads_them(place: Place) -> None:
-    """The batch that brings them is not read without; rows of before have nulls."""
+    """A batch with new columns ends the query; after a restart, older rows have nulls."""
     place.add([0])
     tail = place.tail()
     start = tail.initialOffset()
@@ -250,7 +250,7 @@ def test_further_columns_end_a_query_and_the_next_run_reads_them(place: Place) -
 
 
 def test_columns_that_were_not_asked_for_are_not_missed(place: Place) -> None:
-    """Who names the columns reads those, whatever others there are or come."""
+    """A query with named columns reads these, and ignores existing and new others."""
     place.add([0], MORE)
     asked = StructType().add("more", "string")
     tail = place.tail(asked)
@@ -261,7 +261,7 @@ def test_columns_that_were_not_asked_for_are_not_missed(place: Place) -> None:
 
 
 def test_columns_that_are_asked_for_have_to_be_there(place: Place) -> None:
-    """A query does not begin with a column that the output has not, or of another type."""
+    """A query with a missing column or another type is refused."""
     place.add([0])
     for asked in (MORE, StructType().add("id", "string")):
         with pytest.raises(ConfigurationError, match=r"the output has no (more|id) string; it has id"):
@@ -269,7 +269,7 @@ def test_columns_that_are_asked_for_have_to_be_there(place: Place) -> None:
 
 
 def test_a_column_of_another_type_is_not_read(place: Place) -> None:
-    """Overwriting may change types; rows of before are not taken for those of after."""
+    """Rows of another type after an overwrite end the query."""
     place.add([0])
     tail = place.tail(IDS, onRewrite="added")
     start = tail.initialOffset()
@@ -278,11 +278,11 @@ def test_a_column_of_another_type_is_not_read(place: Place) -> None:
         tail.partitions(start, tail.latestOffset(start, ReadAllAvailable()))
 
 
-# -- what is removed and what is gone ----------------------------------------------------------------
+# -- rewrites and missing files ----------------------------------------------------------------------
 
 
 def test_a_commit_that_removes_rows_ends_a_query_unless_it_is_told_otherwise(place: Place) -> None:
-    """What comes before it is read; then the error tells what can be chosen."""
+    """Commits before a rewrite are read; then the error names the options."""
     place.add([0])
     tail = place.tail()
     start = tail.initialOffset()
@@ -296,14 +296,14 @@ def test_a_commit_that_removes_rows_ends_a_query_unless_it_is_told_otherwise(pla
     assert end["version"] == 2
     with pytest.raises(RowsReplaced, match=r"version 3 \(job 'monthly', mode 'overwrite'\).*onRewrite"):
         tail.latestOffset(end, ReadAllAvailable())
-    # The files of both versions were removed from the directory when they were replaced.
+    # The files of both versions were removed when they were replaced.
     (partition,) = tail.partitions(start, end)
     with pytest.raises(StateMismatch, match=r"is gone .*a later version replaced it.*'logged'"):
         list(tail.read(partition))
 
 
 def merge(place: Place) -> None:
-    """Compact the output, as far as a query that follows it is concerned."""
+    """Merge the files of the output in a job of mode rewrite."""
     output = place.open()
     with output.store:
         old = output.snapshot().files
@@ -316,7 +316,7 @@ def merge(place: Place) -> None:
 
 
 def test_a_query_that_lags_behind_compaction_reads_logged_outputs_until_gc(place: Place) -> None:
-    """Old files are kept for it; once gc removed them, that is an error and no loss."""
+    """Replaced files stay readable until gc; then they are an error, not a loss of rows."""
     place.add([0], visibility="logged")
     tail = place.tail(maxFilesPerTrigger="1")
     start = tail.initialOffset()
@@ -332,13 +332,13 @@ def test_a_query_that_lags_behind_compaction_reads_logged_outputs_until_gc(place
     for begin in (start, middle):
         with pytest.raises(StateMismatch, match="is gone"):
             rows(tail, begin, tail.latestOffset(begin, tail.getDefaultReadLimit()))
-    # Who begins anew finds all rows in the files that took their places.
+    # A new query finds all rows in the new files.
     again = place.tail()
     assert ids(again, again.initialOffset()) == [0, 1, 2, 3]
 
 
 def test_without_the_right_to_write_only_what_is_complete_is_read(place: Place) -> None:
-    """What a driver left that died is waited for."""
+    """A reader that must not write waits until a dead driver's job is published."""
     place.add([0])
     place.add([1])
     success = Path(place.url) / "_SUCCESS"
@@ -358,7 +358,7 @@ def test_without_the_right_to_write_only_what_is_complete_is_read(place: Place) 
 def copy(
     rows: DataFrame, target: Path, trigger: Mapping[str, Any] | None = None, **options: str
 ) -> StreamingQuery:
-    """Begin a query that writes `rows` to another output."""
+    """Start a query that writes `rows` to another output."""
     writer = rows.writeStream.format("commitlog").options(**options)
     writer = writer.option("checkpointLocation", str(target.parent / "checkpoint"))
     writer = writer.trigger(**(trigger or {"availableNow": True}))
@@ -366,7 +366,7 @@ def copy(
 
 
 def run(rows: DataFrame, target: Path, **options: str) -> list[dict[str, Any]]:
-    """Copy `rows` until there is nothing new; return what Spark tells of the batches."""
+    """Copy `rows` until there is nothing new; return Spark's progress of the batches."""
     query = copy(rows, target, **options)
     try:
         query.awaitTermination()
@@ -382,8 +382,7 @@ def read(spark: SparkSession, url: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.spark
 def test_a_query_goes_on_where_it_stopped(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    """Its checkpoint tells the position, progress how far it lags, and new columns end it until it is
-    started again."""
+    """A query continues from its checkpoint, reports its position, and ends at new columns."""
     place.add(range(5))
     follow = spark.readStream.format("commitlog").option("maxFilesPerTrigger", 2)
     first = run(follow.load(place.url), tmp_path / "copy")
@@ -408,7 +407,7 @@ def test_a_query_goes_on_where_it_stopped(spark: SparkSession, place: Place, tmp
 def test_all_formats_and_partitions(
     spark: SparkSession, place: Place, tmp_path: Path, visibility: str
 ) -> None:
-    """Rows are those that a batch query reads, whatever the files are."""
+    """A stream reads the same rows as a batch query, in any format."""
     for number, kind in enumerate(["parquet", "orc", "json", "arrow", "csv"]):
         first = 10 * number
         rows = spark.range(first, first + 10, 1, 2).selectExpr(
@@ -428,7 +427,7 @@ def test_all_formats_and_partitions(
 def test_writers_compaction_and_gc_beside_a_running_query(
     spark: SparkSession, place: Place, tmp_path: Path
 ) -> None:
-    """Each row is copied once, in whatever order commits come."""
+    """Each row is copied once, in any order of commits."""
     place.add([0], visibility="logged")
     rows = spark.readStream.format("commitlog").option("maxFilesPerTrigger", 3).load(place.url)
     query = copy(rows, tmp_path / "copy", {"processingTime": "100 milliseconds"})

@@ -1,6 +1,6 @@
-"""A round through everything that Spark is used for, for a Python with another Spark than the tests'.
+"""All uses of Spark once, for a Python with another Spark than that of the tests.
 
-``python smoke.py DIRECTORY`` works there, and prints what came of it as JSON.
+``python smoke.py DIRECTORY`` works in the directory, and prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(where: str) -> dict[str, Any]:
-    """Return what came of each step."""
+    """Return the result of each step."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = configure(builder).getOrCreate()
 
@@ -95,7 +95,7 @@ def error_of(step: Callable[[], Any]) -> str:
 
 
 def versions(path: Path) -> list[str]:
-    """Return how each version came to be; raise if anything is left staged."""
+    """Return the mode of each version; raise if anything is left staged."""
     output = Output(commitlog.connect(str(path)))
     with output.store:
         assert list(output.store.list_staged()) == []

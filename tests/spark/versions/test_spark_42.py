@@ -14,7 +14,7 @@ from support.project import ROOT, TESTS
 pytestmark = [
     pytest.mark.all,
     pytest.mark.spark,
-    # Each step starts processes, and all steps are one test.
+    # Each step starts processes, so all steps are one test.
     pytest.mark.timeout(900),
 ]
 
@@ -22,7 +22,7 @@ PYTHON = ROOT / ".venv/floors/bin/python"
 
 
 def test_spark_4_2(tmp_path: Path) -> None:
-    """Batches, streams, sources, reads and the configured committer, built by that Spark, all work."""
+    """Batches, streams, sources, reads and the configured committer work with that Spark."""
     if not PYTHON.exists():
         reason = f"there is no {PYTHON}, which ./run test --all sets up"
         assert not os.environ.get("CI"), reason
@@ -37,7 +37,7 @@ def test_spark_4_2(tmp_path: Path) -> None:
             cwd=tmp_path,
             env={
                 **os.environ,
-                # The format is found as where the package is installed: by a module on the path.
+                # Spark finds the format by a module on the path, as in an installed package.
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]),
                 "PYSPARK_PYTHON": str(PYTHON),
                 "PYSPARK_DRIVER_PYTHON": str(PYTHON),

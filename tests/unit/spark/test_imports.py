@@ -58,7 +58,7 @@ assert loaded() == {"orc", "text"}
 
 @pytest.mark.parametrize("package", [commitlog.spark, commitlog.spark.ingest, commitlog.spark.files])
 def test_all_that_is_named_is_there(package: ModuleType) -> None:
-    """What a package names is found in it, and a misspelt name is told as ever."""
+    """A package has all names in ``__all__``, and raises the usual error for another name."""
     assert {name for name in package.__all__ if getattr(package, name) is not None} <= set(dir(package))
     with pytest.raises(AttributeError, match="nothing_of_this_name"):
         package.nothing_of_this_name  # noqa: B018

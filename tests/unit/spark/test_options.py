@@ -1,4 +1,4 @@
-"""The options of the data source."""
+"""Options of the data source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRETS = {
 
 
 def test_defaults() -> None:
-    """A URL alone means: append, Parquet with snappy, no partitions, any size, a job id of our own."""
+    """A URL alone means append, Parquet with snappy, no partitions, any size and a new job id."""
     options = WriteOptions.parse({"path": "s3://bucket/out"})
     assert options == WriteOptions(
         url="s3://bucket/out",
@@ -47,7 +47,7 @@ def test_defaults() -> None:
 
 
 def test_names_lowered_and_with_underscores() -> None:
-    """Spark lowers the names of options, and people write them as in Python; both are understood."""
+    """Names of options may be in lower case, as from Spark, or have underscores."""
     options = WriteOptions.parse(
         {
             "path": "s3://bucket/out",
@@ -74,7 +74,7 @@ def test_names_lowered_and_with_underscores() -> None:
 
 
 def test_options_of_the_table_go_to_the_table() -> None:
-    """Options table.… complete the URL of the table, so that credentials need not be in a URL."""
+    """Options ``table.…`` complete the URL of the table, so that it needs no credentials."""
     given = {
         "path": "s3://bucket/out",
         "table": "dynamodb://commits?region=eu-west-1",
@@ -110,7 +110,7 @@ def test_options_of_the_table_go_to_the_table() -> None:
     ],
 )
 def test_refusals(given: dict[str, str], message: str) -> None:
-    """What makes no sense is refused with a message that says what would."""
+    """The error of a wrong option says which values are right."""
     with pytest.raises(ConfigurationError, match=message):
         WriteOptions.parse(given)
 
@@ -133,25 +133,25 @@ def test_credentials_in_urls_are_refused(given: dict[str, str], message: str) ->
 
 
 def test_readers_finish_jobs_unless_they_are_not_to() -> None:
-    """A reader without the right to write says rollForward=false, and sees what is complete."""
+    """With ``rollForward=false``, a reader does not write."""
     assert ReadOptions.parse({"path": "x"}).roll_forward
     assert not ReadOptions.parse({"path": "x", "rollforward": "false"}).roll_forward
 
 
 def test_relative_paths_are_those_of_the_driver() -> None:
-    """Workers, which may run in another directory, get an absolute path."""
+    """A relative path becomes absolute, because workers may run in another directory."""
     assert ReadOptions.parse({"path": "out"}).url == os.path.abspath("out")
     assert ReadOptions.parse({"path": "file:///a%20b"}).url == "/a b"
 
 
 def test_reading_takes_no_options_of_writing() -> None:
-    """An option that would do nothing is refused rather than ignored."""
+    """An option of writes is refused for reads, not ignored."""
     with pytest.raises(ConfigurationError, match="unknown option 'jobid'"):
         ReadOptions.parse({"path": "s3://bucket/out", "jobid": "daily"})
 
 
 def test_credentials_travel_and_are_never_shown() -> None:
-    """Pickled options keep the credentials; neither their text nor that of an error shows them."""
+    """Pickled options keep the credentials; neither their repr nor an error shows them."""
     options = WriteOptions.parse({"path": "s3://bucket/out", **SECRETS})
     copy = pickle.loads(pickle.dumps(options))
     assert copy == options
@@ -173,7 +173,7 @@ def test_credentials_travel_and_are_never_shown() -> None:
     ],
 )
 def test_a_dynamic_overwrite_needs_partition_columns(given: dict[str, str], mode: str) -> None:
-    """Without any, everything is replaced, as by Spark's own writers."""
+    """A dynamic overwrite without partition columns replaces everything, as in Spark's own writers."""
     options = WriteOptions.parse({"path": "/data/out", **given}).job
     assert options.mode(overwrite=True) == mode
     assert options.mode(overwrite=False) == "append"

@@ -41,7 +41,7 @@ NAMES = ["n", "day", "flag", "text", "price", "instant", "local"]
 
 
 def test_rows_split_and_joined_are_the_same_rows() -> None:
-    """Every row is in one part; its partition's values, read back as text, are those it had."""
+    """Each row is in one partition, whose values can be read back from their text."""
     seen = []
     for values, rows in split_batch(ROWS, NAMES):
         assert rows.schema.names == ["row"]
@@ -55,14 +55,14 @@ def test_rows_split_and_joined_are_the_same_rows() -> None:
 
 
 def test_rows_of_a_part_keep_their_order() -> None:
-    """Rows that were sorted stay so within their directory."""
+    """The rows of a partition keep their order."""
     batch = pa.record_batch({"k": [0, 1] * 500, "v": list(range(1000))})
     for (key,), rows in split_batch(batch, ["k"]):
         assert rows.column("v").to_pylist() == list(range(key, 1000, 2))
 
 
 def test_many_columns_of_many_values_are_kept_apart() -> None:
-    """Combinations are not told apart by numbers that can overflow: nine columns of 256 values."""
+    """Nine columns of 256 values make no two combinations equal by an overflow."""
     numbers = [*range(256), 255]
     batch = pa.record_batch({"a": [0] * 256 + [1], **{f"b{n}": numbers for n in range(8)}, "v": numbers})
     parts = list(split_batch(batch, batch.schema.names[:-1]))
@@ -85,7 +85,7 @@ def test_many_columns_of_many_values_are_kept_apart() -> None:
     ],
 )
 def test_a_value_has_one_spelling(value: object, kind: pa.DataType, text: str) -> None:
-    """Jobs replace partitions by what is spelled, so equal values are spelled alike."""
+    """Equal values have the same spelling, because jobs replace partitions by spelling."""
     assert partition_of(["x"], [value]) == {"x": text}
     assert value_of(text, kind).equals(pa.scalar(value, kind))
 
@@ -103,7 +103,7 @@ def test_a_value_has_one_spelling(value: object, kind: pa.DataType, text: str) -
     ],
 )
 def test_other_spellings_are_refused(text: str, kind: pa.DataType) -> None:
-    """Directories that others named are taken if a reader gets the value back, spelled as usual."""
+    """A foreign directory is accepted if its value has the usual spelling."""
     schema = pa.schema([pa.field("x", kind), pa.field("y", pa.string())])
     with pytest.raises(NotSupported, match=f"value {text!r} of partition column 'x' is not spelled"):
         check_spelling({"y": "any", "x": text}, schema)
@@ -112,7 +112,7 @@ def test_other_spellings_are_refused(text: str, kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), INSTANT])
 def test_years_that_have_no_spelling_are_refused(kind: pa.DataType) -> None:
-    """A year of five digits is refused by column, rather than ending in an error of Python's."""
+    """The error for a year of five digits names the column."""
     batch = pa.record_batch(
         [pa.array([2**31 - 1 if kind == pa.date32() else 2**62], kind), [1]], ["x", "y"]
     )
@@ -121,13 +121,13 @@ def test_years_that_have_no_spelling_are_refused(kind: pa.DataType) -> None:
 
 
 def test_an_empty_batch_has_no_parts() -> None:
-    """No rows, no directory."""
+    """Without rows there is no directory."""
     assert list(split_batch(ROWS.slice(0, 0), NAMES)) == []
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 def test_any_text_makes_a_path(text: str) -> None:
-    """Whatever a value spells, its directory is one segment that a store accepts."""
+    """The directory of any value is one segment of a valid path."""
     directory = directory_of(partition_of(["k"], [text]))
     assert directory.count("/") == 1
     if len(directory) < 300:
@@ -136,7 +136,7 @@ def test_any_text_makes_a_path(text: str) -> None:
 
 @pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
 def test_text_that_readers_take_for_null_is_refused(value: str) -> None:
-    """What a directory cannot tell from null is refused, so nothing comes back as another value."""
+    """Values that a directory cannot distinguish from null are refused."""
     with pytest.raises(NotSupported, match="cannot distinguish from null"):
         partition_of(["k"], [value])
 
@@ -154,7 +154,7 @@ def test_text_that_readers_take_for_null_is_refused(value: str) -> None:
 def test_columns_that_cannot_be_directories(
     names: list[str], error: type[Exception], message: str
 ) -> None:
-    """What cannot work is refused before a task runs."""
+    """Wrong partition columns are refused before a task runs."""
     schema = ROWS.schema
     for name, kind in {"float": pa.float64(), ".hidden": pa.int8()}.items():
         schema = schema.append(pa.field(name, kind)) if name in names else schema
@@ -163,7 +163,7 @@ def test_columns_that_cannot_be_directories(
 
 
 def test_values_that_do_not_fit_their_column() -> None:
-    """A record that contradicts the schema is reported as corrupt, not as a value."""
+    """A record that contradicts the schema raises CorruptRecord."""
     with pytest.raises(CorruptRecord, match="'abc' is no int16"):
         column_of({"n": "abc"}, pa.field("n", pa.int16()), 1)
     with pytest.raises(CorruptRecord, match="neither in the file nor in its path"):

@@ -1,4 +1,4 @@
-"""Which files and row groups a query needs: never one too few."""
+"""Files and row groups that a query skips; a file with a matching row is never skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLUS_TWO = dt.timezone(dt.timedelta(hours=2))
 TEXT = st.text(st.sampled_from(["a", "b", "\x00", "é", "\ud7ff", "\ue000", "\U0010ffff"]), max_size=40)
 MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
 
-#: Values of each type; few of them, so that they meet.
+#: Values of each type; few of them, so that equal values occur.
 VALUES: dict[str, tuple[t.DataType, st.SearchStrategy[Any]]] = {
     "boolean": (t.BooleanType(), st.booleans()),
     "int": (t.IntegerType(), st.integers(-3, 3) | st.integers(-(2**31), 2**31 - 1)),
@@ -51,7 +51,7 @@ PARTITIONED = sorted(VALUES.keys() - {"float", "double"})
 
 
 def order(value: Any) -> Any:
-    """Return what Python orders as Spark orders `value`."""
+    """Return a key that Python orders as Spark orders `value`."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value.encode() if isinstance(value, str) else value
@@ -116,7 +116,7 @@ def batch_of(name: str, values: list[Any]) -> pa.RecordBatch:
 
 
 def schema_of(kind: t.DataType) -> t.StructType:
-    """Return the columns of an output whose column x is of type `kind`."""
+    """Return the schema of an output whose column x is of type `kind`."""
     return t.StructType([t.StructField("x", kind), t.StructField("y", t.LongType())])
 
 
@@ -125,7 +125,7 @@ def file_of(
     partition: dict[str, str | None] | None = None,
     rows: int | None = 10,
 ) -> DataFile:
-    """Return a file of which `stats` are known of column x."""
+    """Return a file with the statistics `stats` of column x."""
     known = {} if stats is None else {"x": stats}
     return DataFile(path="f", size=1, nonce="n", rows=rows, partition=partition or {}, stats=known)
 
@@ -147,7 +147,7 @@ def cases(draw: st.DrawFn) -> tuple[str, list[Any], list[Filter]]:
 def test_no_file_is_left_out_that_has_a_row_of_the_answer(
     case: tuple[str, list[Any], list[Filter]], fmt: str, counted: bool
 ) -> None:
-    """Whatever the values and the filters, a file with a matching row is read."""
+    """For any values and filters, a file with a matching row is read."""
     name, values, filters = case
     _, sink = write(OUTPUT_FORMATS[fmt], batch_of(name, values))
     file = file_of(sink.statistics["x"], rows=len(values) if counted else None)
@@ -178,7 +178,7 @@ def test_no_part_is_left_out_that_has_a_row_of_the_answer(
 
 @given(st.data())
 def test_a_partition_is_left_out_if_and_only_if_it_does_not_match(data: st.DataObject) -> None:
-    """The value of a partition column is known, so that filters on it are exact."""
+    """Filters on a partition column are exact, because its value is known."""
     name = data.draw(st.sampled_from(PARTITIONED))
     value = data.draw(st.none() | VALUES[name][1].filter(lambda value: value != ""))
     filters = data.draw(st.lists(filters_of(name), min_size=1, max_size=2))
@@ -191,12 +191,12 @@ def test_a_partition_is_left_out_if_and_only_if_it_does_not_match(data: st.DataO
 
 
 def inner(each: Filter) -> Filter:
-    """Return what is negated."""
+    """Return the negated filter."""
     return each.child if isinstance(each, ds.Not) else each
 
 
 def is_in(each: Filter) -> bool:
-    """Tell whether `each` is a list of values."""
+    """Return whether `each` is a list of values."""
     return isinstance(inner(each), ds.In)
 
 
@@ -240,9 +240,9 @@ MARCH = dt.datetime(2013, 3, 10, 2, 30, tzinfo=dt.UTC)
         (t.StringType(), ("abc", "abd", 0), ds.StringContains(X, "z"), True),
         (t.StringType(), ("abc", "abc", 0), ds.StringEndsWith(X, "c"), True),
         (t.StringType(), ("abc", "abc", 0), ds.StringEndsWith(X, "b"), False),
-        # By this collation, "B" equals "b".
+        # In this collation, "B" equals "b".
         (t.StringType("UTF8_LCASE"), ("B", "B", 0), ds.EqualTo(X, "b"), True),
-        # NaN is greater than everything, and -0.0 equals 0.0 in places only.
+        # NaN is greater than everything, and -0.0 equals 0.0 only in some places of Spark.
         (t.DoubleType(), (1.0, 2.0, 0), ds.LessThan(X, math.nan), True),
         (t.DoubleType(), (0.0, 0.0, 0), ds.EqualTo(X, -0.0), True),
         (t.DoubleType(), (-0.0, -0.0, 0), ds.Not(ds.In(X, (0.0,))), True),
@@ -262,7 +262,7 @@ MARCH = dt.datetime(2013, 3, 10, 2, 30, tzinfo=dt.UTC)
             ds.GreaterThan(X, MARCH),
             False,
         ),
-        # What does not go with the column's type is left to Spark.
+        # Spark evaluates filters whose value is not of the column's type.
         (t.TimestampType(), ("2013-03-10T02:30:00.000000Z",) * 2 + (0,), ds.LessThan(X, 1), True),
         (t.DateType(), ("2013-01-01", "2013-01-31", 0), ds.GreaterThan(X, MARCH), True),
         (
@@ -283,12 +283,12 @@ MARCH = dt.datetime(2013, 3, 10, 2, 30, tzinfo=dt.UTC)
 def test_what_bounds_tell(
     kind: t.DataType, stats: ColumnStatistics | None, each: Filter, expected: bool
 ) -> None:
-    """A file is left out where its bounds rule every row out, and only there."""
+    """A file is skipped if its bounds exclude every row, and only then."""
     assert wants(file_of(stats), kind, each) is expected
 
 
 def test_filters_of_a_later_spark_are_left_to_it() -> None:
-    """A kind of filter that is not known here leaves nothing out."""
+    """An unknown filter skips nothing."""
 
     class Later(Filter):
         attribute = X
@@ -298,7 +298,7 @@ def test_filters_of_a_later_spark_are_left_to_it() -> None:
 
 
 def test_a_record_that_contradicts_the_schema_is_reported() -> None:
-    """Damage is not taken for a reason to leave a file out."""
+    """Corrupt statistics raise CorruptRecord, and skip no file."""
     with pytest.raises(CorruptRecord):
         wants(file_of(("x", "y", 0)), t.LongType(), ds.EqualTo(X, 1))
     with pytest.raises(CorruptRecord):
@@ -306,6 +306,6 @@ def test_a_record_that_contradicts_the_schema_is_reported() -> None:
 
 
 def test_a_query_travels_to_the_tasks() -> None:
-    """Tasks prune row groups, so that filters have to survive pickling."""
+    """Filters can be pickled, because tasks use them to skip row groups."""
     pruning = Pruning.of([ds.Not(ds.In(X, (1, 2)))], schema_of(t.LongType()))
     assert pickle.loads(pickle.dumps(pruning)).wants_part({"x": (1, 1, 0)}) is False

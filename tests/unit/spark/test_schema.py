@@ -1,4 +1,4 @@
-"""Which columns an output can have."""
+"""Columns that an output can have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from commitlog.spark.schema import (
 
 
 def schema(**columns: t.DataType) -> t.StructType:
-    """Return a schema of columns that may not be null."""
+    """Return a schema of columns without nulls."""
     return t.StructType([t.StructField(name, kind, nullable=False) for name, kind in columns.items()])
 
 
@@ -35,25 +35,25 @@ def schema(**columns: t.DataType) -> t.StructType:
     ids=lambda kind: kind.simpleString(),
 )
 def test_types_that_not_all_readers_understand_are_refused(kind: t.DataType) -> None:
-    """A column of such a type, however deep, is refused by name, before anything is written."""
+    """An unknown type is refused at any depth, and the error names the column."""
     with pytest.raises(NotSupported, match=r"column 'odd.* is of type .*cast it"):
         check_columns(schema(fine=t.LongType(), odd=kind))
 
 
 def test_names_that_differ_in_case_alone_are_refused() -> None:
-    """Spark could not read the two columns apart."""
+    """Two names that differ only in letter case are refused."""
     with pytest.raises(NotSupported, match="column 'A' occurs twice"):
         check_columns(schema(a=t.LongType(), A=t.LongType()))
 
 
 def test_rows_without_columns_are_refused() -> None:
-    """Parquet cannot count rows that have no columns."""
+    """Rows without columns are refused: Parquet cannot count them."""
     with pytest.raises(NotSupported, match="no column to write"):
         check_columns(schema())
 
 
 def test_everything_in_an_output_may_be_null() -> None:
-    """A later append may bring nulls, so no reader is promised that there are none, at any depth."""
+    """The stored schema is nullable at every depth, because a later append may add nulls."""
     deep = t.MapType(t.StringType(), t.ArrayType(t.LongType(), False), False)
     inner = t.StructType([t.StructField("x", deep, False)])
     field = arrow_schema(nullable(schema(a=inner))).field("a")
@@ -64,20 +64,20 @@ def test_everything_in_an_output_may_be_null() -> None:
 
 
 def test_schemas_come_back_as_they_were_stored() -> None:
-    """The commit record keeps a schema exactly, the metadata of columns included."""
+    """A schema is stored exactly, with the metadata of its columns."""
     columns = t.StructType([t.StructField("a", t.DecimalType(38, 18), True, {"comment": "ü"})])
     assert load_schema(dump_schema(columns)) == columns
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"fields": [{"name": 1}]}', '{"fields": 3}'])
 def test_what_is_no_schema_is_a_corrupt_record(text: str) -> None:
-    """A schema that cannot be read is reported as such."""
+    """Text that is not a schema raises CorruptRecord."""
     with pytest.raises(CorruptRecord, match="not in Spark's notation"):
         load_schema(text)
 
 
 def test_batches_are_brought_into_the_schema_of_the_file() -> None:
-    """Columns are taken by name, in the file's order, and instants are in UTC in every session."""
+    """Columns are selected by name, in the order of the file, with instants in UTC."""
     wanted = arrow_schema(nullable(schema(t=t.TimestampType(), a=t.StringType())))
     given = pa.record_batch(
         {

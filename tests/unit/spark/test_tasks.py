@@ -35,7 +35,7 @@ def output() -> Output:
 
 
 def attempt(output: Output, job: Job, task: int = 0, **options: str) -> TaskFiles:
-    """Begin an attempt at a task."""
+    """Return the files of an attempt at a task."""
     given = WriteOptions.parse({"path": "s3://bucket/out", **options}).job
     return TaskFiles(OutputUploads(output, job), task, SCHEMA, given)
 
@@ -46,7 +46,7 @@ def staged(output: Output) -> list[str]:
 
 
 def test_of_two_attempts_at_a_task_the_winner_alone_is_published(output: Output) -> None:
-    """A speculative attempt stages the same names; its rows are never seen, its uploads dropped."""
+    """Two attempts stage the same names; only the winner's rows are visible, the other is dropped."""
     job = output.begin()
     with attempt(output, job) as winner, attempt(output, job) as loser:
         winner.write(rows("won"))
@@ -62,7 +62,7 @@ def test_of_two_attempts_at_a_task_the_winner_alone_is_published(output: Output)
 
 
 def test_a_file_for_each_partition(output: Output) -> None:
-    """Rows go to the directory of their value, numbered apart, whatever batch they come in."""
+    """Rows of all batches go to the directory of their value, with one numbered file each."""
     job = output.begin()
     with attempt(output, job, task=3, partitionby="k", compression="gzip") as files:
         files.write(rows("a", None, "a"))
@@ -101,7 +101,7 @@ def test_an_attempt_that_fails_drops_what_it_staged(output: Output) -> None:
 def test_an_attempt_that_fails_as_a_file_begins_drops_it(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If not even the first bytes of a file can be written, its upload is dropped all the same."""
+    """If the first write to a file fails, its upload is dropped."""
     begin_stage = output.begin_stage
 
     def full(job: Job, name: str) -> StageWriter:
@@ -122,7 +122,7 @@ def test_an_attempt_that_fails_as_a_file_begins_drops_it(
 def test_an_attempt_that_fails_in_the_end_drops_what_it_finished(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a later file cannot be completed, those that are complete are dropped as well."""
+    """If a file cannot be completed, the complete ones are dropped as well."""
     begin_stage = output.begin_stage
 
     def second_fails(job: Job, name: str) -> StageWriter:
@@ -178,7 +178,7 @@ def test_the_error_of_a_task_outlives_a_failing_clean_up(
 def test_many_partitions_gather_no_more_than_one_would(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a task holds in memory does not grow with the number of its files."""
+    """The memory of a task does not grow with the number of its files."""
     monkeypatch.setattr(task_module, "GROUP_BYTES", 1000)
     gathered = []
     with attempt(output, output.begin(), partitionby="k") as files:
@@ -191,7 +191,7 @@ def test_many_partitions_gather_no_more_than_one_would(
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_files_of_every_format(output: Output, name: str) -> None:
-    """The option chooses what is written, the file's name tells what it is, and it is read again."""
+    """The option selects the format, the file's name shows it, and the file can be read."""
     job = output.begin()
     with attempt(output, job, fileformat=name) as files:
         files.write(rows("a", None, "b"))
@@ -214,7 +214,7 @@ def contents(output: Output, job: Job, files: tuple[StagedFile, ...]) -> list[li
 
 
 def test_files_of_so_many_rows(output: Output) -> None:
-    """targetFileRows bounds every file exactly, whatever the batches, and loses no row."""
+    """targetFileRows bounds every file exactly, for any batches, and loses no row."""
     job = output.begin()
     with attempt(output, job, targetfilerows="4") as files:
         for _ in range(3):
@@ -235,7 +235,7 @@ def test_a_task_of_a_round_number_of_rows_leaves_no_empty_file(output: Output) -
 
 
 def test_files_of_about_so_many_bytes(output: Output) -> None:
-    """targetFileBytes completes a file once it has that many bytes, of each partition by itself."""
+    """targetFileBytes completes a file once it has that many bytes, in each partition."""
     job = output.begin()
     with attempt(output, job, targetfilebytes="20000", partitionby="k", **ARROW) as files:
         for _ in range(10):
@@ -249,7 +249,7 @@ def test_files_of_about_so_many_bytes(output: Output) -> None:
 
 
 def test_sorted_files(output: Output) -> None:
-    """sortBy sorts each file, over all batches of the task and within its partition, nulls first."""
+    """sortBy sorts the rows of all batches of a task in each partition, nulls first."""
     job = output.begin()
     with attempt(output, job, sortby="k,v") as files:
         files.write(rows("c", "a", None))
@@ -277,7 +277,7 @@ def test_the_order_is_sparks(output: Output) -> None:
 def test_a_task_sorts_no_more_than_fits_into_memory(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond the bound, the largest partition becomes a file of its own, sorted in itself."""
+    """Beyond the bound, the rows of the largest partition become a sorted file."""
     monkeypatch.setattr(task_module, "SORT_BYTES", 1000)
     job = output.begin()
     with attempt(output, job, sortby="v", partitionby="k") as files:
@@ -293,7 +293,7 @@ def test_a_task_sorts_no_more_than_fits_into_memory(
 
 
 def test_an_attempt_that_fails_drops_the_files_that_were_complete(output: Output) -> None:
-    """Files that were complete before the error, because they were full, are dropped as well."""
+    """Files that were full and complete before the error are dropped as well."""
     with attempt(output, output.begin(), targetfilerows="1") as files:
         files.write(rows("a", "b"))
         assert len(staged(output)) == 2
@@ -313,7 +313,7 @@ def test_an_attempt_that_fails_drops_the_files_that_were_complete(output: Output
 def test_what_tasks_could_not_write_is_refused_before(
     options: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    """Columns that do not go with the options are refused by name, before any task runs."""
+    """Columns that the options do not allow are refused by name before a task runs."""
     schema = SCHEMA.append(pa.field("l", pa.list_(pa.int8())))
     with pytest.raises(error, match=message):
         check_files(schema, WriteOptions.parse({"path": "s3://bucket/out", **options}).job)

@@ -1,4 +1,4 @@
-"""The columns of a source: from content, from the path, and about the file."""
+"""Columns of a source: from the content, the path and the metadata of files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SLICE = Slice(FILE, 0, 100)
 LONG, STRING = t.LongType(), t.StringType()
 
 
-def shape(new: NewColumns = "ignore", **columns: t.DataType) -> RowBuilder:
-    """Return the shape of rows with these columns."""
+def builder(new: NewColumns = "ignore", **columns: t.DataType) -> RowBuilder:
+    """Return the builder of rows with these columns."""
     schema = t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
     return RowBuilder(schema, new, "_rescued")
 
@@ -45,21 +45,21 @@ def records(**columns: list[object]) -> Records:
 
 
 def test_columns_of_content_path_and_neither() -> None:
-    """A column is the file's, or its directory's, or null."""
-    rows = shape(day=t.DateType(), a=LONG, b=STRING).rows(records(a=[1, 2]), SLICE, "s3://landing")
+    """A column is from the file or from a directory, or is null."""
+    rows = builder(day=t.DateType(), a=LONG, b=STRING).rows(records(a=[1, 2]), SLICE, "s3://landing")
     day = datetime(2026, 11, 21).date()
     assert rows.to_pylist() == [{"day": day, "a": 1, "b": None}, {"day": day, "a": 2, "b": None}]
 
 
 def test_what_the_path_tells_is_asked_of_the_file_to_be_compared() -> None:
-    """Unless new columns are ignored; a directory that no column is for is a new column."""
+    """A directory without a column is a new column, which is refused unless new columns are ignored."""
     known = {"day": t.DateType(), "x": STRING, "a": LONG}
-    assert shape("ignore", **known).columns(FILE).schema.names == ["a"]
-    columns = shape("fail", **known).columns(FILE)
+    assert builder("ignore", **known).columns(FILE).schema.names == ["a"]
+    columns = builder("fail", **known).columns(FILE)
     assert columns.schema.names == ["day", "x", "a"]
     assert columns.in_path == {"day", "x"}
     with pytest.raises(UnknownColumns, match="'x'"):
-        shape("fail", day=t.DateType(), a=LONG).columns(FILE)
+        builder("fail", day=t.DateType(), a=LONG).columns(FILE)
 
 
 def parquet(table: pa.Table) -> bytes:
@@ -99,10 +99,10 @@ WRITERS = {"avro": avro, "csv": csv, "json": jsonl, "orc": orc, "parquet": parqu
 def rows_of(
     kind: str, table: pa.Table, path: str, new: NewColumns, columns: Mapping[str, t.DataType]
 ) -> list[dict[str, Any]]:
-    """Return the rows of a query of a file of a format at a path."""
+    """Return the rows that a query reads from a file of a format at a path."""
     source = pinned(WRITERS[kind](table), path)
     whole = Slice(source.file, 0, source.file.size)
-    wanted = shape(new, **columns, **({"_rescued": STRING} if new == "rescue" else {}))
+    wanted = builder(new, **columns, **({"_rescued": STRING} if new == "rescue" else {}))
     input = INPUT_FORMATS[kind]({"header": "true"} if kind == "csv" else {})
     found = []
     for each in input.decode(source, whole, wanted.columns(source.file)):
@@ -115,7 +115,7 @@ REGIONS = pa.table({"a": ["1", "2", "3"], "region": ["us", "eu", None]})
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_directory_counts_and_what_a_record_says_else_is_kept(kind: str) -> None:
-    """Where there is a column for both: another value than the directory's is dropped, or not lost."""
+    """The directory's value wins. Another value in a record is ignored, refused or rescued."""
     known = {"a": STRING, "region": STRING}
     for path in ("in/region=eu/x", "in/Region=eu/x"):
         rows = rows_of(kind, REGIONS, path, "ignore", known)
@@ -139,7 +139,7 @@ def test_a_directory_counts_and_what_a_record_says_else_is_kept(kind: str) -> No
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_directory_and_a_record_that_no_column_is_for(kind: str) -> None:
-    """Both are refused, or both rescued: the directory's value next to that of the record."""
+    """Without a column, the values of directory and record are both refused, or both rescued."""
     known = {"a": STRING}
     rows = rows_of(kind, REGIONS, "region=é%22/x", "ignore", known)
     assert rows == [{"a": a} for a in "123"]
@@ -155,34 +155,34 @@ def test_a_directory_and_a_record_that_no_column_is_for(kind: str) -> None:
 
 
 def test_a_value_that_does_not_fit_where_the_directory_does() -> None:
-    """It is rescued as elsewhere, once."""
+    """A value that is not of its column's type is rescued once."""
     table = pa.table({"a": ["1"], "region": ["us"]})
     [row] = rows_of("json", table, "region=5/x", "rescue", {"a": STRING, "region": LONG})
     assert row == {"a": "1", "region": 5, "_rescued": '{"region":"us"}'}
 
 
 def test_csv_without_a_header_has_no_columns_that_the_path_tells() -> None:
-    """Its columns are known by position: by those that are left."""
+    """CSV columns are matched by position, without the columns in the path."""
     source = pinned(b"1,2\n", "day=5/x.csv")
     whole = Slice(source.file, 0, source.file.size)
     for new in ("ignore", "fail", "rescue"):
-        wanted = shape(new, a=LONG, day=LONG, b=LONG, _rescued=STRING)
+        wanted = builder(new, a=LONG, day=LONG, b=LONG, _rescued=STRING)
         if new != "rescue":
-            wanted = shape(new, a=LONG, day=LONG, b=LONG)
+            wanted = builder(new, a=LONG, day=LONG, b=LONG)
         [part] = INPUT_FORMATS["csv"]({}).decode(source, whole, wanted.columns(source.file))
         [row] = wanted.rows(part, whole, "s3://landing").to_pylist()
         assert (row["a"], row["day"], row["b"]) == (1, 5, 2)
 
 
 def test_directories_that_contradict_each_other() -> None:
-    """Of two values for one column, neither is taken in silence."""
+    """Two directories with different values for one column make a file unreadable."""
     rows = records(a=[1])
     for path in ("day=5/day=6/x", "Day=5/DAY=6/x"):
         slice = Slice(File(path, "e", 1, 0.0), 0, 1)
         with pytest.raises(InputUnreadable, match=r"'(day|Day)|'day'"):
-            shape(a=LONG, day=LONG).rows(rows, slice, "s3://landing")
+            builder(a=LONG, day=LONG).rows(rows, slice, "s3://landing")
     slice = Slice(File("Day=5/day=6/x", "e", 1, 0.0), 0, 1)
-    got = shape("rescue", a=LONG, day=LONG, _rescued=STRING).rows(rows, slice, "s3://landing")
+    got = builder("rescue", a=LONG, day=LONG, _rescued=STRING).rows(rows, slice, "s3://landing")
     assert got.to_pylist() == [{"a": 1, "day": 6, "_rescued": '{"_directories": {"Day": "5"}}'}]
 
 
@@ -209,29 +209,29 @@ def test_directories_that_contradict_each_other() -> None:
     ],
 )
 def test_values_as_spark_and_others_write_them(text: str, kind: t.DataType, wanted: object) -> None:
-    """Times without a zone are UTC; escapes are UTF-8, or else a character each."""
+    """Times without a zone are in UTC; escapes are UTF-8, or else one character each."""
     slice = Slice(File(f"p={text}/x", "e", 1, 0.0), 0, 1)
-    [row] = shape(a=LONG, p=kind).rows(records(a=[1]), slice, "s3://landing").to_pylist()
+    [row] = builder(a=LONG, p=kind).rows(records(a=[1]), slice, "s3://landing").to_pylist()
     assert row == {"a": 1, "p": wanted}
 
 
 @pytest.mark.parametrize("text", ["0x10", "1_0", "1e400", "1.5", " ", "9223372036854775808", "ten"])
 def test_a_directory_that_is_no_whole_number(text: str) -> None:
-    """It makes the file unreadable; it is no other number."""
+    """A text that is not a whole number makes the file unreadable."""
     slice = Slice(File(f"p={text}/x", "e", 1, 0.0), 0, 1)
     with pytest.raises(InputUnreadable, match="do not fit column 'p'"):
-        shape(a=LONG, p=LONG).rows(records(a=[1]), slice, "s3://landing")
+        builder(a=LONG, p=LONG).rows(records(a=[1]), slice, "s3://landing")
 
 
 def test_a_directory_that_does_not_spell_its_type() -> None:
-    """A directory whose value is not of the column's type makes the file unreadable, which is named."""
+    """The error for a value that is not of its column's type names the file."""
     with pytest.raises(InputUnreadable, match=r"'raw/day=2026-11-21/.*' do not fit column 'day'"):
-        shape(day=LONG, a=LONG).rows(records(a=[1]), SLICE, "s3://landing")
+        builder(day=LONG, a=LONG).rows(records(a=[1]), SLICE, "s3://landing")
 
 
 def test_metadata() -> None:
-    """The metadata column tells where a record is from; a schema may ask for some of it."""
-    whole = shape(a=LONG, _metadata=METADATA)
+    """The metadata column gives the origin of a record; a schema may ask for some fields."""
+    whole = builder(a=LONG, _metadata=METADATA)
     assert whole.columns(FILE).offsets
     rows = whole.rows(records(a=[1, 2]), SLICE, "s3://landing/in?region=r").to_pylist()
     assert rows[1]["_metadata"] == {
@@ -242,7 +242,7 @@ def test_metadata() -> None:
         "etag": "e1",
         "offset": 1,
     }
-    some = shape(_metadata=t.StructType([METADATA["etag"]]), a=LONG)
+    some = builder(_metadata=t.StructType([METADATA["etag"]]), a=LONG)
     assert not some.columns(FILE).offsets
     assert some.rows(records(a=[1]), SLICE, "s3://landing").to_pylist() == [
         {"_metadata": {"etag": "e1"}, "a": 1}
@@ -250,13 +250,13 @@ def test_metadata() -> None:
 
 
 def test_a_column_of_that_name_may_be_the_files() -> None:
-    """Only a struct of the known fields is about the file; another column of that name is content."""
-    assert shape(_metadata=STRING).content.names == ["_metadata"]
+    """A column of the same name with other fields is not metadata, but content."""
+    assert builder(_metadata=STRING).content.names == ["_metadata"]
 
 
 def test_rescued() -> None:
-    """What is rescued has its column, which must be there then."""
-    rescuing = shape("rescue", a=LONG, _rescued=STRING)
+    """Rescue needs a column for rescued values."""
+    rescuing = builder("rescue", a=LONG, _rescued=STRING)
     assert rescuing.content.names == ["a"]
     rescued = Records(pa.record_batch({"a": [1, None]}), None, pa.array([None, '{"a":"x"}']))
     slice = Slice(File("raw/x", "e", 1, 0.0), 0, 1)
@@ -266,12 +266,12 @@ def test_rescued() -> None:
     ]
     for columns in ({"a": LONG}, {"a": LONG, "_rescued": LONG}):
         with pytest.raises(ConfigurationError, match="_rescued STRING"):
-            shape("rescue", **columns)
+            builder("rescue", **columns)
 
 
 def test_travels() -> None:
-    """A shape reaches executors as it is."""
-    copy = pickle.loads(pickle.dumps(shape(a=LONG, day=STRING)))
+    """A row builder can be pickled."""
+    copy = pickle.loads(pickle.dumps(builder(a=LONG, day=STRING)))
     assert copy.rows(records(a=[1]), SLICE, "s3://landing").to_pylist() == [
         {"a": 1, "day": "2026-11-21"}
     ]

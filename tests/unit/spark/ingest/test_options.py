@@ -1,4 +1,4 @@
-"""The options of the source ``commitlog_ingest``."""
+"""Options of the source ``commitlog_ingest``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S3 = {"path": "s3://landing/events/", "fileformat": "binaryfile", "state": "dyna
 
 
 def test_defaults_on_s3() -> None:
-    """A URL, a format and a state table suffice; the source's id is the URL, without its options."""
+    """A URL, a format and a table of the state suffice; the source's id is the URL without options."""
     options = IngestOptions.parse({**S3, "path": "s3a://landing/events/?region=eu-west-1"})
     assert options.settings == IngestSettings(source="s3://landing/events")
     assert (options.state, options.input.name) == ("dynamodb://ingest", "binaryFile")
@@ -27,8 +27,8 @@ def test_defaults_on_s3() -> None:
 
 
 def test_defaults_on_a_directory(tmp_path: Path) -> None:
-    """A directory needs no table: the state is beside the files. All of them are remembered, since a
-    file that is moved to a directory keeps its time."""
+    """For a local directory, the state is in the directory, and all files are remembered: a file
+    that is moved into it keeps its old time."""
     options = IngestOptions.parse({"path": f"{tmp_path}/in put", "fileFormat": "binaryFile"})
     assert options.state == f"sqlite://{tmp_path}/in%20put/.commitlog/ingest.sqlite"
     assert options.settings.remember == "everything"
@@ -38,7 +38,7 @@ def test_defaults_on_a_directory(tmp_path: Path) -> None:
 
 
 def test_all_settings() -> None:
-    """Every setting of the rules has its option, with units as people write them."""
+    """Every setting of a source has its option, with the usual units."""
     options = IngestOptions.parse(
         {
             **S3,
@@ -94,7 +94,7 @@ def test_all_settings() -> None:
     ],
 )
 def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
-    """A glob may stand in the path, as Spark's users are used to; what is quoted is no glob."""
+    """A path may contain a glob, as in Spark; quoted characters are not a glob."""
     options = IngestOptions.parse({**S3, "path": path})
     assert (options.url, options.settings.names.glob) == (url, glob)
 
@@ -127,7 +127,7 @@ def test_a_glob_in_the_path(path: str, url: str, glob: str) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:
-    """A value that is none is refused by name before anything is touched, and no secret is told."""
+    """The error for a wrong value names the option and shows no secret."""
     with pytest.raises(ConfigurationError) as raised:
         IngestOptions.parse({**S3, **given})
     assert said in str(raised.value) and "HIDDEN" not in str(raised.value)
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused(given: dict[str, str], said: str) -> Non
 def test_a_state_that_the_query_would_read_is_refused(
     tmp_path: Path, name: str, more: dict[str, str], refused: bool
 ) -> None:
-    """It would be a new file after each batch, for ever, whatever name leads to it."""
+    """A state file among the input is refused, also by another path: each batch would change it."""
     (tmp_path / "input" / "a").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "input")
     options = {"path": f"{tmp_path}/input", "fileFormat": "binaryFile", **more}
@@ -167,14 +167,14 @@ def test_a_state_that_the_query_would_read_is_refused(
 
 
 def test_a_format_and_on_s3_a_state_are_needed() -> None:
-    """What has no sensible default has to be given."""
+    """Options without a sensible default are required."""
     for missing, said in (("fileformat", "fileFormat is missing"), ("state", "option state is missing")):
         with pytest.raises(ConfigurationError, match=said):
             IngestOptions.parse({name: value for name, value in S3.items() if name != missing})
 
 
 def test_options_are_documented() -> None:
-    """Each, and those of the formats; how to reach a store or a table is told with the output."""
+    """The documentation names every option; those of stores and tables are with outputs."""
     told = (ROOT / "docs" / "ingest.md").read_text()
     reach = set(connection_names("state")) - {"path", "state"}
     names = {
@@ -185,7 +185,7 @@ def test_options_are_documented() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Options travel to executors, and none of their secrets is ever printed."""
+    """Options can be pickled with their secrets, and do not show them."""
     options = IngestOptions.parse(
         {**S3, "secretAccessKey": "HIDDEN", "state.secretAccessKey": "HIDDEN", "accessKeyId": "HIDDEN"}
     )

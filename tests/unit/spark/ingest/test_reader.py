@@ -1,4 +1,4 @@
-"""How a source's reader cuts a batch into tasks. No Spark is started for that."""
+"""The tasks of a batch of a source, without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from commitlog.spark.ingest.reader import IngestReader
 
 
 def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
-    """Opening a file on a disk costs next to nothing beside starting a task: 300 are two tasks."""
+    """300 small local files are read by two tasks."""
     for number in range(300):
         (tmp_path / f"{number:03}.bin").write_bytes(b"x")
     state = f"sqlite://{tmp_path}/state.sqlite"
@@ -44,8 +44,8 @@ def test_small_files_of_a_directory_are_few_tasks(tmp_path: Path) -> None:
 def test_slices_are_not_read_by_options_that_know_none(
     tmp_path: Path, format: str, option: str, column: str
 ) -> None:
-    """A query that is started again with an option by which files are read whole loses nothing of one
-    that was cut before, and reads nothing of it twice: it is refused until the option is as it was."""
+    """A query whose new options read files as a whole is refused while a file that was cut is not
+    yet read."""
     (tmp_path / "file").write_bytes(b'{"a":"x"}\n' * 10)
     schema = StructType([StructField(column, StringType())])
 

@@ -1,4 +1,4 @@
-"""What the data source makes of a URL of a namespace, as far as that takes no Spark session."""
+"""The data source on directories of namespaces, without a Spark session."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ID = StructType([StructField("id", LongType())])
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL alone means: the table of names that the environment tells, the store that it tells."""
+    """A URL alone means the table of names in the environment, and the store recorded there."""
     options = NamespaceWriteOptions.parse({"path": f"{URL}/deep/"})
     assert (options.name, options.path) == ("lake", "out/deep")
     assert (options.metadata, options.store, options.leases, options.commit) == (
@@ -76,7 +76,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_environment_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of names that it tells becomes options, its credentials others; what is given stays."""
+    """The table of names in the environment becomes an option, as do its credentials; options stay."""
     monkeypatch.delenv("COMMITLOG_METADATA", raising=False)
     assert with_environment({"jobId": "j"}) == {"jobId": "j"}
     monkeypatch.setenv("COMMITLOG_METADATA", "dynamodb://names?region=x-1&secret_access_key=s")
@@ -89,7 +89,7 @@ def test_the_environment_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_credentials_are_not_shown() -> None:
-    """They complete the URLs of store and tables, and are in no repr and no error."""
+    """Credentials complete the URLs of store and tables, and are in no repr and no error."""
     given = {
         **SECRETS,
         "path": URL,
@@ -127,7 +127,7 @@ def test_credentials_are_not_shown() -> None:
     ],
 )
 def test_options_that_are_refused(given: Mapping[str, str], error: type[CommitError], text: str) -> None:
-    """What makes no sense, and what directories of a namespace do not have."""
+    """Wrong options are refused, and so are options of outputs."""
     with pytest.raises(error, match=text):
         NamespaceWriteOptions.parse({"path": URL, **given})
 
@@ -137,7 +137,7 @@ def test_options_that_are_refused(given: Mapping[str, str], error: type[CommitEr
 
 @frozen
 class Site:
-    """A namespace, and what Spark would do in it."""
+    """A namespace, and the calls that Spark would make."""
 
     lake: Namespace
     options: dict[str, str]
@@ -193,7 +193,7 @@ def columns_at(site: Site) -> dict[str, str]:
 
 
 def test_refusals_before_there_are_files(site: Site) -> None:
-    """What can be refused is refused before a task runs, and nothing is begun then."""
+    """A job that cannot succeed is refused before a task runs, and leaves nothing."""
     site.writer(jobId="one").commit([site.task(1)])
     for error, options in (
         (JobAlreadyCommitted, {"jobId": "one"}),
@@ -223,7 +223,7 @@ def test_refusals_before_there_are_files(site: Site) -> None:
 def test_another_driver_is_first(
     site: Site, options: dict[str, str], error: type[CommitError] | None
 ) -> None:
-    """What was not so when a job began is found when it ends; nothing of the later one is there."""
+    """A job checks again at its commit; of two drivers, the later one publishes nothing."""
     late = site.writer(**options)
     site.writer(jobId="one").commit([site.task(1)])
     told = [site.task(2)]
@@ -238,7 +238,7 @@ def test_another_driver_is_first(
 
 
 def test_an_abort_after_the_commit_point(site: Site) -> None:
-    """Spark calls abort when a commit has raised, whatever it was: it does nothing then."""
+    """Spark calls abort after a commit that raised; it does nothing if the job is committed."""
     writer: CommitlogWriter = site.writer()
     told = [site.task(1), site.task(2)]
     writer.commit(told)
@@ -248,7 +248,7 @@ def test_an_abort_after_the_commit_point(site: Site) -> None:
 
 
 def test_streams(site: Site) -> None:
-    """A directory can be streamed to, batch by batch, and cannot be followed."""
+    """A stream can write to a directory, batch by batch, and cannot read from it."""
     source = site.source()
     with pytest.raises(NotSupported, match="cannot be read as a stream"):
         source.streamReader(ID)
@@ -269,7 +269,7 @@ def test_streams(site: Site) -> None:
 
 
 def test_which_files_are_read(site: Site) -> None:
-    """Those that readers of a listing would take, by path, with what directories tell of them."""
+    """Hidden files are ignored, and names of directories give the partitions of the others."""
     for path in ("b=1/x", "job-0/b=2/y", "z", "_b=3/w", ".hidden/x", "_temporary/x", "c/.x", "c/_x"):
         site.lake.write(f"out/{path}", b"")
     found = directory_at(site.lake, "out").files
@@ -286,7 +286,7 @@ def test_which_files_are_read(site: Site) -> None:
 
 @define
 class Replacing:
-    """Replaces a directory while it is listed, so many times."""
+    """A namespace whose directory is replaced during the first `times` listings."""
 
     lake: Namespace
     times: int
@@ -303,7 +303,7 @@ class Replacing:
 
 
 def test_a_directory_that_is_replaced_while_it_is_listed(site: Site) -> None:
-    """It is listed again: its old files may be swept away while one looks."""
+    """A directory that was replaced during its listing is listed again."""
     site.lake.write("out/old", b"")
     found = directory_at(Replacing(site.lake, 2), "out")  # type: ignore[arg-type]
     assert [file.path for file in found.files] == ["n0"]
@@ -312,7 +312,7 @@ def test_a_directory_that_is_replaced_while_it_is_listed(site: Site) -> None:
 
 
 def test_columns_that_files_tell(site: Site) -> None:
-    """Where no job has told them: those of the first file, and those in the names of directories."""
+    """Without a job, the columns are those of the first file and of the names of directories."""
     site.lake.write("out/n=1/s=007/w=1/a.parquet", parquet(id=[1], t=["x"]))
     site.lake.write("out/n=-2/s=1/w=__HIVE_DEFAULT_PARTITION__/a.parquet", parquet(id=[1], t=["x"]))
     assert columns_at(site) == {
@@ -326,7 +326,7 @@ def test_columns_that_files_tell(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["orc", "arrow"])
 def test_columns_in_other_formats(site: Site, kind: str) -> None:
-    """ORC and Arrow tell them, too."""
+    """ORC and Arrow files store their columns, too."""
     table, body = pa.table({"id": pa.array([1], pa.int32())}), io.BytesIO()
     if kind == "orc":
         pa.orc.write_table(table, body)
@@ -338,7 +338,7 @@ def test_columns_in_other_formats(site: Site, kind: str) -> None:
 
 
 def test_columns_that_nothing_tells(site: Site) -> None:
-    """It is said what to do."""
+    """The error of a directory without columns says what to do."""
     site.lake.make_directory("out")
     with pytest.raises(NotFound, match="no job has stored columns"):
         site.source().schema()
@@ -355,7 +355,7 @@ def test_columns_that_nothing_tells(site: Site) -> None:
 
 
 def test_jobs_and_files_of_others(site: Site) -> None:
-    """Rows can be added to files of others if their columns fit; the directory tells them after that."""
+    """Rows can be added to foreign files with the same columns; the job then stores the columns."""
     site.lake.write("out/given.parquet", parquet(id=[1]))
     with pytest.raises(ConfigurationError, match="the output has the columns"):
         site.writer(columns=StructType([StructField("id", IntegerType())]))
@@ -365,7 +365,7 @@ def test_jobs_and_files_of_others(site: Site) -> None:
 
 
 def test_objects_that_were_changed(site: Site) -> None:
-    """Other bytes than those that were named are never returned."""
+    """The bytes of another object at the same path are never returned."""
     site.writer().commit([site.task(1)])
     reader = site.source().reader(ID)
     [partition] = reader.partitions()
@@ -380,7 +380,7 @@ def test_objects_that_were_changed(site: Site) -> None:
 
 
 def test_columns_that_are_asked_for(site: Site) -> None:
-    """Some of those that are there can be asked for, and no others."""
+    """A query may ask for some of the columns, and for no others."""
     site.writer().commit([site.task(1)])
     with pytest.raises(ConfigurationError, match="the output has no nope"):
         site.source().reader(StructType([StructField("nope", LongType())]))
@@ -390,7 +390,7 @@ def test_columns_that_are_asked_for(site: Site) -> None:
 
 
 def test_physical_files(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are URLs as Spark's own readers take them, in the order of the files' paths."""
+    """The result is a list of URLs for Spark's own readers, in the order of the files' paths."""
     site.writer().commit([site.task(2, 1)])
     urls = physical_files(URL, options=site.options)
     read = [pa.parquet.read_table(url.removeprefix("file://"))["id"].to_pylist() for url in urls]
