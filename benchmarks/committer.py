@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""How fast jobs are written and committed, beside Spark's own writer.
+"""Speed of Spark jobs and of their commits, compared with Spark's own writer.
 
     ./run bench committer [--quick] [--only spark|store|scale] [--json FILE]
 
-All ways to write run in one Spark application, in rounds whose order is shuffled, so that what else the
-machine does strikes all of them alike; what each wrote is counted. A ratio is the median, over the
-rounds, of the ratio within a round. docs/benchmarks.md tells how to read it.
+All writers run in one Spark application, in rounds of shuffled order, so that other load on the machine
+affects all of them equally. The rows that each one wrote are counted. A ratio is the median, over the
+rounds, of the ratio within a round. docs/benchmarks.md explains the figures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from spark_writers import Writer
 
-#: What is aimed at; printed beside what was measured, never asserted.
+#: Targets. They are printed next to the measured ratios and never asserted.
 AIMS = {
     "flat_over_builtin": ">= 1.3",
     "partitioned_over_builtin": ">= 1.5",
@@ -47,7 +47,7 @@ BUILT_IN = "built-in v1"
 
 _PARTS = ("spark", "store", "scale")
 
-#: Whose figure a ratio is, and whether it tells rows per second (else time).
+#: Ratio, job, writer, and whether it compares rows per second (otherwise wall time).
 _RATIOS = (
     ("flat_over_builtin", "flat", "data source", True),
     ("partitioned_over_builtin", "partitioned", "data source", True),
@@ -69,14 +69,14 @@ _RATIOS = (
 
 @frozen(kw_only=True)
 class Scale:
-    """How much to measure.
+    """Sizes of the benchmark.
 
     Attributes:
-        rows: of the large jobs; their source is a directory of Parquet files that are in the cache.
-        rounds: how often each way has its turn, after one turn that does not count.
+        rows: rows of the large jobs. Their source is a directory of Parquet files in the page cache.
+        rounds: measured runs of each writer, after one run to warm up.
         tiny_rounds: the same for the job of a thousand rows.
-        store: what to measure on S3.
-        scale: what to measure of long logs and large jobs.
+        store: sizes of the measurements on S3.
+        scale: sizes of the measurements of long logs and large jobs.
     """
 
     rows: int
@@ -117,7 +117,7 @@ FILES = 4
 TINY_ROWS = 1_000
 PARTITIONS = 7
 
-#: A file system where nobody waits for a disk.
+#: A file system in memory, where no write waits for a disk.
 MEMORY = Path("/dev/shm")
 
 
@@ -126,7 +126,7 @@ def _say(what: str) -> None:
 
 
 def _measure_spark(sizes: Scale, scratch: Path) -> dict[str, dict[str, list[Cost]]]:
-    # Spark is started for those who want it.
+    # Only this part needs Spark, so it is imported here.
     from spark_writers import start, writers
 
     spark = start("local[2]", scratch)
@@ -148,7 +148,7 @@ def _measure_spark(sizes: Scale, scratch: Path) -> dict[str, dict[str, list[Cost
 
 
 def write_source(spark: SparkSession, rows: int, scratch: Path) -> Path:
-    """Store the rows that the large jobs copy: numbers, a text, an instant, and what to partition by."""
+    """Store the rows that the large jobs copy: numbers, text, a time, and a partition column."""
     path = scratch / "source"
     spark.range(0, rows, 1, FILES).selectExpr(
         "id",
@@ -162,7 +162,7 @@ def write_source(spark: SparkSession, rows: int, scratch: Path) -> Path:
 
 
 class SparkBench:
-    """Collects what each way to write takes, by job."""
+    """Collects the costs of each writer, by job."""
 
     def __init__(self, ways: Sequence[Writer], scratch: Path) -> None:
         self._ways = ways
@@ -173,7 +173,7 @@ class SparkBench:
     def run(
         self, job: str, rounds: int, source: Path | None, rows: int, partition_by: Sequence[str] = ()
     ) -> None:
-        """Let each way write `source` (None: a range of numbers) once in every round."""
+        """Let each writer write `source` (None: a range of numbers) once in every round."""
         order = list(self._ways)
         costs = self.costs[job] = {way.name: [] for way in order}
         for turn in range(rounds + 1):
@@ -228,7 +228,7 @@ def _spark_ratios(costs: dict[str, dict[str, list[Cost]]]) -> dict[str, float]:
         mine_over = ratio([cost.wall for cost in mine], [cost.wall for cost in built_in])
         ratios[name] = round(1 / mine_over if of_speed else mine_over, 3)
         if not job.startswith("tiny"):
-            # Processor time is measured in ticks of 10 ms, too coarse for a job that is over in no time.
+            # CPU time has ticks of 10 ms, which is too coarse for a job of a few milliseconds.
             cpu = ratio([cost.cpu for cost in built_in], [cost.cpu for cost in mine])
             ratios[name.replace("_over_builtin", "_cpu_over_builtin")] = round(cpu, 3)
     return ratios
@@ -243,7 +243,7 @@ def _store_ratios(figures: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and write the file that was asked for."""
+    """Run the benchmark, print the results, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
     parser.add_argument("--only", choices=_PARTS, help="measure one part")

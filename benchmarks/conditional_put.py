@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""How long it takes to create an object only if it is absent: our way, others, and the limit.
+"""Time to create an object only if it is absent: this library, others, and the lower limit.
 
     ./run bench conditional_put [--quick] [--json FILE]
 
-All contenders run on the same servers in one run, in rounds whose order is shuffled, so that what else
-the machine does strikes all of them alike. A ratio is the median, over the rounds, of the ratio of two
-median times per call as the caller sees them. docs/benchmarks.md tells how to read it.
+All contenders run on the same servers in one run, in rounds of shuffled order, so that other load on the
+machine affects all of them equally. A ratio is the median, over the rounds, of the ratio of two median
+times per call, measured by the caller. docs/benchmarks.md explains the figures.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from measure import versions
 from commitlog.testing.proxy import Proxy
 from support.servers import Ministack, Seaweedfs
 
-#: Seconds that the proxy adds; a COPY is a PUT.
+#: Seconds of latency that the proxy adds. A COPY counts as a PUT.
 LATENCY = {"HEAD": 0.010, "PUT": 0.010, "DynamoDB": 0.005}
 LOOPBACK, SLOW, SLOW_SEAWEEDFS = "loopback", "latency", "latency, on SeaweedFS"
 WRITERS = (1, 8)
 OPERATIONS = ("put", "copy")
 
-#: What the README claims, as upper bounds; printed beside what was measured, never asserted.
+#: Claims of the README, as upper bounds. They are printed next to the ratios and never asserted.
 AIMS = {
     "lease_over_limit": 1.1,
     "native_over_put": 1.1,
@@ -49,27 +49,27 @@ AIMS = {
 
 @frozen
 class Cell:
-    """What was varied: where, which operation, how many writers at once."""
+    """The parameters of one measurement: the setup, the operation and the number of writers."""
 
     setup: str
     operation: str
     writers: int
 
     def suffix(self) -> str:
-        """Return what names of ratios of this cell end in."""
+        """Return the ending of this cell's ratio names."""
         return ("_copy" if self.operation == "copy" else "") + ("_8" if self.writers == 8 else "")
 
 
 @frozen
 class Batch:
-    """What one contender did in one round: the seconds that each call took, and the whole batch."""
+    """One contender's calls in one round: seconds of each call, and of the whole batch."""
 
     calls: Sequence[float] = field(repr=False)
     elapsed: float
 
     @property
     def median(self) -> float:
-        """The middle time per call, in seconds."""
+        """The median time per call, in seconds."""
         return statistics.median(self.calls)
 
 
@@ -77,9 +77,9 @@ class Bench:
     """Collects the batches of all contenders.
 
     Args:
-        rounds: how often each contender has its turn in a cell.
-        seconds: how long a turn is.
-        budget: seconds after which a cell begins no new round, on a machine that is busy otherwise.
+        rounds: batches of each contender in a cell.
+        seconds: duration of one batch.
+        budget: seconds after which a cell starts no new round, for a busy machine.
     """
 
     def __init__(self, *, rounds: int, seconds: float, budget: float) -> None:
@@ -91,7 +91,7 @@ class Bench:
         self.batches: dict[Cell, dict[str, list[Batch]]] = {}
 
     def run(self, cell: Cell, rows: dict[str, Calls]) -> None:
-        """Measure the operation of `cell` in each row, round by round."""
+        """Measure the operation of `cell` for each contender, round by round."""
         print(f"{cell.setup}, {cell.operation}, writers: {cell.writers}", file=sys.stderr)
         order = list(rows)
         deadline = time.monotonic() + self._budget
@@ -108,7 +108,7 @@ class Bench:
         ready = threading.Barrier(writers)
 
         def write(_: int) -> tuple[list[float], float, float]:
-            call(self._key())  # opens the connection, if the last one has gone cold
+            call(self._key())  # Reopen the connection if it was closed while idle.
             ready.wait()
             durations: list[float] = []
             now = start = time.perf_counter()
@@ -127,10 +127,10 @@ class Bench:
     def _key(self) -> str:
         return f"keys/{next(self._numbers):08}"
 
-    # what comes out
+    # results
 
     def ratios(self) -> dict[str, float]:
-        """Return all the ratios that the measured cells allow."""
+        """Return all ratios that can be computed from the measured cells."""
         found: dict[str, float] = {}
         for cell, rows in self.batches.items():
             medians = {name: [batch.median for batch in row] for name, row in rows.items()}
@@ -167,7 +167,7 @@ class Bench:
         ]
 
 
-#: Name, where, whose time per call, over whose.
+#: Name, setup, contender, and the contender that it is divided by.
 _RATIOS = (
     ("lease_over_limit", SLOW, "lease", "limit"),
     ("native_over_put", SLOW, "native", "bare PUT/COPY"),
@@ -216,7 +216,7 @@ def _new_table(server: Ministack) -> str:
 
 
 def _everybody(bench: Bench) -> None:
-    """Measure all contenders on a server that has tables too."""
+    """Measure all contenders on a server that also has tables."""
     for setup, writers in itertools.product((LOOPBACK, SLOW), WRITERS):
         with Ministack() as server, _through(server.endpoint_url, setup) as url, ExitStack() as stack:
             place = _place(server, url, writers)
@@ -226,7 +226,7 @@ def _everybody(bench: Bench) -> None:
                 for name, row in stack.enter_context(contenders(place)).items()
             }
             for operation in OPERATIONS:
-                # It ignores the condition of a copy, so neither client can rely on it there.
+                # This server ignores the condition of a copy, so neither client can rely on it here.
                 idle = {"native", "obstore native"} if operation == "copy" else set()
                 bench.run(
                     Cell(setup, operation, writers), {n: r for n, r in rows.items() if n not in idle}
@@ -234,7 +234,7 @@ def _everybody(bench: Bench) -> None:
 
 
 def _native_copies(bench: Bench) -> None:
-    """Measure what leaves the condition of a copy to the store, on a store that honours it."""
+    """Measure native conditional copies, on a store that honours the condition of a copy."""
     for writers in WRITERS:
         with Seaweedfs() as server, _through(server.endpoint_url, SLOW) as url, ExitStack() as stack:
             place = _place(server, url, writers)
@@ -248,7 +248,7 @@ def _native_copies(bench: Bench) -> None:
 
 
 def main() -> None:
-    """Measure, print, and write the file that was asked for."""
+    """Run the benchmark, print the results, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write ratios and figures")

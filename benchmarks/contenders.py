@@ -1,8 +1,8 @@
-"""Ways to create an object only if it is absent, all given the same work.
+"""Contenders that create an object only if it is absent, all with the same work.
 
-Each contender offers calls that take a fresh key: ``put`` writes 1 KiB there, ``copy`` copies the
-object `SOURCE` there. Bare contenders send one request of the protocol alone, over the leanest client
-there is here, and so are what nothing can be faster than.
+Each contender offers calls that take a fresh key: ``put`` writes 1 KiB to it, ``copy`` copies the object
+`SOURCE` to it. A bare contender sends a single request of the protocol with the leanest client available
+here. It is the lower limit for the others.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ BODY = b"x" * 1024
 SOURCE = "source"
 TIMEOUT_MS = 20_000
 
-#: What a contender can do, by the name of the operation; each call takes a key that is not in use.
+#: The calls of a contender, by operation. Each call takes an unused key.
 Calls = Mapping[str, Callable[[str], Any]]
 
 
 @frozen(kw_only=True)
 class Place:
-    """Where the contenders work.
+    """The environment of the contenders.
 
     Attributes:
-        server: whose region and credentials to use.
-        endpoint_url: the server itself, or the proxy in front of it.
+        server: the test server. It gives the region and the credentials.
+        endpoint_url: the URL of the server, or of the proxy in front of it.
         bucket: a bucket with the object `SOURCE`.
-        table: a table of leases, as ``object_store`` keys it; empty if the server has no tables.
-        writers: how many threads will call at once.
+        table: a table of leases with the key schema of ``object_store``; empty if the server has no
+            tables.
+        writers: number of threads that call at once.
     """
 
     server: Server
@@ -56,12 +57,12 @@ class Place:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How `commitlog.connect` gets there."""
+        """The connection options for `commitlog.connect`."""
         return self.server.options | {"endpoint_url": self.endpoint_url}
 
 
 def acquire_request(table: str, key: str) -> dict[str, Any]:
-    """Return the PutItem that takes a lease on the creation of `key`."""
+    """Return the PutItem request that acquires a lease on the creation of `key`."""
     return {
         "TableName": table,
         "Item": {
@@ -79,7 +80,7 @@ def acquire_request(table: str, key: str) -> dict[str, Any]:
 
 @contextmanager
 def bare(place: Place) -> Iterator[dict[str, Calls]]:
-    """One request each, over our own request path, with the answer checked for its status alone."""
+    """Send one request per call over our own request path, and check only the status of the response."""
     session = AwsSession(AwsOptions(**place.options, max_idle_connections=place.writers))
     clock = SystemClock()
     s3 = AwsClient(session, "s3", session.endpoint("s3", bucket=place.bucket), clock=clock)
@@ -124,7 +125,7 @@ def bare(place: Place) -> Iterator[dict[str, Calls]]:
 
 @contextmanager
 def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
-    """HEAD, PutItem and PUT through boto3: in a row, and the first two beside each other."""
+    """Send HEAD, PutItem and PUT through boto3: sequentially, or with HEAD and PutItem in parallel."""
     session = boto3.session.Session(
         aws_access_key_id=place.server.access_key_id,
         aws_secret_access_key=place.server.secret_access_key,
@@ -187,7 +188,7 @@ def boto3_rows(place: Place) -> Iterator[dict[str, Calls]]:
 
 @contextmanager
 def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
-    """object_store's own DynamoCommit, and its way of leaving the condition to the store."""
+    """Use the DynamoCommit of object_store, and its native conditional requests."""
 
     def connect(**how: Any) -> ObstoreS3:
         return ObstoreS3(
@@ -217,8 +218,8 @@ def obstore_rows(place: Place) -> Iterator[dict[str, Calls]]:
     yield rows
 
 
-#: That the servers honour these where a row rests on it is shown by the tests of the probe; to measure
-#: it here would take longer than all else.
+#: The tests of the probe show that the servers honour these conditions for the rows that rely on them.
+#: Probing here would take longer than the benchmark.
 _KNOWN = commitlog.ProbeReport(
     url="s3://benchmarks",
     rows=[
@@ -231,7 +232,7 @@ _KNOWN = commitlog.ProbeReport(
 
 @contextmanager
 def ours(place: Place) -> Iterator[dict[str, Calls]]:
-    """`commitlog.connect`: the store's own conditions, and leases where there is a table for them."""
+    """Use `commitlog.connect`: with native conditional requests, and with leases if there is a table."""
     url = f"s3://{place.bucket}"
     probed = f"{url}?endpoint_url={place.endpoint_url}&region={place.server.region}"
     known = evolve(_KNOWN, url=probed)

@@ -1,12 +1,12 @@
-"""Jobs that wait where they are told to, and the drivers that die while they do.
+"""Jobs that wait at gates, and drivers that are killed while their jobs wait.
 
-A job writes `ROWS` numbers by three tasks. Each task can be held at a gate: it tells that it is there,
-and reads from a pipe whether to go on, which blocks until somebody writes. As a program this module is a
-driver whose jobs are all held so, until it is killed::
+A job writes `ROWS` numbers by three tasks. Each task can be held at a gate: it creates a file to report
+its arrival, then reads a command from a pipe, which blocks until one is written. As a program, this
+module is a driver whose jobs are all held, until it is killed::
 
     python benchmarks/fault_jobs.py DIRECTORY
 
-It prints ``ready`` once all tasks are done but those that are held.
+It prints ``ready`` once all tasks are done except those that are held.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = [
     "when",
 ]
 
-#: Rows that are there before, and rows that each job adds.
+#: Rows that exist before a job, and rows that each job adds.
 BASE, ROWS = 100, 300
 TASKS = 3
 
-#: How long to wait for Spark to get somewhere before the benchmark gives up.
+#: Seconds to wait for Spark to reach a state before the benchmark gives up.
 PATIENCE = 300.0
 
 
 @frozen
 class Gate:
-    """Where one task of a job is held.
+    """The place where one task of a job is held.
 
     Attributes:
-        path: of the pipe; beside it appears a file when the task has got there.
-        task: which.
+        path: path of the pipe. When the task arrives, it creates a file next to the pipe.
+        task: number of the task.
     """
 
     path: str
@@ -63,17 +63,17 @@ class Gate:
 
     @classmethod
     def new(cls, path: Path, task: int) -> Gate:
-        """Make a gate."""
+        """Create a gate."""
         os.mkfifo(path)
         return cls(str(path), task)
 
     @property
     def reached(self) -> Path:
-        """What is there once the task has got to the gate."""
+        """The file that exists once the task has arrived at the gate."""
         return Path(self.path + ".reached")
 
     def open(self, word: str = "go", *, wait: bool = True) -> None:
-        """Let the task go on, or fail; if it is not there (yet), `wait` for it or do nothing."""
+        """Let the task go on, or fail. Without `wait`, do nothing if it has not arrived."""
         try:
             pipe = os.open(self.path, os.O_WRONLY | (0 if wait else os.O_NONBLOCK))
         except OSError as error:
@@ -85,23 +85,24 @@ class Gate:
 
 
 def session(scratch: Path) -> SparkSession:
-    """Start Spark with tasks enough to hold many of them at once."""
+    """Start Spark with enough task slots to hold many tasks at once."""
     quick_to_start = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return start("local[16]", scratch, {"spark.driver.extraJavaOptions": quick_to_start})
 
 
 def contenders(spark: SparkSession) -> list[Writer]:
-    """Return the ways to write that differ when something fails."""
+    """Return the writers that differ when something fails."""
     return [writer for writer in writers(spark) if not isinstance(writer, CommitlogFormat)]
 
 
 def numbers(writer: Writer, first: int, gate: Gate | None = None) -> DataFrame:
-    """Return the `ROWS` numbers from `first` on, in three partitions, one of which may be held."""
+    """Return the `ROWS` numbers from `first` on, in three partitions; `gate` may hold one of them."""
     if gate is None:
         return writer.session.range(first, first + ROWS, 1, TASKS)
     path, task = gate.path, gate.task
 
-    # Workers cannot import this module, so it is pickled whole, and must not refer to its names.
+    # Workers cannot import this module. The function is pickled whole, so it must not use names of the
+    # module.
     def held(index: int, rows: Iterable[int]) -> Iterable[tuple[int]]:
         if index == task:
             Path(path + ".reached").touch()
@@ -115,7 +116,7 @@ def numbers(writer: Writer, first: int, gate: Gate | None = None) -> DataFrame:
 
 
 def when(condition: Callable[[], Any], what: str) -> None:
-    """Return once `condition` holds: nothing tells of it, so it is asked for now and then."""
+    """Poll `condition` until it holds. Raise TimeoutError after `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -124,7 +125,7 @@ def when(condition: Callable[[], Any], what: str) -> None:
 
 
 def tasks_done(spark: SparkSession) -> int:
-    """Return how many tasks of the stages that are running are done."""
+    """Return how many tasks of the active stages are done."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return sum(stage.numCompletedTasks for stage in stages if stage is not None)
@@ -132,12 +133,12 @@ def tasks_done(spark: SparkSession) -> int:
 
 @frozen(kw_only=True)
 class Books:
-    """What a reader that lists a directory finds there, held against what has been written.
+    """The rows that a reader finds by listing a directory, compared with the rows that were written.
 
     Attributes:
-        rows: how many.
-        lost: how many numbers are missing.
-        surplus: how many there are too many.
+        rows: number of rows found.
+        lost: number of expected rows that are missing.
+        surplus: number of rows in excess.
     """
 
     rows: int
@@ -151,7 +152,7 @@ class Books:
 
 
 def books(path: Path, expected: range) -> Books:
-    """Compare the numbers below `path` with `expected`, of which each is to be there once."""
+    """Compare the numbers below `path` with `expected`. Each expected number must occur once."""
     found: list[int] = []
     for file in listed_files(path):
         found += pq.read_table(file, columns=["id"], partitioning=None).column("id").to_pylist()
@@ -160,17 +161,17 @@ def books(path: Path, expected: range) -> Books:
 
 
 def directory_of(top: Path, writer: Writer, scenario: str) -> Path:
-    """Return where the output of `writer` is."""
+    """Return the output directory of `writer`."""
     return top / scenario / writer.name.replace(" ", "-")
 
 
 def begin_base(writer: Writer, path: Path) -> None:
-    """Write the rows that are there before: those from 0."""
+    """Write the rows that exist before a job: those from 0."""
     writer.write(writer.session.range(0, BASE, 1, 1), path)
 
 
 def _write(writer: Writer, path: Path, mode: str, gate: Gate) -> None:
-    # Spark finds the format by a session that is the thread's own: this makes it so.
+    # Spark finds the format through the session of the thread; this call sets that session.
     writer.write(numbers(writer, BASE, gate), path, mode=mode)
 
 
@@ -180,7 +181,7 @@ def _end_with_parent() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Have a job of each writer appending and one overwriting, and hold them all."""
+    """Start one appending and one overwriting job of each writer, and hold them all."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     top = Path(arguments[0])
     scratch = top / "driver"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""What becomes of rows when jobs fail: by Spark's own committer, and by ours.
+"""The effect of failing jobs on rows: with Spark's own committer, and with ours.
 
     ./run bench faults [--quick] [--json FILE]
 
-Real jobs of a real Spark, real SIGKILL of a driver. Where a job is when something happens to it is not
-left to chance: its tasks wait at gates. Rows are counted as a reader finds them that lists the
-directory. docs/benchmarks.md tells how to read it.
+Jobs run in a real Spark, and drivers are killed by a real SIGKILL. Gates hold the tasks, so that the
+point of failure is deterministic. Rows are counted by a reader that lists the directory.
+docs/benchmarks.md explains the figures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from spark_writers import Writer, listed_files
 import commitlog
 from commitlog.outputs import Output
 
-#: Directories and files of the job that readers watch being committed.
+#: Files of the watched job, each in a partition directory of its own.
 WATCHED_PARTITIONS = 100
 
 ALL = range(BASE + ROWS)
@@ -56,13 +56,13 @@ ALL = range(BASE + ROWS)
 
 @frozen(kw_only=True)
 class Outcome:
-    """What came of one scenario with one way to write.
+    """The outcome of one scenario with one writer.
 
     Attributes:
-        scenario: what happened.
-        writer: the way to write.
-        found: what there was to be seen, in words.
-        right: whether that is what was asked for.
+        scenario: the event.
+        writer: name of the writer.
+        found: the observed state, as text.
+        right: whether the observed state is correct.
     """
 
     scenario: str
@@ -72,7 +72,7 @@ class Outcome:
 
 
 def failing_overwrite(writer: Writer, path: Path) -> Outcome:
-    """A task of a job that overwrites fails, after the other two are done."""
+    """Fail one task of an overwriting job, after the other two tasks are done."""
     begin_base(writer, path)
     gate = Gate.new(path.with_suffix(".gate"), task=2)
     with _running(
@@ -92,7 +92,7 @@ def failing_overwrite(writer: Writer, path: Path) -> Outcome:
 
 
 def concurrent_appends(writer: Writer, path: Path) -> Outcome:
-    """While one job is in the middle of a task, another one begins, and is done."""
+    """Run a second job to its end while the first job is in the middle of a task."""
     begin_base(writer, path)
     before = _first_files(path)
     gate = Gate.new(path.with_suffix(".gate"), task=0)
@@ -114,12 +114,12 @@ def concurrent_appends(writer: Writer, path: Path) -> Outcome:
 
 
 def _first_files(path: Path) -> int:
-    """Return how many files of first tasks there are, visible or not."""
+    """Return the number of files of first tasks, visible or not."""
     return sum(1 for _ in path.rglob("part-00000-*.parquet"))
 
 
 def killed_append(writer: Writer, path: Path) -> list[Outcome]:
-    """A driver was killed that was appending, with two of three tasks done; the job is run again."""
+    """Check an append whose driver was killed with two of three tasks done, then run it again."""
     after = books(path, range(BASE))
     writer.write(numbers(writer, BASE), path)
     found = books(path, ALL)
@@ -140,7 +140,7 @@ def killed_append(writer: Writer, path: Path) -> list[Outcome]:
 
 
 def killed_overwrite(writer: Writer, path: Path) -> list[Outcome]:
-    """A driver was killed that was overwriting, with two of three tasks done; the job is run again."""
+    """Check an overwrite whose driver was killed with two of three tasks done, then run it again."""
     after = books(path, range(BASE))
     writer.write(numbers(writer, BASE), path, mode="overwrite")
     found = books(path, range(BASE, BASE + ROWS))
@@ -166,7 +166,7 @@ def _old_and_new(found: Books) -> str:
 
 
 def reading_meanwhile(writer: Writer, path: Path) -> list[Outcome]:
-    """Readers look again and again while a job of many files is committed."""
+    """Read repeatedly while a job of many files is committed."""
     frame = writer.session.range(0, WATCHED_PARTITIONS, 1, 1).selectExpr("id", "id as part")
     listed: set[int] = set()
     logged: set[int] = set()
@@ -211,7 +211,7 @@ def _running(job: Callable[[], None], gate: Gate) -> Iterator[Future[None]]:
         try:
             yield pool.submit(job)
         except BaseException:
-            # The pool would wait for the job, and that for the word.
+            # The pool waits for the job, and the job waits at the gate.
             gate.open("fail", wait=False)
             raise
 
@@ -228,14 +228,14 @@ def _short(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _doomed_driver(top: Path) -> Iterator[Callable[[], None]]:
-    """Start a driver; yield what kills it, once all of its jobs are held in their middle."""
+    """Start a driver. Yield a function that kills it once all of its jobs are held."""
     driver = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("fault_jobs.py")), str(top)],
-        # It ends with this pipe, should this process end before it has killed it.
+        # The driver ends when this pipe closes, in case this process ends before it has killed it.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        # A group of its own, with its JVM, to be killed with; the workers of that end by themselves.
+        # The process group includes the JVM, so the kill ends both. Python workers end by themselves.
         start_new_session=True,
     )
 
@@ -285,7 +285,7 @@ def _run(top: Path, rounds: int, say: Callable[[str], None]) -> list[Outcome]:
 
 
 def main() -> None:
-    """Let it all happen, print what came of it, and write the file that was asked for."""
+    """Run all scenarios, print the outcomes, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write what came of it")
@@ -312,7 +312,7 @@ def main() -> None:
 
 
 def table_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return one row for each scenario and writer, with what came of its rounds."""
+    """Return one row for each scenario and writer, with the outcome of its rounds."""
     cells: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         cells.setdefault((outcome.scenario, outcome.writer), []).append(outcome)
@@ -322,7 +322,7 @@ def table_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
             "writer": writer,
             "rounds": len(cell),
             "wrong": sum(not outcome.right for outcome in cell),
-            # Of several, the worst is told.
+            # Of several outcomes, report the worst.
             "found": min(cell, key=lambda outcome: outcome.right).found,
         }
         for (scenario, writer), cell in cells.items()
@@ -330,7 +330,7 @@ def table_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
 
 
 def _show(outcomes: list[Outcome]) -> None:
-    """Print a table in Markdown; what is wrong is marked."""
+    """Print a Markdown table in which wrong outcomes are bold."""
     table = table_of(outcomes)
     ways = list(dict.fromkeys(row["writer"] for row in table))
     cells = {(row["scenario"], row["writer"]): row for row in table}

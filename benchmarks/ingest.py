@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""How fast files are read as a stream, and what a batch costs as history grows, beside Spark's source.
+"""Speed of reading files as a stream, and cost of a batch by length of history, compared with Spark.
 
     ./run bench ingest [--quick] [--only listing|history|speed] [--json FILE]
 
-All ways to read run in one Spark application, in rounds whose order is shuffled, so that what else the
-machine does strikes all of them alike; the rows of each run are counted. A ratio of speeds is the
-median, over the rounds, of the ratio within a round. docs/benchmarks.md tells how to read it.
+All sources run in one Spark application, in rounds of shuffled order, so that other load on the machine
+affects all of them equally. The rows of each run are counted. A ratio of speeds is the median, over the
+rounds, of the ratio within a round. docs/benchmarks.md explains the figures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from measure import ratio, versions
 if TYPE_CHECKING:
     from ingest_queries import Run
 
-#: What is aimed at; printed beside what was measured, never asserted.
+#: Targets. They are printed next to the measured ratios and never asserted.
 AIMS = {
     "history_growth_time": "<= 1.1",
     "history_growth_memory": "<= 1.1",
@@ -42,24 +42,24 @@ AIMS = {
 
 _PARTS = ("listing", "history", "speed")
 
-#: How ratios are called of what ours is compared with.
+#: The ending of a ratio's name, by the source that ours is compared with.
 _BESIDE = {"built-in": "over_builtin", "built-in tuned": "over_builtin_tuned"}
 
 
 @frozen(kw_only=True)
 class Scale:
-    """How much to measure.
+    """Sizes of the benchmark.
 
     Attributes:
-        listing: of the rules, over a listing that is made up.
-        histories: numbers of files that a directory has when Spark's triggers are measured.
-        batches: how many triggers that find something, after each of these histories.
+        listing: sizes for the ingest rules over a generated listing.
+        histories: numbers of files in the directory when Spark's triggers are measured.
+        batches: number of triggers that find files, after each of these histories.
         period: seconds from trigger to trigger.
-        small_files, small_bytes: how many small files there are, and about how large each is.
-        large_files, large_bytes: the same of large ones.
-        data: names of what is read for its speed.
-        rounds: how often each way has its turn that counts.
-        parts: what is measured unless one part is asked for.
+        small_files, small_bytes: number of small files, and the approximate size of each.
+        large_files, large_bytes: number of large files, and the approximate size of each.
+        data: names of the data sets whose reading speed is measured.
+        rounds: measured runs of each source.
+        parts: parts to measure unless one part is selected.
     """
 
     listing: ingest_history.Sizes
@@ -105,7 +105,7 @@ QUICK = Scale(
 )
 
 
-#: What is read for its speed; ratios begin with these names.
+#: Data sets whose reading speed is measured. Ratios begin with these names.
 _DATA: Mapping[str, Callable[[Path, Scale], DataSet]] = {
     "small_files": lambda path, sizes: write_json(
         path, files=sizes.small_files, file_bytes=sizes.small_bytes
@@ -127,7 +127,7 @@ def _say(what: str) -> None:
 
 
 def _measure_spark(sizes: Scale, parts: Sequence[str], scratch: Path) -> dict[str, Any]:
-    # Spark is started for those who want it.
+    # Only these parts need Spark, so it is imported here.
     from ingest_queries import HistorySizes, histories_in_spark, history_ways, speeds, ways
     from spark_writers import start
 
@@ -186,7 +186,7 @@ def _speed_ratios(name: str, runs: Mapping[str, Sequence[Run]]) -> dict[str, flo
 
 
 def _growth(rows: Sequence[Mapping[str, Any]], way: str, figure: str) -> float:
-    """Return a figure of `way` after the longest history over that after the shortest."""
+    """Return a figure of `way` after the longest history, divided by that after the shortest."""
     own = [row[figure] for row in rows if row["way"] == way]
     return round(float(own[-1] / own[0]), 3)
 
@@ -213,7 +213,7 @@ def _history_ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and write the file that was asked for."""
+    """Run the benchmark, print the results, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures of two parts, in a minute")
     parser.add_argument("--only", choices=_PARTS, help="measure one part")

@@ -1,4 +1,4 @@
-"""Files for sources to read: events, as JSON lines and as Parquet, in small files or large ones."""
+"""Files for sources to read: events as JSON lines and as Parquet, in small or large files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attrs import frozen
 
 __all__ = ["ROW_BYTES", "SCHEMA", "DataSet", "write_json", "write_parquet", "write_tiny"]
 
-#: Of the events, as Spark wants it.
+#: Spark schema of the events.
 SCHEMA = (
     "id BIGINT, time TIMESTAMP, kind STRING, customer STRUCT<id: BIGINT, name: STRING>, price DOUBLE,"
     " paid BOOLEAN, note STRING"
@@ -38,10 +38,10 @@ _KINDS = ("view", "order", "return", "message")
 #: 2023-11-14, in microseconds.
 _FIRST = 1_700_000_000_000_000
 
-#: What a row takes as Parquet; as JSON it is four times as much.
+#: Approximate bytes of a row in Parquet. In JSON a row takes four times as much.
 ROW_BYTES = 45
 
-#: Rows that differ; large files have them several times.
+#: Number of different rows. Large files repeat them.
 _DIFFERENT = 20_000
 
 
@@ -50,11 +50,11 @@ class DataSet:
     """Files of one kind.
 
     Attributes:
-        path: the directory that they are in.
+        path: the directory of the files.
         format: ``json`` or ``parquet``.
-        files: how many there are.
-        rows: in all of them.
-        bytes: of all of them.
+        files: number of files.
+        rows: number of rows in all files.
+        bytes: size of all files.
     """
 
     path: Path
@@ -81,7 +81,7 @@ def _rows(count: int) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path, *, files: int, file_bytes: int) -> DataSet:
-    """Write so many files of JSON lines, each of about so many bytes."""
+    """Write `files` files of JSON lines, each of about `file_bytes` bytes."""
     path.mkdir(parents=True)
     lines = []
     for row in _rows(_DIFFERENT):
@@ -102,7 +102,7 @@ def write_json(path: Path, *, files: int, file_bytes: int) -> DataSet:
 
 
 def write_parquet(path: Path, *, files: int, file_rows: int) -> DataSet:
-    """Write so many files of Parquet, each of so many rows."""
+    """Write `files` Parquet files, each of `file_rows` rows."""
     path.mkdir(parents=True)
     block = pa.Table.from_pylist(_rows(min(_DIFFERENT, file_rows)), _ARROW)
     rest = pa.concat_tables([block] * -(-file_rows // block.num_rows)).slice(0, file_rows)
@@ -112,16 +112,17 @@ def write_parquet(path: Path, *, files: int, file_rows: int) -> DataSet:
         times = pc.add(pc.multiply(ids, 1000), _FIRST).cast(_ARROW.field("time").type)
         table = rest.set_column(0, "id", ids).set_column(1, "time", times)
         file = path / f"{number:06}.parquet"
-        # What is repeated here would not be in others' files, but for kinds.
+        # Only `kind` gets a dictionary: real files would not repeat the other values.
         pq.write_table(table, file, use_dictionary=["kind"], row_group_size=500_000)
         size += file.stat().st_size
     return DataSet(path=path, format="parquet", files=files, rows=files * file_rows, bytes=size)
 
 
 def write_tiny(path: Path, first: int, count: int, *, age: float = 0.0) -> list[Path]:
-    """Write so many files of one event, under hidden names that nobody lists; return other names.
+    """Write `count` files of one event each under hidden names. Return their visible names.
 
-    Rename them to these, and they are there. They bear a time that many seconds ago.
+    A file becomes visible when it is renamed to its visible name. Its modification time is `age` seconds
+    ago.
     """
     path.mkdir(parents=True, exist_ok=True)
     names = [path / f"{number:09}.json" for number in range(first, first + count)]

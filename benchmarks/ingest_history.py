@@ -1,8 +1,9 @@
-"""What a batch costs the driver as the history of a bucket grows, by the rules of `commitlog.ingest`.
+"""Cost of a batch for the driver as the history of a bucket grows, by the rules of `commitlog.ingest`.
 
-No bucket of a million objects is needed for that: the listing is made up while it is read, and takes no
-time but that of making it; what a server would take is told apart, as pages of a thousand. The state is
-in a real SQLite file. As a program this module is the driver of one source, which does what it is told::
+The listing is generated while it is read, so no bucket of a million objects is needed, and listing costs
+only the time to generate it. The time of a real server is computed separately, from the number of pages
+of a thousand objects. The state is in a real SQLite file. As a program, this module is the driver of one
+source and executes the commands on its standard input::
 
     python benchmarks/ingest_history.py WAY HISTORY DIRECTORY
 """
@@ -38,33 +39,34 @@ from commitlog.testing import ManualClock
 
 __all__ = ["PAGE_SECONDS", "RECOMMENDED", "WAYS", "Sizes", "measure_histories"]
 
-#: How the bucket is listed: settings of a source.
+#: Source settings for each way to list the bucket.
 WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"ordered": {"ordered": True}, "list_limit": {"list_limit": 4_000}, "whole listing": {}}
 )
 
-#: The one that is recommended for large buckets.
+#: The way that is recommended for large buckets.
 RECOMMENDED = "ordered"
 
-#: What a page of a thousand is taken to need on S3, in seconds.
+#: Assumed seconds to list a page of a thousand objects on S3.
 PAGE_SECONDS = 0.05
 
-#: Objects that are new in each batch, and the seconds between two batches.
+#: New objects in each batch, and seconds between two batches.
 NEW, PERIOD = 100, 720.0
 GRACE = 3600.0
 
-#: Batches until there is in the grace window what always will be, and batches whose memory is traced.
+#: Batches until the grace window is full, and batches whose memory is traced.
 WARMUP, TRACED = 12, 5
 
 
 @frozen(kw_only=True)
 class Sizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
-        histories: objects that were handed out before, by size; ratios are of the last over the first.
-        longest_of_others: the longest history of the ways that are not recommended, which take long.
-        batches: how many of them.
+        histories: numbers of objects that were handed out before. Ratios compare the last with the
+            first.
+        longest_of_others: the longest history for the other, slower ways.
+        batches: number of batches.
     """
 
     histories: Sequence[int]
@@ -72,31 +74,31 @@ class Sizes:
     batches: int
 
     def of(self, way: str) -> Sequence[int]:
-        """Return the histories of one way."""
+        """Return the histories to measure for one way."""
         most = max(self.histories) if way == RECOMMENDED else self.longest_of_others
         return [history for history in self.histories if history <= most]
 
 
 class MadeUp(MemoryStore):
-    """A bucket whose objects do not exist before they are listed. Keys grow with time."""
+    """A bucket whose objects are generated when they are listed. Keys grow with time."""
 
     def __init__(self, history: int, clock: ManualClock) -> None:
         super().__init__(clock=clock)
         self.pages = 0
         self._clock = clock
         self._history = history
-        # All of the history lies before the grace window, an object a second.
+        # The whole history lies before the grace window, with one object per second.
         self._begun = clock.epoch() - 2 * GRACE - history
         self._added: list[float] = []
 
     def add(self) -> None:
-        """Put what is new in a batch."""
+        """Add the objects of the next batch."""
         self._added.append(self._clock.epoch())
 
     def list_page(
         self, prefix: str = "", *, start_after: str = "", token: str | None = None, **options: Any
     ) -> Page:
-        """See `ObjectStore.list_page`; there is nothing in the bucket but what is listed."""
+        """See `ObjectStore.list_page`. The bucket contains only the generated objects."""
         self.pages += 1
         after = max(start_after, token or "")
         first = int(after[3:15]) + 1 if after else 0
@@ -116,7 +118,7 @@ class MadeUp(MemoryStore):
 
 
 class Driver:
-    """The driver of one source, with all of its history handed out."""
+    """The driver of one source whose whole history has been handed out."""
 
     def __init__(self, way: str, history: int, directory: Path) -> None:
         self._clock = ManualClock()
@@ -133,7 +135,7 @@ class Driver:
             self.batch()
 
     def _start(self) -> None:
-        """Begin as a driver does that was just started: with what is in the table, and nothing else."""
+        """Start like a new driver: the only state is the state in the table."""
         table = open_table(self._url, INGEST_SCHEMA)
         table.create()
         counting = CountingTable(table, self._recorder)
@@ -143,7 +145,7 @@ class Driver:
         return RequestStats.of("", self._recorder.counts()).total.table
 
     def batch(self, *, new: bool = True) -> dict[str, Any]:
-        """Have a batch planned, of what is new or of the history, and return what it took."""
+        """Plan a batch, of new objects or of the history, and return its cost."""
         if new:
             self._clock.advance(PERIOD)
             self._bucket.add()
@@ -167,7 +169,7 @@ class Driver:
         }
 
     def memory(self) -> dict[str, Any]:
-        """Return what a driver that is started now holds, and needs at most during some batches."""
+        """Return the memory that a newly started driver holds, and its peak during some batches."""
         del self._source
         gc.collect()
         tracemalloc.start()
@@ -183,7 +185,7 @@ class Driver:
 
 
 class _Child:
-    """A `Driver` in a process of its own."""
+    """A `Driver` in its own process."""
 
     def __init__(self, way: str, history: int, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -213,7 +215,7 @@ class _Child:
 
 
 def _measured(way: str, sizes: Sizes, scratch: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure batches after all histories in turn: what else the machine does strikes all alike."""
+    """Measure batches after all histories in turn, so that other load affects all of them equally."""
     with ExitStack() as stack:
         children = []
         for history in sizes.of(way):
@@ -259,7 +261,7 @@ def _measured(way: str, sizes: Sizes, scratch: Path, say: Callable[[str], None])
 
 
 def measure_histories(sizes: Sizes, scratch: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure all ways; `say` is told what is being done."""
+    """Measure all ways, and report progress to `say`."""
     return [row for way in WAYS for row in _measured(way, sizes, scratch, say)]
 
 

@@ -1,6 +1,6 @@
-"""Streaming queries over directories: Spark's own file source, and ours, in the same application.
+"""Streaming queries over directories: Spark's own file source and ours, in the same application.
 
-Each way to read has a session of its own, so that settings of one are none of the others'.
+Each way to read has its own session, so that its settings do not affect the others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["HistorySizes", "Run", "Way", "histories_in_spark", "history_ways", "
 
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
-#: Files per batch, for all.
+#: Files per batch, for all ways.
 MAX_FILES = 1_000
 
-#: The same while a history is read, which is not measured.
+#: Files per batch while the history is read, which is not measured.
 _MANY = 10_000
 
 
@@ -36,10 +36,10 @@ class Way:
     """One way to read a directory as a stream.
 
     Attributes:
-        name: what tables call it.
-        session: whose settings hold.
+        name: name in the tables.
+        session: the session with its settings.
         ours: whether it is the source of this library.
-        options: what it is given besides what all are given.
+        options: options in addition to the common ones.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Way:
     options: Mapping[str, str] = MappingProxyType({})
 
     def load(self, path: Path, format: str, scratch: Path, **options: str) -> DataFrame:
-        """Return the stream of the files in `path`; what it keeps goes to `scratch`."""
+        """Return the stream of the files in `path`. Its state goes to `scratch`."""
         reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", MAX_FILES)
         reader = reader.options(**self.options).options(**options)
         if not self.ours:
@@ -58,7 +58,7 @@ class Way:
 
 
 def ways(spark: SparkSession) -> list[Way]:
-    """Return what is compared by its speed; Spark's own source first."""
+    """Return the ways whose speed is compared; Spark's own source comes first."""
     return [
         Way(name="built-in", session=spark.newSession(), ours=False),
         Way(name="built-in tuned", session=_tuned(spark), ours=False),
@@ -67,7 +67,7 @@ def ways(spark: SparkSession) -> list[Way]:
 
 
 def history_ways(spark: SparkSession) -> list[Way]:
-    """Return what is compared by its growth: ours as it is for directories, and as for large buckets."""
+    """Return the ways whose growth is compared: Spark's, ours for directories and for large buckets."""
     large = {"remember": "window", "ordered": "true"}
     return [
         Way(name="built-in", session=_tuned(spark), ours=False),
@@ -77,7 +77,7 @@ def history_ways(spark: SparkSession) -> list[Way]:
 
 
 def _tuned(spark: SparkSession) -> SparkSession:
-    """Return a session in which the driver looks at the files of a batch, and not a job of Spark's."""
+    """Return a session in which the driver lists the files of a batch without a Spark job."""
     session = spark.newSession()
     session.conf.set(_THRESHOLD, str(2**31 - 1))
     return session
@@ -88,11 +88,11 @@ def _tuned(spark: SparkSession) -> SparkSession:
 
 @frozen
 class Run:
-    """What a query took that read all there was, and ended.
+    """The cost of a query that read all files and then ended.
 
     Attributes:
-        cost: of all of it, from the first look at the source.
-        batches: seconds that its batches took, as Spark tells them; the rest is starting and stopping.
+        cost: cost of the whole query, including the first listing.
+        batches: seconds of its batches, as Spark reports them. The rest is startup and shutdown.
     """
 
     cost: Cost
@@ -104,7 +104,7 @@ def speeds(
 ) -> dict[str, list[Run]]:
     """Return what each way takes in each round to read all of `data`.
 
-    Rounds that do not count come first, until the JVM has compiled what is run.
+    Unmeasured rounds come first, until the JVM has compiled the code.
     """
     chance = random.Random(1)
     runs: dict[str, list[Run]] = {way.name: [] for way in ways}
@@ -135,36 +135,36 @@ def _read_all(way: Way, data: DataSet, scratch: Path) -> Run:
     rows = sum(each.numInputRows for each in progress)
     assert rows == data.rows, f"{way.name} read {rows} of {data.rows} rows"
     shutil.rmtree(scratch)
-    # Triggers that find nothing are no batches.
+    # Triggers that find no files are not batches.
     took = [each.durationMs["triggerExecution"] for each in progress if each.numInputRows]
     return Run(cost, sum(took) / 1000)
 
 
 # -- history -----------------------------------------------------------------------------------------
 
-#: Files that are new in each batch.
+#: New files in each batch.
 NEW = 100
 
-#: Batches before those that are measured, and how often one may be cut in two by a trigger.
+#: Unmeasured batches at the start, and how many batches a trigger may split in two.
 _WARMUP, _CUT = 1, 5
 
 _DAY = 86400.0
 
-#: Seconds after which a query that should have read something counts as stuck.
+#: Seconds after which a query that has not read its files counts as stuck.
 _PATIENCE = 900.0
 
-#: The module that runs a Python source beside the driver.
+#: The module that runs a Python source next to the driver.
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 @frozen(kw_only=True)
 class HistorySizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
-        files: numbers of files that are in the directory, all of them read before.
-        batches: how many are measured, of `NEW` files each.
-        period: seconds from trigger to trigger; more than it takes to list the directory.
+        files: numbers of files in the directory, all of them already read.
+        batches: number of measured batches, of `NEW` files each.
+        period: seconds from trigger to trigger. It must exceed the time to list the directory.
     """
 
     files: Sequence[int]
@@ -175,11 +175,11 @@ class HistorySizes:
 def histories_in_spark(
     ways: Sequence[Way], sizes: HistorySizes, scratch: Path, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return what a batch of new files takes each way, after each history."""
+    """Return the cost of a batch of new files for each way, after each history."""
     found = []
     for files in sizes.files:
         directory = scratch / f"history-{files}"
-        # Before any grace window, and not older than Spark's own source would have them.
+        # Older than any grace window, but not too old for Spark's own source.
         _show(write_tiny(directory, 0, files, age=_DAY))
         for way in ways:
             say(f"{way.name}: a directory of {files:,} files")
@@ -198,7 +198,7 @@ def _show(names: Sequence[Path]) -> None:
 
 
 class _Running:
-    """A query that looks for new files every so often; those that there were are read."""
+    """A query that looks for new files periodically and has read the existing ones."""
 
     def __init__(self, way: Way, directory: Path, files: int, period: float, scratch: Path) -> None:
         self._spark = way.session
@@ -221,7 +221,7 @@ class _Running:
             name.unlink()
 
     def measured(self, batches: int) -> dict[str, Any]:
-        """Return what it takes to find and read what is new, and the memory that the driver has then."""
+        """Return the cost of finding and reading new files, and the memory of the driver after that."""
         found: list[Mapping[str, int]] = []
         for _ in range(batches + _WARMUP + _CUT):
             if len(found) < batches + _WARMUP:
@@ -241,12 +241,12 @@ class _Running:
         }
 
     def _batch(self) -> Any:
-        """Have new files read; those of the batch before are gone, so the directory does not grow."""
+        """Delete the files of the previous batch, so that the directory does not grow; read new ones."""
         for name in self._new:
             name.unlink()
         number = max(self._progress) + 1
         self._new = write_tiny(self._directory, 10**8 + number * NEW, NEW)
-        # Triggers come at multiples of the period; all files have to be there at one of them.
+        # Triggers come at multiples of the period. All new files must be visible before one of them.
         time.sleep((0.7 * self._period - time.time()) % self._period)
         _show(self._new)
         self._wait(self._rows + NEW)
@@ -257,7 +257,7 @@ class _Running:
         return sum(each.numInputRows for each in self._progress.values())
 
     def _wait(self, rows: int) -> None:
-        """Wait until so many were read, and see to it that they are not more."""
+        """Wait until `rows` rows were read, and check that there are no more."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             error = self._query.exception()
@@ -274,7 +274,7 @@ class _Running:
 
 
 def _memory(spark: SparkSession) -> dict[str, int]:
-    """Return the bytes that the driver has: alive in its JVM, and of the process of a Python source."""
+    """Return bytes of memory of the driver: live heap of its JVM, and its Python source processes."""
     jvm = spark._jvm
     assert jvm is not None
     for _ in range(3):
@@ -287,7 +287,7 @@ def _memory(spark: SparkSession) -> dict[str, int]:
 
 
 def _resident(process: psutil.Process) -> int:
-    """Return the memory of the process of a Python source; 0 for others, and for one that has ended."""
+    """Return the memory of a Python source process; 0 for other processes and for one that has ended."""
     try:
         return int(process.memory_info().rss) if _RUNNER in process.cmdline() else 0
     except psutil.NoSuchProcess:

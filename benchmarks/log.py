@@ -1,14 +1,14 @@
 #!/usr/bin/env python
-"""What it takes to read the operation log of a namespace, and to restore the namespace from it.
+"""Time to read the operation log of a namespace, and to restore the namespace from it.
 
     ./run bench log [--quick] [--entries N] [--latency MS ...] [--json FILE]
 
-With one thread and with 16, side by side. The log is in a local directory, and in SeaweedFS on loopback,
-behind a proxy that adds a latency to each request. The table, and the content of the files, which nobody
-reads, are in memory: so it is the log that takes the time. With one thread, entries are read one after
-the other.
+Both are measured with one thread and with 16 threads. The log is in a local directory, and in SeaweedFS
+on loopback behind a proxy that adds latency to each request. The table is in memory, and so is the
+content of the files, which is never read. So the time is spent on the log. With one thread, entries are
+read one after the other.
 
-Ratios are times with 16 threads over those with one: `read_16_over_1_directory`,
+Ratios are times with 16 threads divided by times with one thread: `read_16_over_1_directory`,
 `restore_16_over_1_seaweedfs_30ms`, and so on.
 """
 
@@ -41,14 +41,14 @@ from support.servers import Seaweedfs
 
 LOG = "log"
 
-#: Files of a directory.
+#: Files per directory.
 _TOGETHER = 100
 
 _THREADS = (1, 16)
 
 
 def _made(entries: int) -> MemoryStore:
-    """Return a store with the log of a namespace of so many files, each created by itself."""
+    """Return a store with the log of a namespace of `entries` files, each created by its own change."""
     store = MemoryStore()
     log = OperationLog(ConditionalStore(store), LOG)
     table = open_table("memory://", NAMESPACE_SCHEMA)
@@ -106,11 +106,11 @@ def _seaweedfs(server: Seaweedfs, bucket: str, latency: float) -> Iterator[Objec
 
 
 def measure_log(entries: int, latencies: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield what one store and number of threads take, for each of them.
+    """Yield the times of each store with each number of threads.
 
     Args:
-        entries: of the log.
-        latencies: of a request to SeaweedFS, in milliseconds.
+        entries: number of entries of the log.
+        latencies: latencies of a request to SeaweedFS, in milliseconds.
     """
     made = _made(entries)
     with tempfile.TemporaryDirectory(prefix="log-") as name:
@@ -131,7 +131,7 @@ def measure_log(entries: int, latencies: Sequence[float]) -> Iterator[dict[str, 
 
 
 def ratios_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the times with many threads over those with one, by store."""
+    """Return the times with many threads divided by those with one, by store."""
     one, many = ({row["store"]: row for row in rows if row["threads"] == n} for n in _THREADS)
     return {
         f"{work}_16_over_1_{store}": round(many[store][time_of] / one[store][time_of], 3)
@@ -141,7 +141,7 @@ def ratios_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print a row for each store and number of threads."""
+    """Run the benchmark, and print a row for each store and number of threads."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few entries; rough figures in a minute")
     parser.add_argument("--entries", type=int, help="default: 10000; with --quick 300")

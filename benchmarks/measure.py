@@ -1,7 +1,7 @@
-"""What a piece of work takes: time on the clock, and processor time of this process and all below it.
-And what it was done with: the versions of packages.
+"""Measurement of work: wall time, and CPU time of this process and all of its descendants.
 
-Spark's work is done in a JVM and in Python workers, which are children and grandchildren of the driver.
+The module also reports the versions of packages. Spark works in a JVM and in Python workers, which are
+children and grandchildren of the driver.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ __all__ = ["Cost", "cost_of", "ratio", "versions"]
 
 @frozen
 class Cost:
-    """Seconds on the clock, and processor seconds of the whole tree of processes."""
+    """Wall time in seconds, and CPU seconds of the whole process tree."""
 
     wall: float
     cpu: float
 
 
 def cost_of(work: Callable[[], object]) -> Cost:
-    """Do `work`, and return what it took.
+    """Run `work`, and return its cost.
 
-    Of a process that is started and gone meanwhile, only what its parent waited for is counted.
+    For a process that starts and ends meanwhile, only the CPU time that its parent collected is counted.
     """
     before, start = _cpu_seconds(), time.perf_counter()
     work()
     wall = time.perf_counter() - start
     after = _cpu_seconds()
-    # One that is gone has its time in its parent's.
+    # The CPU time of a process that has ended is included in that of its parent.
     return Cost(wall, sum(after.values()) - sum(before.values()))
 
 
@@ -47,17 +47,17 @@ def _cpu_seconds() -> dict[int, float]:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        spent[process.pid] = sum(times[:4])  # own and waited-for children's, user and system
+        spent[process.pid] = sum(times[:4])  # own and collected children's, user and system
     return spent
 
 
 def ratio(mine: Iterable[float], others: Iterable[float]) -> float:
-    """Return the median, over the rounds, of `mine` over `others` in the same round."""
+    """Return the median, over the rounds, of `mine` divided by `others` in the same round."""
     return statistics.median(m / o for m, o in zip(mine, others, strict=True))
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of `packages` and of Python, and what kind of machine it is."""
+    """Return the versions of `packages` and of Python, and the machine type."""
     return {name: importlib.metadata.version(name) for name in packages} | {
         "python": platform.python_version(),
         "machine": platform.machine(),

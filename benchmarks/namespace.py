@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""What operations on a namespace cost, and what they cost beside other ways to do the same.
+"""Cost of operations on a namespace, alone and compared with other ways to do the same.
 
     ./run bench namespace [--quick] [--only rename|rates|requests|publish] [--json FILE]
 
-All contenders run on the same servers, on loopback. docs/benchmarks.md tells how to read the figures.
+All contenders run on the same servers, on loopback. docs/benchmarks.md explains the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from namespace_sites import DYNAMODB, created, dynamodb_site, sqlite_site
 
 from support.servers import Ministack, Seaweedfs
 
-#: What is aimed at; printed beside what was measured, never asserted.
+#: Targets. They are printed next to the measured ratios and never asserted.
 AIMS = {
     "rename_100000_over_1": "<= 1.1",
     "rename_100000_over_1_sqlite": "<= 1.1",
@@ -41,13 +41,13 @@ AIMS = {
 
 _PARTS = ("rename", "rates", "requests", "publish")
 
-#: The size at which s3fs is compared with.
+#: The directory size for the comparison with s3fs.
 _BESIDE = 1_000
 
 
 @frozen(kw_only=True)
 class Scale:
-    """How much to measure; see what each part says of its sizes."""
+    """Sizes of the benchmark. The class of each part describes its sizes."""
 
     renames: RenameSizes
     rates: RateSizes
@@ -73,7 +73,7 @@ def _say(what: str) -> None:
 
 
 def _measure_renames(scale: Scale, scratch: Path, *, s3fs: bool, seaweedfs: bool) -> dict[str, Any]:
-    """Measure renames in namespaces and, if there is s3fs, with that on the same server and another."""
+    """Measure renames in namespaces and, if s3fs is installed, with s3fs on two servers."""
     rows: list[dict[str, Any]] = []
     ratios: dict[str, float] = {}
     with Ministack() as server:
@@ -107,9 +107,9 @@ def _median(rows: Sequence[Mapping[str, Any]], site: str, files: int) -> float:
 
 
 def _measure_rates(scale: Scale, scratch: Path) -> dict[str, Any]:
-    """Measure rates, without a log and, with the fewest shards, with one."""
+    """Measure rates without a log, and with a log for the fewest shards."""
     rows = []
-    spawn = multiprocessing.get_context("spawn")  # no client has anything of another's
+    spawn = multiprocessing.get_context("spawn")  # Clients share no state.
     with Ministack() as server, ProcessPoolExecutor(max(scale.rates.clients), spawn) as pool:
         for log in (False, True):
             sizes = scale.rates.fewest_shards() if log else scale.rates
@@ -132,7 +132,7 @@ def _measure_rates(scale: Scale, scratch: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, and write the file that was asked for."""
+    """Run the benchmark, print the results, and write the JSON file if one was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="rough figures, small sizes, in a minute")
     parser.add_argument("--only", choices=_PARTS, help="measure one part")

@@ -1,8 +1,8 @@
-"""How long it takes to publish a job of many files: through a namespace, and as an output.
+"""Time to publish a job of many files: through a namespace, and as an output.
 
-Both are given files that the tasks have stored already, on one server behind a proxy that makes it as
-slow as a network would. What is measured begins when all tasks are done, and ends when everybody sees
-the files.
+In both cases the tasks have already stored the files on one server, and a proxy adds the latency of a
+network. The measured time starts when all tasks are done, and ends when the files are visible to all
+readers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from support.servers import Ministack
 
 __all__ = ["LATENCY", "PublishSizes", "measure_publishing"]
 
-#: Seconds that each request takes longer than on loopback.
+#: Seconds of latency that the proxy adds to each request.
 LATENCY = {"S3": 0.020, "DynamoDB": 0.005}
 
-#: Shards of the directory that a job fills: so many transactions are under way at once.
+#: Shards of the directory that a job fills. As many transactions run at once.
 SHARDS = 16
 
-#: Threads that a driver has to publish with, as Spark's has here.
+#: Publishing threads of the driver.
 _THREADS = 16
 
 BODY = b"x" * 256
@@ -39,7 +39,7 @@ BODY = b"x" * 256
 
 @frozen(kw_only=True)
 class PublishSizes:
-    """How much to measure: files of the job, and how often each way publishes one."""
+    """Sizes of the measurement: files of the job, and how often each way publishes one."""
 
     files: int
     rounds: int
@@ -48,10 +48,10 @@ class PublishSizes:
 def measure_publishing(
     sizes: PublishSizes, say: Callable[[str], None]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Measure all ways; return one row for each, and the ratios."""
+    """Measure all ways; return one row for each way, and the ratios."""
     rows: list[dict[str, Any]] = []
     for turn in range(sizes.rounds):
-        # A server of its own for each round: the more it has, the slower it lists.
+        # Each round has its own server, because a server with more objects lists more slowly.
         with (
             Ministack() as server,
             Proxy(server.endpoint_url, latency=LATENCY) as proxy,
@@ -108,7 +108,7 @@ def _by_namespace(
 
 
 def _store(server: Ministack, url: str, files: int, pool: Executor) -> dict[str, Data]:
-    """Store a job's files as its tasks would, though past the proxy."""
+    """Store a job's files as its tasks would, but without the proxy."""
     bucket = url.removeprefix("s3://").partition("?")[0].rstrip("/")
     options: dict[str, Any] = server.options
     with commitlog.connect(f"s3://{bucket}", commit="native", **options) as direct:
@@ -131,7 +131,7 @@ def _by_output(
     slow = options | {"endpoint_url": proxy.endpoint_url}
     with commitlog.connect(url, commit="native", **slow) as store:
         output = Output(store, "out", executor=pool)
-        output.snapshot()  # connects
+        output.snapshot()  # Open the connection.
         start = time.perf_counter()
         output.commit(job, staged)
         end = time.perf_counter()

@@ -1,6 +1,6 @@
-"""How many files are created, looked at and listed in a second, by one client and by several.
+"""Files created, looked up and listed per second, by one client and by several.
 
-Clients are processes, each with connections of its own, and all at work in one directory.
+Clients are processes with their own connections. All of them work in one directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from commitlog.namespace import Namespace
 
 __all__ = ["RateSizes", "measure_rates"]
 
-#: Files of the directory that is listed.
+#: Files of the listed directory.
 LISTED = 1_000
 
 BODY = b"x" * 256
@@ -28,13 +28,13 @@ BODY = b"x" * 256
 
 @frozen(kw_only=True)
 class RateSizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
-        clients: numbers of clients at once.
+        clients: numbers of concurrent clients.
         shards: numbers of shards of the directory.
-        seconds: for how long each operation is repeated.
-        rounds: how often that is done; the best counts, which was disturbed least.
+        seconds: duration of one measurement of an operation.
+        rounds: measurements of each operation. The best one counts, because it was disturbed least.
     """
 
     clients: Sequence[int]
@@ -43,7 +43,7 @@ class RateSizes:
     rounds: int
 
     def fewest_shards(self) -> RateSizes:
-        """Return the same for the first number of shards alone."""
+        """Return the same sizes with the first number of shards only."""
         return evolve(self, shards=self.shards[:1])
 
 
@@ -64,7 +64,7 @@ def _list(lake: Namespace, directory: str) -> None:
     assert sum(1 for _ in lake.list(directory)) == LISTED
 
 
-#: What is done again and again; new files are in another directory than those that are looked at.
+#: The operation and its directory. New files are in a different directory from the files looked up.
 _OPERATIONS: dict[str, tuple[Callable[[Namespace, str], None], str]] = {
     "write": (_write, "new"),
     "link": (_link, "new"),
@@ -80,11 +80,11 @@ def _opened(site: Site) -> Namespace:
 
 
 def _work(site: Site, operation: str, shards: int, start: float, seconds: float) -> tuple[int, float]:
-    """Do an operation from the instant `start` on; return how often, and until when."""
+    """Repeat an operation from time `start` on; return the count and the end time."""
     lake = _opened(site)
     work, directory = _OPERATIONS[operation]
     directory = f"{directory}-{shards}"
-    lake.stat(directory)  # connects
+    lake.stat(directory)  # Open the connection.
     time.sleep(max(0.0, start - time.monotonic()))
     count, now = 0, start
     while now < start + seconds:
@@ -101,14 +101,14 @@ def measure_rates(
     sizes: RateSizes,
     say: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Measure all operations in one namespace; return one row for each, told by its kind."""
+    """Measure all operations in one namespace; return one row for each operation."""
     for shards in sizes.shards:
         fill(lake, f"old-{shards}", LISTED, shards=shards)
         lake.make_directory(f"new-{shards}", shards=shards)
     rows = []
     for clients, shards in itertools.product(sizes.clients, sizes.shards):
         say(f"rates, {site.kind}: {clients} clients, {shards} shards")
-        # Whatever a process needs but once.
+        # Let each process do its one-time work.
         _rate(pool, partial(_work, site, "stat", shards), clients, seconds=0.1, ahead=1.0)
         for operation in _OPERATIONS:
             work = partial(_work, site, operation, shards)
@@ -135,8 +135,9 @@ def _rate(
     seconds: float,
     ahead: float,
 ) -> float:
-    start = time.monotonic() + ahead  # the same clock in all processes
+    start = time.monotonic() + ahead  # The clock is the same in all processes.
     futures = [pool.submit(work, start, seconds) for _ in range(clients)]
     parts = [future.result() for future in futures]
-    # By each client's own time: one that has to wait for its last call does not make the others slower.
+    # Each client counts with its own time, so that a client with a slow last call does not reduce the
+    # rate of the others.
     return sum(count / (end - start) for count, end in parts)

@@ -1,7 +1,7 @@
-"""How long it takes to rename a directory, by what is in it; beside s3fs on the same server.
+"""Time to rename a directory, by number of files, compared with s3fs on the same server.
 
-Directories of all sizes are in one namespace, and move between two directories, to and fro. In each
-round all of them have their turn, in an order that is shuffled.
+Directories of all sizes are in one namespace and move back and forth between two directories. Each round
+renames all of them in shuffled order.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _STORERS = 8
 
 @frozen(kw_only=True)
 class RenameSizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
-        files: numbers of files of the directories, the least first.
+        files: numbers of files of the directories, the smallest first.
         rounds: how often each directory is renamed.
-        beside: numbers of files that are renamed with s3fs as well.
-        rounds_beside: how often that is done; for more than a thousand files, it is done once.
+        beside: the same for the directories that s3fs renames.
+        rounds_beside: how often s3fs renames each directory; once if it has more than a thousand files.
     """
 
     files: Sequence[int]
@@ -62,7 +62,7 @@ def measure_renames(
         for files in order:
             source, target = (f"{way}/{files}" for way in (ways if turn % 2 else ways[::-1]))
             seconds = _timed(partial(lake.rename, source, target))
-            if turn >= 0:  # the first one counts for nothing
+            if turn >= 0:  # The first round is not counted.
                 times[files].append(seconds)
     rows = [{"site": site.kind, **_row("namespace", files, times[files])} for files in sizes.files]
     least = sizes.files[0]
@@ -96,8 +96,8 @@ def measure_s3fs(
 ) -> list[dict[str, Any]]:
     """Measure renames of directories with s3fs; return one row for each size.
 
-    They are what `S3FileSystem.mv` does, a recursive copy and a recursive removal. `mv` itself gives up
-    where a directory has no object of its own.
+    A rename is a recursive copy and a recursive removal, as in `S3FileSystem.mv`. `mv` itself fails if a
+    directory has no object of its own.
     """
     from s3fs import S3FileSystem
 

@@ -1,4 +1,4 @@
-"""Which requests each operation on a namespace sends, as a proxy in front of the services sees them."""
+"""The requests of each operation on a namespace, recorded by a proxy in front of the services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["measure_requests"]
 #: Files of the directory that is listed, renamed and deleted.
 FILES = 1_000
 
-#: All paths have three names, and all directories are there.
+#: Operations. All paths have three names, and all directories exist.
 _OPERATIONS: dict[str, Callable[[Namespace], object]] = {
     "stat": lambda lake: lake.stat("a/b/old"),
     f"list of {FILES}": lambda lake: list(lake.list("a/b/many")),
@@ -59,5 +59,5 @@ def _prepared(site: Site, *, log: bool) -> Namespace:
 
 
 def _kind(request: str) -> str:
-    # The proxy tells operations of DynamoDB by their names, and all others by method.
+    # The proxy records a DynamoDB request by its operation, and other requests by their method.
     return request.split(" ")[0] if request.endswith(" /") else kind_of(request)

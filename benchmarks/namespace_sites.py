@@ -1,7 +1,7 @@
-"""Where the namespaces of the benchmark are, and how any process opens them.
+"""Namespaces of the benchmark, and how any process opens them.
 
-A file whose content nobody reads is given an object that does not exist, so that a directory of a
-hundred thousand is there in seconds. It costs the table what any other file does.
+A file whose content is never read refers to an object that does not exist. So a directory of a hundred
+thousand files is made in seconds, and its rows in the table are the same as those of other files.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SQLITE, DYNAMODB = "sqlite", "dynamodb"
 
 @frozen(kw_only=True)
 class Site:
-    """A namespace. Other processes can be told of it.
+    """The location of a namespace, which can be sent to other processes.
 
     Attributes:
         kind: `SQLITE`, with a directory for the content, or `DYNAMODB`, with S3.
         names: URL of the table of names.
         store: URL of the content.
-        key, secret: credentials of the test server; empty where none is asked for them.
+        key, secret: credentials of the test server; empty if it needs none.
     """
 
     kind: str
@@ -41,11 +41,11 @@ class Site:
     secret: str = ""
 
     def open(self) -> Namespace:
-        """Open the namespace, as a client of its own would."""
+        """Open the namespace, as a separate client would."""
         return open_namespace("lake", metadata=self.names, commit=self._commit, session=self._session)
 
     def create(self, *, log: bool) -> Namespace:
-        """Make the namespace, with a log of its changes or without."""
+        """Create the namespace, with or without a log of its changes."""
         return create_namespace(
             "lake",
             metadata=self.names,
@@ -69,15 +69,15 @@ class Site:
 def sqlite_site(directory: Path) -> Site:
     """Return a site of a new directory and an SQLite file in it."""
     (directory / "data").mkdir(parents=True)
-    # The first file of each prefix makes its directory, which takes as long as the file does: here they
-    # are there, as in a store that is in use.
+    # The first file of each prefix creates its directory, which takes as long as the file itself. In a
+    # store in use these directories exist, so they are created here.
     for prefix in range(16**3):
         (directory / "data" / f"{prefix:03x}").mkdir()
     return Site(kind=SQLITE, names=f"sqlite://{directory}/names.db", store=f"file://{directory}/data")
 
 
 def dynamodb_site(server: Ministack, endpoint_url: str = "") -> Site:
-    """Return a site of a new table and a new bucket on `server`, reached by `endpoint_url` if given."""
+    """Return a site of a new table and bucket on `server`, or behind `endpoint_url` if that is given."""
     options = f"endpoint_url={endpoint_url or server.endpoint_url}&region={server.region}"
     site = Site(
         kind=DYNAMODB,
@@ -94,7 +94,7 @@ def dynamodb_site(server: Ministack, endpoint_url: str = "") -> Site:
 
 @contextmanager
 def created(site: Site, *, log: bool) -> Iterator[Namespace]:
-    """Make the namespace of `site`; close it at the end."""
+    """Create the namespace of `site`; close it at the end."""
     lake = site.create(log=log)
     try:
         yield lake
@@ -103,12 +103,12 @@ def created(site: Site, *, log: bool) -> Iterator[Namespace]:
 
 
 def made_up(name: str) -> Data:
-    """Return the content of a file that nobody reads."""
+    """Return the content record of a file that is never read."""
     return Data(path=f"made-up/{name}", size=1_000_000, etag=f'"{name:>032}"', own=False)
 
 
 def fill(lake: Namespace, directory: str, files: int, *, shards: int = 1) -> None:
-    """Make a directory with so many files."""
+    """Create a directory with `files` files."""
     lake.make_directory(directory, shards=shards)
     contents: Mapping[str, Data] = {
         f"part-{number:06}": made_up(f"part-{number:06}") for number in range(files)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Draw what benchmarks/committer.py measured, as the pictures in docs/.
+"""Draw the figures of benchmarks/committer.py as the pictures in docs/.
 
     ./run bench plots FILE [--into DIRECTORY]
 
-FILE is what ``--json`` wrote. A picture whose figures are not in it is not drawn.
+FILE is the output of ``--json``. A picture without figures in FILE is not drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-# The same figures give the same file, and its text is text.
+# The same figures give the same SVG file, and text stays text.
 mpl.rcParams["svg.hashsalt"] = "commitlog"
 mpl.rcParams["svg.fonttype"] = "none"
 
@@ -24,7 +24,7 @@ _JOBS = ("flat", "partitioned", "tiny")
 
 
 def draw_writers(rows: list[dict[str, Any]]) -> Figure:
-    """Bars: how long each way to write takes, one panel for each job."""
+    """Draw bars: the time of each writer, with one panel for each job."""
     figure = Figure(figsize=(9, 3), layout="constrained")
     for panel, job in zip(figure.subplots(1, len(_JOBS)), _JOBS, strict=True):
         ways = [row for row in rows if row["job"] == job]
@@ -45,7 +45,7 @@ def draw_writers(rows: list[dict[str, Any]]) -> Figure:
 
 
 def draw_commits(figures: dict[str, Any]) -> Figure:
-    """Lines: how long a commit takes by number of files, one for each number of threads."""
+    """Draw lines: the time of a commit by number of files, one line for each number of threads."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     panel = figure.subplots()
     rows = figures["commits"]
@@ -67,7 +67,7 @@ def draw_commits(figures: dict[str, Any]) -> Figure:
 
 
 def main() -> None:
-    """Draw what there are figures of."""
+    """Draw the pictures that the file has figures for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--into", type=Path, metavar="DIRECTORY", default=Path("docs"))
@@ -80,7 +80,7 @@ def main() -> None:
         pictures["committer-commits"] = draw_commits(report["store"])
     for name, figure in pictures.items():
         path = arguments.into / f"{name}.svg"
-        # Without the date, which would make every run a change.
+        # Without the date, so that the same figures give the same file.
         figure.savefig(path, metadata={"Date": None})
         print(path)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Processor time of one conditional PUT of 1 KiB: our request path, and clients that could replace it.
+"""CPU time of one conditional PUT of 1 KiB: our request path, and clients that could replace it.
 
     python benchmarks/request_cpu.py [--requests N]
 
-The server is another process, which answers every request alike. Time is that of the client's thread
-alone, as microseconds for each request: the median of rounds in shuffled order. docs/decisions/0001 has
-the result.
+The server is another process and sends the same response to every request. The CPU time is that of the
+client's thread alone, in microseconds per request: the median of rounds in shuffled order.
+docs/decisions/0001 has the result.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ while True:
 
 
 def clients(port: int) -> dict[str, Callable[[], object]]:
-    """Return a call for each client; each keeps its connection."""
+    """Return a call for each client. Each client keeps its connection."""
     url, host = f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"
     store = open_store(
         "s3://bucket", endpoint_url=url, region="eu-west-1", access_key_id="A", secret_access_key="s"
@@ -94,7 +94,7 @@ def clients(port: int) -> dict[str, Callable[[], object]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=300, help="requests of each client in a round")
     number = parser.parse_args().requests

@@ -1,7 +1,7 @@
-"""What it takes to commit when the log is long, or when a job has very many files: requests and memory.
+"""Cost of a commit when the log is long or a job has many files: CPU time, requests and memory.
 
-No network is needed for that: the store is in memory, and its requests are counted. As a program this
-module commits one job of so many files, and prints what its process took::
+The store is in memory and its requests are counted, so no network is needed. As a program, this module
+commits one job of FILES files, and prints the cost of its process::
 
     python benchmarks/scale.py FILES VISIBILITY
 """
@@ -39,7 +39,7 @@ TURNS = 5
 
 @frozen(kw_only=True)
 class Sizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
         logs: lengths of the log, in commits.
@@ -61,14 +61,14 @@ _KINDS = {
 
 
 def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure jobs of one file, from begin to committed, and snapshots, after so many commits."""
+    """Measure jobs of one file, from begin to commit, and snapshots, by length of the log."""
     recorder = RequestRecorder()
     store = CountingStore(MemoryStore(), recorder)
     figures: list[dict[str, Any]] = []
     done = 0
 
     def opened() -> Output:
-        # As in Spark, where each job is begun and committed by processes that know nothing yet.
+        # As in Spark, where the processes that begin and commit a job have no cached state.
         return Output(ConditionalStore(store))
 
     def run_job() -> None:
@@ -77,7 +77,7 @@ def _by_log(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
     for commits in sizes.logs:
         say(f"a log of {commits} commits")
         for number in range(done, commits):
-            # Begun by hand, since the log need not be read for that.
+            # The job is built directly, because beginning it would read the log.
             attempt = opened().new_attempt()
             _commit_one(opened(), Job(job_id=f"job-{number}", attempt=attempt, base=number))
         row: dict[str, Any] = {"commits": commits}
@@ -97,7 +97,7 @@ def _commit_one(output: Output, job: Job) -> None:
 def _measured(
     recorder: RequestRecorder, name: str, steps: Sequence[Callable[[], object]]
 ) -> dict[str, Any]:
-    """Return the CPU time of `steps`, and the requests that each takes on the average."""
+    """Return the CPU time of `steps`, and the average number of requests of each."""
     before = RequestStats.of("", recorder.counts()).total
     times = []
     for step in steps:
@@ -113,7 +113,7 @@ def _measured(
 
 
 def _by_files(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure commits of jobs of so many files, each in a process of its own."""
+    """Measure commits of jobs by number of files, each in its own process."""
     figures: list[dict[str, Any]] = []
     for files in sizes.jobs:
         for visibility in ("listed", "logged"):
@@ -124,19 +124,19 @@ def _by_files(sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
 
 
 def measure_scale(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure all of it; `say` is told what is being done."""
+    """Measure all of it, and report progress to `say`."""
     return {"log": _by_log(sizes, say), "jobs": _by_files(sizes, say)}
 
 
 class _Accepting(MemoryStore):
-    """Takes every upload for there, and for published: it is the driver that is measured."""
+    """Accepts every upload as present and published, so that only the driver is measured."""
 
     def publish(self, staged: Staged, **_: Any) -> PutResult:
         return PutResult(path=staged.path, etag=staged.nonce)
 
 
 def _staged(job: Job, files: int) -> list[StagedFile]:
-    """Return what tasks tell the driver of so many files, with statistics of six columns."""
+    """Return the results of tasks with `files` files in all, with statistics of six columns."""
     top = "_commitlog/data/" if job.visibility == "logged" else ""
     columns = [f"column_{number}" for number in range(6)]
     return [

@@ -1,7 +1,7 @@
-"""Ways to write a DataFrame as Parquet files into a directory, all offering the same call.
+"""Ways to write a DataFrame as Parquet files into a directory, all with the same call.
 
-Each has a session of its own within the one Spark application, so that settings of one are none of the
-others'. What they write, plain readers that list the directory can read.
+Each has its own session within one Spark application, so that its settings do not affect the others.
+Plain readers that list the directory can read the files of all of them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _QUIET = {
     "spark.log.level": "OFF",
 }
 
-#: What sets Spark's own writers up to commit here, once the package has it.
+#: Configures Spark's own writers to commit here, if the package has it.
 _configure: Any = getattr(commitlog.spark, "configure", None)
 
 
 def start(master: str, scratch: Path, conf: dict[str, str] | None = None) -> SparkSession:
-    """Start Spark in this process; its files go to `scratch`, and what it says nowhere."""
+    """Start Spark in this process. Its files go to `scratch`, and its messages are discarded."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_LOCAL_DIRS"] = str(scratch)
     builder = SparkSession.builder.master(master)
@@ -55,7 +55,7 @@ def start(master: str, scratch: Path, conf: dict[str, str] | None = None) -> Spa
         builder = builder.config(name, value)
     if _configure is not None:
         builder = _configure(builder)
-    # The log level comes too late for what Spark says of itself while it starts.
+    # The log level takes effect too late for the messages of Spark's startup.
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -64,7 +64,7 @@ def start(master: str, scratch: Path, conf: dict[str, str] | None = None) -> Spa
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-    # Adds what this package wants of a session to the one that there is.
+    # Adds the settings of this package to the existing session.
     return commitlog.spark.session(master)
 
 
@@ -72,10 +72,10 @@ class Writer(abc.ABC):
     """One way to write.
 
     Attributes:
-        name: what tables call it.
-        session: the session that what it writes has to come from.
-        logged: whether the output has a log that tells what belongs to it.
-        opens_first: whether a task has a file open before it has seen a row, as Spark's own tasks do.
+        name: name in the tables.
+        session: the session of the DataFrames that it writes.
+        logged: whether the output has a log that lists its files.
+        opens_first: whether a task opens its file before it has a row, as Spark's own tasks do.
     """
 
     name: str
@@ -134,7 +134,7 @@ class CommitlogFormat(Writer):
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
-        # As `commitlog.spark.session` has it; `commitlog.spark.write` sees to it itself.
+        # The same value as in `commitlog.spark.session`. `commitlog.spark.write` sets it itself.
         self.session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
     def write(
@@ -163,7 +163,7 @@ class CommitlogWrite(Writer):
 
 
 def writers(spark: SparkSession) -> list[Writer]:
-    """Return all ways there are; the built-in ones first."""
+    """Return all writers, the built-in ones first."""
     found: list[Writer] = [BuiltIn(spark, 1), BuiltIn(spark, 2), CommitlogWrite(spark)]
     found.append(CommitlogFormat(spark))
     if _configure is not None:
@@ -172,9 +172,9 @@ def writers(spark: SparkSession) -> list[Writer]:
 
 
 def listed_files(path: Path) -> list[Path]:
-    """Return the data files that a reader finds which lists the directory and skips hidden names.
+    """Return the data files of a reader that lists the directory and skips hidden names.
 
-    Directories that come or go meanwhile are no error.
+    Directories that are created or deleted meanwhile are no error.
     """
     found = []
     for directory, below, files in os.walk(path):
@@ -184,5 +184,5 @@ def listed_files(path: Path) -> list[Path]:
 
 
 def count_rows(path: Path) -> int:
-    """Return how many rows such a reader finds."""
+    """Return the number of rows in the files that `listed_files` finds."""
     return sum(pq.read_metadata(file).num_rows for file in listed_files(path))

@@ -1,7 +1,7 @@
-"""What it takes to commit on S3: by number of files, and by number of jobs at once.
+"""Cost of commits on S3: by number of files, and by number of concurrent jobs.
 
-A proxy makes a server on loopback as slow as a network would, and sees every request. What is only
-there to be measured against is sent past it.
+A proxy adds the latency of a network to a server on loopback, and records every request. Preparation
+that is not measured bypasses the proxy.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from support.servers import Ministack
 
 __all__ = ["LATENCY", "Sizes", "kind_of", "measure_commits"]
 
-#: Seconds that each request to S3 takes longer than on loopback.
+#: Seconds of latency that the proxy adds to each request to S3.
 LATENCY = 0.020
 
 BODY = b"x" * 256
 STAGERS = 16
 
-#: Jobs of more files take so long that it hardly matters what else happens meanwhile.
+#: Jobs of more files take so long that other load on the machine hardly matters.
 MANY = 1_000
 
 
 @frozen(kw_only=True)
 class Sizes:
-    """How much to measure.
+    """Sizes of the measurement.
 
     Attributes:
         files: numbers of files of a job.
-        threads: numbers of threads that a driver publishes with.
-        rounds: how often each number of files up to a thousand is measured; larger ones are once, and
-            not with the fewest threads.
-        drivers: numbers of jobs at once.
-        commits: how many commits they make together.
+        threads: numbers of publishing threads of a driver.
+        rounds: how often each number of files up to a thousand is measured. Larger ones are measured
+            once, and not with the fewest threads.
+        drivers: numbers of concurrent jobs.
+        commits: total number of commits of all drivers.
     """
 
     files: Sequence[int]
@@ -59,7 +59,7 @@ class Sizes:
 
 
 class _Site:
-    """One server, and a proxy before it that is slow."""
+    """One server behind a slow proxy."""
 
     def __init__(self, server: Ministack, proxy: Proxy) -> None:
         self._server = server
@@ -70,31 +70,31 @@ class _Site:
             closing(open_store(f"s3://{self._bucket}", **options)) as store,
             ThreadPoolExecutor(RACERS) as pool,
         ):
-            # Once for all, as a table of leases would keep it: it is not what is measured here.
+            # Probe once, as a table of leases would keep the report; probing is not measured here.
             self._probe_report = probe(store, executor=pool)
 
     def clear(self) -> None:
-        """Go on in a new bucket: the more there is in one, the slower this server lists it."""
+        """Go on in a new bucket, because this server lists a bucket with more objects more slowly."""
         self._bucket = self._server.new_bucket()
 
     def output(self, *, slow: bool = True, executor: ThreadPoolExecutor | None = None) -> Output:
-        """Open the output, as a driver of its own would."""
+        """Open the output, as a separate driver would."""
         options: dict[str, Any] = self._server.options
         if slow:
             options = options | {"endpoint_url": self._proxy.endpoint_url}
         url = f"s3://{self._bucket}?endpoint_url={options['endpoint_url']}&region={options['region']}"
-        # The buckets of a server all honour the same, and the proxy changes nothing.
+        # All buckets of a server honour the same conditions, and the proxy does not change them.
         probe_report = evolve(self._probe_report, url=url)
         store = commitlog.connect(f"s3://{self._bucket}", probe_report=probe_report, **options)
         return Output(store, "out", executor=executor)
 
     def watch(self, work: Callable[[], object]) -> tuple[float, Counter[str]]:
-        """Do `work`; return the seconds that it took, and the requests by kind."""
+        """Run `work`; return its duration in seconds, and its requests by kind."""
         seen: Counter[str] = Counter()
         over = threading.Event()
 
         def drain() -> None:
-            # The proxy remembers the last ten thousand.
+            # The proxy keeps only the last ten thousand requests.
             while not over.wait(0.5):
                 seen.update(map(kind_of, self._proxy.requests()))
 
@@ -113,7 +113,7 @@ class _Site:
 
 
 def kind_of(request: str) -> str:
-    """Return the kind of a request as the proxy tells it, with listings told apart from reading.
+    """Return the kind of a request that the proxy recorded. Listings count separately from reads.
 
     >>> kind_of("GET /bucket?list-type=2&prefix=a"), kind_of("GET /bucket/a"), kind_of("PUT /bucket/a")
     ('LIST', 'GET', 'PUT')
@@ -141,14 +141,14 @@ def _stage(site: _Site, visibility: Visibility, files: int) -> tuple[Job, list[S
 
 
 def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure `Output.commit` for jobs of so many files, published by so many threads."""
+    """Measure `Output.commit` by number of files and of publishing threads."""
     cells: list[tuple[int, Visibility, int]]
     cells = [
         (files, "listed", threads)
         for files in sizes.files
         for threads in sizes.threads[1 if files > MANY else 0 :]
     ]
-    # Nothing is published that only the log shows, be it by one thread or by many.
+    # A logged job publishes no files, so the number of threads does not matter.
     cells += [(files, "logged", sizes.threads[-1]) for files in sizes.files]
     figures = []
     for files, visibility, threads in cells:
@@ -158,7 +158,7 @@ def _by_files(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dic
             site.clear()
             job, staged = _stage(site, visibility, files)
             with ThreadPoolExecutor(threads) as pool:
-                # As in Spark, another process commits than began.
+                # As in Spark, the job is committed by another process than the one that began it.
                 output = site.output(executor=pool)
                 with output.store:
                     seconds, requests = site.watch(partial(output.commit, job, staged))
@@ -187,7 +187,7 @@ def _check_files(site: _Site, files: int, *, listed: bool) -> None:
 
 
 def _by_drivers(site: _Site, sizes: Sizes, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure how many jobs of one file are committed per second, by so many drivers at once."""
+    """Measure committed jobs of one file per second, by number of concurrent drivers."""
     figures = []
     for drivers in sizes.drivers:
         say(f"commits by {drivers} drivers at once")
@@ -223,7 +223,7 @@ def _commit_one(output: Output, job_id: str) -> None:
 
 
 def measure_commits(sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure all of it; `say` is told what is being done."""
+    """Measure all of it, and report progress to `say`."""
     with Ministack() as server, Proxy(server.endpoint_url, latency={"S3": LATENCY}) as proxy:
         site = _Site(server, proxy)
         return {
