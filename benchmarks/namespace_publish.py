@@ -115,7 +115,7 @@ def _store(server: Ministack, url: str, files: int, pool: Executor) -> dict[str,
 
         def store(number: int) -> tuple[str, Data]:
             name = f"part-{number:06}"
-            result = direct.store.put(f"tasks/{name}", BODY)
+            result = direct.object_store.put(f"tasks/{name}", BODY)
             return name, Data(path=result.path, size=len(BODY), etag=result.etag)
 
         return dict(pool.map(store, range(files)))

@@ -218,7 +218,6 @@ def works(python: Path, site: Path, directory: Path) -> None:
     run(python, site, directory, put, status=3)
     run(python, site, directory, ["-m", "commitlog", "get", "lake/copy", "back"])
     assert (directory / "back").read_bytes() == b"content"
-    run(python, site, directory, ["-m", "commitlog.testing.stress", "--help"])
 
 
 def run_examples(page: str, python: Path, site: Path, directory: Path) -> None:
@@ -241,7 +240,7 @@ def test_the_core_brings_few_distributions(tmp_path: Path) -> None:
 
 @pytest.mark.all
 def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
-    """Conditional writes, leases, the command, and the test kit but for the simulator."""
+    """Conditional writes, leases, the command, a stress run, and the test kit but for the simulator."""
     python = environment_of("core")
     works(python, site, tmp_path)
     kit = [
@@ -250,6 +249,9 @@ def test_the_core_works_without_extras(site: Path, tmp_path: Path) -> None:
         if "sim" not in file.parts and file.name != "__main__.py"
     ]
     run(python, site, tmp_path, ["-c", f"import {', '.join(kit)}"])
+    place = ["--store", f"file://{tmp_path}/stress", "--table", f"sqlite://{tmp_path}/stress.db"]
+    stress = ["-m", "commitlog.testing.stress", *place, "--seconds", "1"]
+    assert "linearizable: yes" in run(python, site, tmp_path, stress).stdout
 
 
 @pytest.mark.all
