@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from commitlog.cli.exit_status import message_of, status_of
-from commitlog.errors import ConfigurationError
+from commitlog.errors import CommitError, ConfigurationError
 
 __all__ = ["demo", "main"]
 
@@ -75,7 +75,7 @@ def demo(
     options = {name: value for name, value in connection.items() if value not in (None, "auto")}
     try:
         passed = _run(input, output, s3, keep, options)
-    except (Exception, KeyboardInterrupt) as error:
+    except (CommitError, OSError, KeyboardInterrupt) as error:
         raise _Failure(error) from error
     if not passed:
         raise click.exceptions.Exit(1)
