@@ -1,4 +1,4 @@
-"""Directories that others write to, too: what is seen of the store, what stays hidden, what it costs."""
+"""Directories bound to a prefix of the store: visible and hidden objects, and the cost in requests."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ LAKE = "lake"
 
 
 class CountedStore(MemoryStore):
-    """A store that counts what it is asked, and keeps etags as they were told."""
+    """A store that counts requests, and can be given the etags of the next objects."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.asked: Counter[str] = Counter()
         self.etags: list[str] = []
         self._made = 0
-        super().__init__(clock=clock, new_id=self._word_or_told)
+        super().__init__(clock=clock, new_id=self._next_id)
 
-    def _word_or_told(self) -> str:
+    def _next_id(self) -> str:
         self._made += 1
         return self.etags.pop() if self.etags else f"{self._made:032x}"
 
@@ -65,7 +65,7 @@ class CountedStore(MemoryStore):
 
 @define
 class Place:
-    """A namespace, and the store into which others write."""
+    """A namespace, and the store to which other programs write."""
 
     table: Table
     clock: ManualClock = field(factory=ManualClock)
@@ -80,41 +80,41 @@ class Place:
         self.lake.create()
 
     def client(self, table: Table) -> Namespace:
-        """Return one more client."""
+        """Return another client."""
         return Namespace(table, self.store, LAKE, clock=self.clock, backoff=QUICK, grace=0)
 
     def put(self, *paths: str, body: bytes | None = None) -> None:
-        """Others put an object at each path; its content is the path."""
+        """Put an object at each path, as another program; its content is the path."""
         for path in paths:
             self.store.put(path, path.encode() if body is None else body)
 
     def wait(self, seconds: float = 1) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.clock.advance(seconds)
 
     def forget(self) -> None:
-        """Begin to count."""
+        """Reset the request counters."""
         self.wire.requests.clear()
         self.store.asked.clear()
 
     def see(self, path: str = "b") -> list[str]:
-        """Return what is to be seen below a path; directories end in a slash."""
+        """Return the visible paths below a path; directories end in a slash."""
         return [
             each.path.removeprefix(f"{path}/") + "/" * each.is_directory for each in self.lake.walk(path)
         ]
 
     def rows(self) -> list[str]:
-        """Return the paths of all that the table has, after it was audited."""
+        """Audit the table, and return the paths of all rows."""
         return sorted(Auditor(self.table, LAKE).audit())
 
     def tombstones(self) -> list[str]:
-        """Return what is hidden."""
+        """Return the names that tombstones hide."""
         return sorted(str(item["name"]) for item in self.table.scan() if "/t/" in str(item["place"]))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A new namespace on each kind of table; after the test nothing is wrong with it."""
+    """A new namespace on each kind of table; it is audited after the test."""
     table: Table
     if request.param == "memory":
         table = ServiceTable()
@@ -129,7 +129,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def quick() -> Place:
-    """A new namespace in memory, for what does not depend on the table."""
+    """A new namespace in memory, for tests that do not depend on the table."""
     return Place(ServiceTable())
 
 
@@ -137,12 +137,12 @@ AGES: list[float | None] = [0, 60, None]
 every_age = pytest.mark.parametrize("max_age", AGES, ids=["always ask", "aged", "authoritative"])
 
 
-# -- looking -----------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------
 
 
 @every_age
-def test_a_bound_directory_has_what_the_store_has(place: Place, max_age: float | None) -> None:
-    """Together with what it has itself, in order, however deep, at the first look."""
+def test_a_bound_directory_shows_the_objects_of_its_prefix(place: Place, max_age: float | None) -> None:
+    """The first listing has all objects, and the directory's own entries, in order, at any depth."""
     place.put("raw/a", "raw/a-b", "raw/d/x", "raw/d/e/y", "raw/z/1", "other/o")
     place.lake.write("b/d-own", b"own")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
@@ -156,8 +156,8 @@ def test_a_bound_directory_has_what_the_store_has(place: Place, max_age: float |
     assert not place.lake.exists("b/nothing") and not place.lake.exists("b/a/x")
 
 
-def test_what_was_only_seen_may_be_expected(place: Place) -> None:
-    """An object that has no row is still the one that was looked at, until it is another one."""
+def test_an_object_without_a_row_can_be_the_expected_one(place: Place) -> None:
+    """A precondition on an object without a row holds until the object is replaced."""
     place.put("raw/f", "raw/d/x", "raw/e/x")
     place.lake.bindings.bind("raw/", "b", max_age=0)
     reader = place.lake
@@ -177,8 +177,8 @@ def test_what_was_only_seen_may_be_expected(place: Place) -> None:
 
 
 @every_age
-def test_linking_many_replaces_nothing_that_others_have_put(quick: Place, max_age: float | None) -> None:
-    """Their object has its name, though there is no row of it yet; it stays what it is."""
+def test_linking_many_replaces_no_object_of_others(quick: Place, max_age: float | None) -> None:
+    """Another program's object takes its name even without a row; it keeps its content."""
     quick.lake.bindings.bind("raw/", "b", max_age=max_age)
     quick.put("raw/new")
     quick.lake.bindings.sync()
@@ -195,8 +195,8 @@ def test_linking_many_replaces_nothing_that_others_have_put(quick: Place, max_ag
 
 
 @every_age
-def test_pages_are_those_of_the_listing(quick: Place, max_age: float | None) -> None:
-    """Also where a prefix comes later in the store than in the directory."""
+def test_pages_have_the_order_of_the_listing(quick: Place, max_age: float | None) -> None:
+    """This holds also if a prefix sorts later in the store than its name in the directory."""
     quick.put("raw/a-1", "raw/a/x", "raw/b", "raw/c/y", "raw/c-1", "raw/d")
     quick.lake.bindings.bind("raw/", "b", max_age=max_age)
     quick.lake.write("b/bb", b"")
@@ -211,8 +211,8 @@ def test_pages_are_those_of_the_listing(quick: Place, max_age: float | None) -> 
     assert found == ["a", "a-1", "b", "bb", "c", "c-1", "d"]
 
 
-def test_the_rest_of_a_listing_says_nothing_of_the_whole(quick: Place) -> None:
-    """A page that is asked for when the directory is too old is no reason to believe the table."""
+def test_a_later_page_does_not_refresh_the_directory(quick: Place) -> None:
+    """A page after the first one, read after `max_age`, does not mark the directory as synchronised."""
     quick.put("raw/a", "raw/b", "raw/c")
     quick.lake.bindings.bind("raw/", "b", max_age=60)
     token = quick.lake.list_page("b", limit=1).next_token
@@ -228,8 +228,8 @@ def test_the_rest_of_a_listing_says_nothing_of_the_whole(quick: Place) -> None:
     assert quick.see() == ["Z", "a", "a-new", "b", "c", "d"]
 
 
-def test_what_is_the_namespaces_own_is_passed_over(quick: Place) -> None:
-    """Content, and the log; names that no file can have, and the marker of the directory itself."""
+def test_the_namespaces_own_objects_are_skipped(quick: Place) -> None:
+    """Own content, the log, names that no file can have and the directory's marker are skipped."""
     word = "0b1c2d3e4f50617283940a1b2c3d4e5f"
     quick.put(f"0b1/{word}", "0b1/theirs", f"0b1/{'x' * 300}", "_commitlog/log/1", f"0b1/{'y' * 300}/z")
     quick.lake.bindings.bind("0b1/", "b")
@@ -238,8 +238,8 @@ def test_what_is_the_namespaces_own_is_passed_over(quick: Place) -> None:
     assert quick.lake.bindings.sync("b").unfit == (f"0b1/{'x' * 300}", f"0b1/{'y' * 300}/")
 
 
-def test_another_takes_the_place_of_a_bound_directory_that_is_empty(quick: Place) -> None:
-    """Rows whose objects are gone, and tombstones, are found and removed by the sweeper."""
+def test_a_rename_replaces_an_empty_bound_directory(quick: Place) -> None:
+    """The old directory's rows without objects and its tombstones are removed with the trash."""
     quick.put("raw/gone", "raw/hidden")
     quick.lake.bindings.bind("raw/", "b", max_age=60)
     quick.see()
@@ -256,8 +256,8 @@ def test_another_takes_the_place_of_a_bound_directory_that_is_empty(quick: Place
 ODD = ("raw/../a", "raw/./b", "raw//c", "raw/d\x01", "raw/e\x02/f", "raw/g//h", "raw/g/i")
 
 
-def test_objects_whose_paths_no_file_can_have(quick: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are told, each one, and keep nothing else from being done."""
+def test_objects_with_paths_that_no_file_can_have(quick: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is reported, and none prevents other work."""
     with monkeypatch.context() as lax:
         lax.setattr(quick.store, "key", str)  # S3 takes any key
         quick.put(*ODD)
@@ -278,8 +278,8 @@ def test_objects_whose_paths_no_file_can_have(quick: Place, monkeypatch: pytest.
     assert quick.rows() == ["all", "all/g", "all/g/i", "b", "b/g", "b/g/i"]
 
 
-def test_of_an_object_and_a_prefix_the_object_counts(quick: Place) -> None:
-    """What is below it cannot be reached, and is told."""
+def test_an_object_hides_a_prefix_of_the_same_name(quick: Place) -> None:
+    """Objects below the prefix cannot be reached, and are reported."""
     quick.put("raw/a", "raw/a/x")
     quick.lake.bindings.bind("raw/", "b")
     assert quick.see() == ["a"]
@@ -294,8 +294,8 @@ def test_of_an_object_and_a_prefix_the_object_counts(quick: Place) -> None:
     assert quick.rows() == ["b", "b/a", "b/a/x"]
 
 
-def test_a_file_gives_way_to_a_directory_when_it_is_changed(quick: Place) -> None:
-    """In two transactions, before what was asked for."""
+def test_a_change_replaces_a_file_whose_object_became_a_prefix(quick: Place) -> None:
+    """The file's row is replaced by a directory before the change, in a transaction of its own."""
     quick.put("raw/a")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.bindings.sync()
@@ -328,8 +328,8 @@ OUT_OF_BAND = {
 }
 
 
-def told(place: Place, path: str, before: int) -> str:
-    """Say what is seen of a file that had a size before somebody else changed its object."""
+def observe(place: Place, path: str, before: int) -> str:
+    """Describe how a file with a known earlier size looks after another program changed its object."""
 
     def size(found: int) -> str:
         return "as it was" if found == before else "as it is"
@@ -351,7 +351,7 @@ def told(place: Place, path: str, before: int) -> str:
 @pytest.mark.parametrize("look_first", ["list", "stat"])
 @pytest.mark.parametrize(("change", "state"), OUT_OF_BAND)
 def test_changes_by_others(place: Place, change: str, state: str, look_first: str) -> None:
-    """Are seen when the store is asked: never, after a while, or always; and by `sync` in any case."""
+    """Changes are seen when the store is read: never, after `max_age`, or always; `sync` sees all."""
     max_age = {"authoritative": None, "always asked": 0}.get(state, 60)
     if change != "create":
         place.put("raw/f", body=b"12345")
@@ -365,16 +365,16 @@ def test_changes_by_others(place: Place, change: str, state: str, look_first: st
         place.put("raw/f", body=b"1234567")
     if look_first == "stat":
         place.lake.exists("b/f")
-    assert told(place, "b/f", 5) == OUT_OF_BAND[change, state]
+    assert observe(place, "b/f", 5) == OUT_OF_BAND[change, state]
     place.lake.bindings.sync()
-    assert told(place, "b/f", 5) == (NOT_THERE if change == "delete" else AS_IT_IS)
+    assert observe(place, "b/f", 5) == (NOT_THERE if change == "delete" else AS_IT_IS)
 
 
-# -- what it costs -----------------------------------------------------------------------------------
+# -- costs -------------------------------------------------------------------------------------------
 
 
-def test_always_asking_stores_nothing(quick: Place) -> None:
-    """A listing costs one of the store, a name a HEAD, and one that is not there a listing more."""
+def test_age_zero_reads_the_store_and_stores_nothing(quick: Place) -> None:
+    """A listing takes one store listing; a name takes a HEAD; a missing name also takes a listing."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.stat("b")
@@ -393,8 +393,8 @@ def test_always_asking_stores_nothing(quick: Place) -> None:
     assert quick.rows() == ["b"]
 
 
-def test_the_store_is_asked_again_when_the_age_is_reached(quick: Place) -> None:
-    """What was listed before is in the table, so until then nothing asks the store."""
+def test_the_store_is_read_again_when_max_age_is_reached(quick: Place) -> None:
+    """The last listing is in the table, so the store gets no request until then."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b", max_age=60)
     assert quick.see() == ["a", "d/", "d/x"]
@@ -411,8 +411,8 @@ def test_the_store_is_asked_again_when_the_age_is_reached(quick: Place) -> None:
     assert quick.lake.stat("b").binding is not None
 
 
-def test_the_same_is_not_stored_twice(quick: Place) -> None:
-    """A directory in which nothing is new costs a listing and its mark."""
+def test_a_listing_without_changes_stores_only_the_time(quick: Place) -> None:
+    """A directory without changes costs a listing, and one transaction for its synchronisation time."""
     quick.put(*(f"raw/{number:04}" for number in range(1200)))
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.forget()
@@ -424,7 +424,7 @@ def test_the_same_is_not_stored_twice(quick: Place) -> None:
     assert quick.store.asked == {"list": 2} and quick.wire.requests["transact"] == 1
 
 
-#: A change in a directory that was synchronised: reads of the table, and writes in its transaction.
+#: Changes in a synchronised directory: description, change, reads of the table, writes in the transaction.
 WRITES: list[tuple[str, Callable[[Namespace], object], int, int]] = [
     ("delete a file", lambda lake: lake.delete("b/a"), 2, 3),
     ("rename a file", lambda lake: lake.rename("b/a", "b/aa"), 3, 4),
@@ -437,7 +437,7 @@ WRITES: list[tuple[str, Callable[[Namespace], object], int, int]] = [
 
 
 @pytest.mark.parametrize(("what", "change", "gets", "writes"), WRITES, ids=[each[0] for each in WRITES])
-def test_a_change_costs_a_write_more(
+def test_a_change_in_a_bound_directory_costs_one_write_more(
     quick: Place,
     monkeypatch: pytest.MonkeyPatch,
     what: str,
@@ -445,7 +445,7 @@ def test_a_change_costs_a_write_more(
     gets: int,
     writes: int,
 ) -> None:
-    """Than elsewhere, if it leaves a tombstone, or must not find one; and asks the store for nothing."""
+    """The additional write makes or excludes a tombstone; the store gets no request."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.lake.bindings.sync()
@@ -463,8 +463,8 @@ def test_a_change_costs_a_write_more(
     assert not quick.store.asked
 
 
-def test_a_directory_that_is_spread_over_shards_is_bound_as_any(quick: Place) -> None:
-    """Its gates leave room for files."""
+def test_a_directory_with_shards_can_be_bound(quick: Place) -> None:
+    """The guards of its shards leave room for files in a transaction."""
     quick.put(*(f"raw/{number:04}" for number in range(200)))
     quick.lake.make_directory("b", shards=64)
     quick.lake.bindings.bind("raw/", "b", max_age=None)
@@ -476,12 +476,12 @@ def test_a_directory_that_is_spread_over_shards_is_bound_as_any(quick: Place) ->
 
 
 @every_age
-def test_what_others_have_made_can_be_renamed_and_deleted(place: Place, max_age: float | None) -> None:
-    """As if it was the namespace's; the objects stay, and do not come back."""
+def test_objects_of_others_can_be_renamed_and_deleted(place: Place, max_age: float | None) -> None:
+    """They behave like files of the namespace; the objects stay in the store, and do not reappear."""
     place.put("raw/a", "raw/b", "raw/c", "raw/d/x", "raw/e/y")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.lake.bindings.sync()
-    place.put("raw/new")  # of which an authoritative directory does not know
+    place.put("raw/new")  # not visible in an authoritative directory
     before = {info.path for info in place.store.list("raw/")}
     place.lake.delete("b/a")
     place.lake.rename("b/b", "b/bb")
@@ -504,8 +504,8 @@ def test_what_others_have_made_can_be_renamed_and_deleted(place: Place, max_age:
 
 
 @every_age
-def test_what_is_only_in_the_store_can_be_changed(place: Place, max_age: float | None) -> None:
-    """It is taken first, by a directory that was not synchronised yet."""
+def test_an_object_without_a_row_can_be_changed(place: Place, max_age: float | None) -> None:
+    """In a directory that was never synchronised, the object first gets a row."""
     place.put("raw/a", "raw/b", "raw/c", "raw/d/x", "raw/e/f/y", "raw/g")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.lake.delete("b/a")
@@ -526,8 +526,8 @@ def test_what_is_only_in_the_store_can_be_changed(place: Place, max_age: float |
     assert place.see() == ["c", "dd/", "dd/x", "e/", "e/f/", "e/f/own", "e/f/y", "g"]
 
 
-def test_a_change_is_made_to_what_is_there_now(quick: Place) -> None:
-    """A file that others have replaced is renamed as it is; one that they have removed is not there."""
+def test_a_change_uses_the_current_object(quick: Place) -> None:
+    """A file whose object was replaced is renamed with its new content; a removed one is not found."""
     quick.put("raw/a", "raw/b", "raw/c")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.bindings.sync()
@@ -544,7 +544,7 @@ def test_a_change_is_made_to_what_is_there_now(quick: Place) -> None:
 
 @every_age
 def test_a_directory_with_objects_in_it_is_not_empty(quick: Place, max_age: float | None) -> None:
-    """Though the table has none of them; what is hidden does not count."""
+    """Objects without rows count; hidden objects do not."""
     quick.put("raw/d/x")
     quick.lake.bindings.bind("raw/", "b", max_age=max_age)
     with pytest.raises(DirectoryNotEmpty):
@@ -554,8 +554,8 @@ def test_a_directory_with_objects_in_it_is_not_empty(quick: Place, max_age: floa
     assert quick.see() == []
 
 
-def test_directories_that_are_made_in_it_are_bound_too(quick: Place) -> None:
-    """What others put there later is in them; not in those that were renamed into it."""
+def test_directories_made_in_a_bound_directory_are_bound(quick: Place) -> None:
+    """They show later objects of their prefix; directories that were renamed into it do not."""
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.make_directory("b/made")
     quick.lake.write("b/deep/er/own", b"")
@@ -574,8 +574,8 @@ def test_directories_that_are_made_in_it_are_bound_too(quick: Place) -> None:
     ]
 
 
-def test_a_bound_directory_takes_its_prefix_with_it(place: Place) -> None:
-    """Wherever it is renamed to, what others put there is in it; and not where it was."""
+def test_a_bound_directory_keeps_its_prefix_when_renamed(place: Place) -> None:
+    """New objects appear at the new path of the directory, and not at the old one."""
     place.put("raw/d/1")
     place.lake.bindings.bind("raw/", "b")
     place.lake.rename("b/d", "d")
@@ -592,8 +592,8 @@ def test_a_bound_directory_takes_its_prefix_with_it(place: Place) -> None:
 
 
 @every_age
-def test_a_newer_object_is_news(place: Place, max_age: float | None) -> None:
-    """A deleted file hides what was deleted, and nothing that comes later, be it the same again."""
+def test_a_tombstone_does_not_hide_a_newer_object(place: Place, max_age: float | None) -> None:
+    """A deleted file hides its object, and no later object, even one with the same etag."""
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.store.etags = ["empty"]
     place.put("raw/_SUCCESS", "raw/a")
@@ -615,8 +615,8 @@ def test_a_newer_object_is_news(place: Place, max_age: float | None) -> None:
 
 
 @every_age
-def test_what_was_overwritten_does_not_come_back(place: Place, max_age: float | None) -> None:
-    """Own content in the place of an object hides it; so it does when it is deleted, or renamed away."""
+def test_an_overwritten_object_does_not_come_back(place: Place, max_age: float | None) -> None:
+    """Own content at the name of an object hides it, even after that file is deleted or renamed."""
     place.put("raw/a", "raw/b", "raw/c", "raw/d")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.lake.write("b/a", b"own")
@@ -639,7 +639,7 @@ def test_what_was_overwritten_does_not_come_back(place: Place, max_age: float | 
 
 @every_age
 def test_a_directory_hides_its_prefix(place: Place, max_age: float | None) -> None:
-    """What was there and what comes later, also if there is a new directory of that name."""
+    """Old and new objects of the prefix stay hidden, also behind a new directory of that name."""
     place.put("raw/d/1", "raw/d", "raw/e/1")
     place.store.delete("raw/d")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
@@ -659,7 +659,7 @@ def test_a_directory_hides_its_prefix(place: Place, max_age: float | None) -> No
     assert place.see() == ["d/", "d/1", "d/2", "d/own", "e/", "f"]
 
 
-def test_an_object_and_a_prefix_are_hidden_apart(quick: Place) -> None:
+def test_an_object_and_a_prefix_have_separate_tombstones(quick: Place) -> None:
     """A file and then a directory of the same name are deleted, and neither comes back."""
     quick.put("raw/n")
     quick.lake.bindings.bind("raw/", "b")
@@ -671,8 +671,8 @@ def test_an_object_and_a_prefix_are_hidden_apart(quick: Place) -> None:
     assert quick.tombstones() == ["n", "n/"]
 
 
-def test_a_tombstone_is_left_only_where_something_would_come_back(quick: Place) -> None:
-    """Not by own content, by files with other names than their objects, or elsewhere."""
+def test_a_tombstone_is_made_only_if_an_object_would_reappear(quick: Place) -> None:
+    """Own content, a file whose name is not its object's, and an unbound directory make none."""
     quick.put("raw/a", "other/o")
     quick.lake.maintenance.import_objects("other/", "plain")
     quick.lake.bindings.bind("raw/", "b")
@@ -692,8 +692,8 @@ def test_a_tombstone_is_left_only_where_something_would_come_back(quick: Place) 
     assert quick.tombstones() == ["a"]
 
 
-def test_renaming_there_and_back(quick: Place) -> None:
-    """The file is what it was; its tombstone is of no consequence while it is there."""
+def test_a_file_can_be_renamed_back(quick: Place) -> None:
+    """The file is as before; its tombstone has no effect on it."""
     quick.put("raw/a")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.rename("b/a", "x")
@@ -704,8 +704,8 @@ def test_renaming_there_and_back(quick: Place) -> None:
     assert quick.lake.read("b/a") == b"newer"
 
 
-def test_tombstones_go_with_their_directory(quick: Place) -> None:
-    """When it is swept from the trash."""
+def test_tombstones_are_removed_with_their_directory(quick: Place) -> None:
+    """They are removed when the trash is emptied."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.delete("b/a")
@@ -719,8 +719,8 @@ def test_tombstones_go_with_their_directory(quick: Place) -> None:
 # -- pruning -----------------------------------------------------------------------------------------
 
 
-def test_prune_removes_what_is_of_no_use(place: Place) -> None:
-    """Tombstones that hide nothing, files without objects; and tells how many of each."""
+def test_prune_removes_useless_tombstones_and_files(place: Place) -> None:
+    """It removes tombstones that hide nothing and files without objects, and reports both numbers."""
     place.put(
         "raw/a",
         "raw/b",
@@ -748,10 +748,10 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
     steps: list[PruneReport] = []
     place.forget()
     done = place.lake.bindings.prune(progress=steps.append)
-    # a, b, d/ and g hide nothing; of f, gg and p the objects are gone.
+    # a, b, d/ and g hide nothing; the objects of f, gg and p are gone.
     assert done == PruneReport(directories=3, tombstones=4, files=3) == steps[-1]
-    # The store is listed. Of p, gg and what was lost beside them it is asked, and of f, gg and p once
-    # more, each time proving before and after that it is there.
+    # The prefix is listed. p, q and gg get a HEAD each; then f, gg and p one more each, with a proof of
+    # the store's presence before and after.
     assert place.store.asked == {"list": 1, "head": 3 + 3 * (1 + 2)}
     assert place.tombstones() == ["c", "e/"]
     assert place.lake.bindings.prune() == PruneReport(directories=3)
@@ -764,7 +764,7 @@ def test_prune_removes_what_is_of_no_use(place: Place) -> None:
 def test_a_bound_directory_of_a_local_store_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a page of ten, too, however many files are in it."""
+    """This holds also for a page of ten, whatever the number of files."""
     store = open_store(f"file://{tmp_path}/data")
     store.put("raw/0", b"")
     for number in range(1, 2500):
@@ -785,8 +785,8 @@ def test_a_bound_directory_of_a_local_store_is_read_once(
     assert lake.request_stats.total.store_lists == 3
 
 
-def test_prune_asks_for_many_objects_at_a_time(quick: Place) -> None:
-    """And removes each file without its object, be the object that of two files."""
+def test_prune_sends_many_requests_at_a_time(quick: Place) -> None:
+    """It removes every file without an object, also two files of the same object."""
     quick.put(*(f"plain/{number}" for number in range(70)))
     quick.lake.maintenance.import_objects("plain/", "p")
     quick.lake.link("p/again", quick.lake.stat("p/3").data)
@@ -812,8 +812,8 @@ def test_prune_asks_for_many_objects_at_a_time(quick: Place) -> None:
     assert quick.see("p") == sorted(str(number) for number in range(70) if number != 3)
 
 
-def test_prune_by_age_brings_back_what_is_in_the_store(quick: Place) -> None:
-    """That is what it is for: nobody remembers for ever."""
+def test_prune_by_age_brings_deleted_objects_back(quick: Place) -> None:
+    """Old tombstones are removed, so that their number stays bounded."""
     quick.put("raw/a", "raw/d/x", "raw/b")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.delete("b/a")
@@ -829,8 +829,8 @@ def test_prune_by_age_brings_back_what_is_in_the_store(quick: Place) -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("throttled"), Conflict("busy")])
-def test_what_could_not_be_pruned_is_told(quick: Place, error: CommitError) -> None:
-    """What is refused once is tried again; what fails keeps nothing else, and goes the next time."""
+def test_prune_reports_failures(quick: Place, error: CommitError) -> None:
+    """One failure is retried. A lasting failure stops no other removal; the next call completes it."""
     quick.put("raw/a", "raw/b", "plain/p", "plain/q", "kept")
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.lake.maintenance.import_objects("plain/", "plain")
@@ -860,8 +860,8 @@ def test_what_could_not_be_pruned_is_told(quick: Place, error: CommitError) -> N
     assert quick.lake.bindings.prune() == PruneReport(directories=3, tombstones=1, files=1)
 
 
-def test_a_directory_that_others_keep_changing_is_told(quick: Place) -> None:
-    """And what is below it waits for the next time."""
+def test_prune_reports_a_directory_that_keeps_changing(quick: Place) -> None:
+    """The directories below it are left to the next call."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.lake.bindings.sync()
@@ -886,13 +886,13 @@ def test_a_directory_that_others_keep_changing_is_told(quick: Place) -> None:
 
 
 def differences(place: Place, path: str = "", **named: str) -> list[tuple[str, str]]:
-    """Return what differs, sorted."""
+    """Return the sorted paths and kinds of all differences."""
     found = place.lake.bindings.diff(path, **named)
     return sorted((each.status.path, each.kind) for each in found)
 
 
-def test_differences_tell_what_others_have_done(place: Place) -> None:
-    """One listing of the prefix finds what is missing, changed, unknown or hidden."""
+def test_a_diff_shows_the_changes_of_others(place: Place) -> None:
+    """One listing of the prefix finds missing, changed, unknown and hidden objects."""
     place.put("raw/a", "raw/b", "raw/c", "raw/d/x", "raw/e/y", "raw/same", "raw/h/z")
     place.lake.bindings.bind("raw/", "b", max_age=None)
     place.lake.bindings.sync()
@@ -922,8 +922,8 @@ def test_differences_tell_what_others_have_done(place: Place) -> None:
     assert differences(place) == [("b/h", "hidden"), ("c", "changed")]
 
 
-def test_what_was_adopted_is_compared_with_its_prefix(quick: Place) -> None:
-    """As if it was bound, and it is not bound by that."""
+def test_imported_files_can_be_compared_with_a_prefix(quick: Place) -> None:
+    """They are compared as if the directory were bound, and it does not become bound."""
     quick.put("old/a", "old/d/b")
     quick.lake.maintenance.import_objects("old/", "new")
     assert differences(quick, "new", prefix="old/") == []
@@ -940,8 +940,8 @@ def test_what_was_adopted_is_compared_with_its_prefix(quick: Place) -> None:
         differences(quick, "new", prefix="old")
 
 
-def test_differences_cost_a_request_for_a_thousand_objects(quick: Place) -> None:
-    """And nothing for a file that is as it should be."""
+def test_a_diff_costs_one_request_per_thousand_objects(quick: Place) -> None:
+    """Files without a difference cost no further request."""
     quick.put(*(f"raw/{number:04}" for number in range(2500)))
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.lake.bindings.sync()
@@ -950,8 +950,8 @@ def test_differences_cost_a_request_for_a_thousand_objects(quick: Place) -> None
     assert quick.store.asked == {"list": 3}
 
 
-def test_what_changes_meanwhile_is_no_difference(quick: Place) -> None:
-    """Each difference is looked at once more before it is told."""
+def test_a_change_during_a_diff_is_not_reported(quick: Place) -> None:
+    """Each difference is checked a second time before it is reported."""
     quick.put("raw/a", "raw/b", "raw/h")
     quick.lake.bindings.bind("raw/", "b", max_age=None)
     quick.lake.bindings.sync()
@@ -977,7 +977,7 @@ def test_what_changes_meanwhile_is_no_difference(quick: Place) -> None:
 
 
 def test_a_binding_can_be_changed_and_removed(place: Place) -> None:
-    """With all that is bound with it; files that were taken stay."""
+    """The change applies to all directories bound with it; files with rows stay."""
     place.put("raw/a", "raw/d/x")
     place.lake.maintenance.import_objects("raw/", "b")
     place.lake.make_directory("b/own")
@@ -996,8 +996,8 @@ def test_a_binding_can_be_changed_and_removed(place: Place) -> None:
     assert place.lake.bindings.unbind("b").binding is None
 
 
-def test_what_cannot_be_bound_is_refused(quick: Place) -> None:
-    """Before anything is made."""
+def test_an_invalid_binding_is_refused(quick: Place) -> None:
+    """It is refused before anything is stored."""
     quick.lake.write("f", b"")
     for prefix, into, max_age in (
         ("raw", "b", 0),
@@ -1021,14 +1021,14 @@ def test_what_cannot_be_bound_is_refused(quick: Place) -> None:
 
 
 @pytest.mark.parametrize("call", ["bind", "unbind"])
-def test_a_missing_table_stops_what_binds_directories(quick: Place, call: str) -> None:
-    """Only a directory that another client has removed is passed over. The call can be repeated."""
+def test_a_missing_table_stops_bind_and_unbind(quick: Place, call: str) -> None:
+    """Only a directory that another client removed is skipped. The call can be repeated."""
     bindings = quick.lake.bindings
     do = {"bind": lambda: bindings.bind("raw/", "b"), "unbind": lambda: bindings.unbind("b")}[call]
     quick.lake.make_directory("b/d")
     if call == "unbind":
         bindings.bind("raw/", "b")
-    good = quick.wire.requests["transact"] + (call == "bind")  # the directory above is bound first
+    good = quick.wire.requests["transact"] + (call == "bind")  # the upper directory is bound first
 
     def step(what: str, perform: Callable[[], object]) -> None:
         if what == "transact" and quick.wire.requests[what] > good:
@@ -1044,7 +1044,7 @@ def test_a_missing_table_stops_what_binds_directories(quick: Place, call: str) -
 
 
 def test_two_directories_can_have_one_prefix(quick: Place) -> None:
-    """What one of them hides the other one shows."""
+    """An object that one of them hides is visible in the other one."""
     quick.put("raw/a", "raw/d/x")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.bindings.bind("raw/", "c")
@@ -1053,8 +1053,8 @@ def test_two_directories_can_have_one_prefix(quick: Place) -> None:
     assert (quick.see("b"), quick.see("c")) == ([], ["a", "d/", "d/x"])
 
 
-def test_adopting_brings_back_what_was_deleted(quick: Place) -> None:
-    """Who names a prefix wants what is in it."""
+def test_an_import_brings_deleted_objects_back(quick: Place) -> None:
+    """An explicit import of a prefix takes all its objects."""
     quick.put("raw/a")
     quick.lake.bindings.bind("raw/", "b")
     quick.lake.delete("b/a")
@@ -1063,10 +1063,10 @@ def test_adopting_brings_back_what_was_deleted(quick: Place) -> None:
 
 
 @every_age
-def test_what_is_adopted_into_a_bound_directory_stays_after_that(
+def test_files_imported_into_a_bound_directory_stay_after_unbind(
     place: Place, max_age: float | None
 ) -> None:
-    """All of it is in the table, in few transactions, though it was to be seen there before."""
+    """All rows are written, in few transactions, though the objects were visible before."""
     place.put("raw/a", *(f"raw/d/{number:03}" for number in range(250)))
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.forget()
@@ -1080,8 +1080,8 @@ def test_what_is_adopted_into_a_bound_directory_stays_after_that(
     assert len(place.see()) == 252 and place.lake.read("b/d/249") == b"raw/d/249"
 
 
-def test_what_a_bound_directory_shows_is_in_the_way_of_what_is_adopted(quick: Place) -> None:
-    """Whether it has a row or not: of an object from elsewhere, of a prefix of that name."""
+def test_an_import_is_refused_where_a_bound_directory_has_an_entry(quick: Place) -> None:
+    """This holds with or without a row, for an object from elsewhere, and for a prefix of that name."""
     quick.put("raw/a", "raw/n/x", "other/a", "other/n", "other/o")
     quick.lake.bindings.bind("raw/", "b")
     done = quick.lake.maintenance.import_objects("other/", "b")
@@ -1094,7 +1094,7 @@ def test_what_a_bound_directory_shows_is_in_the_way_of_what_is_adopted(quick: Pl
 
 @every_age
 def test_reading_needs_no_permission_to_write(place: Place, max_age: float | None) -> None:
-    """All is seen as by others, though nothing of it can be kept; it is tried once."""
+    """A reader sees all objects, though no row can be stored; it tries to store them once."""
     place.put("raw/a", "raw/b", "raw/d/x")
     place.lake.bindings.bind("raw/", "b", max_age=max_age)
     place.lake.delete("b/a")
@@ -1127,7 +1127,7 @@ def test_reading_needs_no_permission_to_write(place: Place, max_age: float | Non
 
 @pytest.mark.servers
 def test_on_s3_and_dynamodb(ministack: Ministack) -> None:
-    """From the first look to pruning, with the etags, times and order of listings that a server has."""
+    """The path from the first listing to pruning works with the etags, times and order of a server."""
     options: dict[str, Any] = dict(ministack.options)
     table = open_table(f"dynamodb://{ministack.new_table_name()}", NAMESPACE_SCHEMA, **options)
     table.create()

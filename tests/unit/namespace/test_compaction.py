@@ -1,4 +1,4 @@
-"""The log of a namespace stays as short as the namespace is, and stays enough to make it again."""
+"""Compaction keeps the log as short as the namespace, and complete enough to restore it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def at() -> World:
 
 
 def compactor_of(at: World, table: ServiceTable, **options: Any) -> Compactor:
-    """Return what compacts the log of a table that nothing fences."""
+    """Return a compactor of the log of a table that is never fenced."""
     keys = Keys("lake")
     return Compactor(table=table, keys=keys, log=at.log, new_id=at.word, fence=lambda: None, **options)
 
 
 def restored(at: World) -> None:
-    """Check that the names can be made again, as they are."""
+    """Check that the namespace can be restored as it is."""
     table = at.lost()
     at.restorer(table).restore(read_only=True)
     assert at.entries(table) == at.entries(at.table)
@@ -54,12 +54,12 @@ def restored(at: World) -> None:
 
 
 def names(at: World, below: str) -> list[str]:
-    """Return the objects of the log below a directory."""
+    """Return the paths of the log's objects below a directory of the log."""
     return [info.path for info in at.store.list(f"log/{below}/")]
 
 
-def test_a_log_is_as_short_as_its_namespace(at: World) -> None:
-    """However often a file is overwritten, renamed, made and deleted, one record is left of it."""
+def test_a_compacted_log_is_as_short_as_its_namespace(at: World) -> None:
+    """However often a file is changed, made and deleted, the checkpoint has one record of it."""
     fill(at.lake, at.clock)
     for number in range(30):
         at.lake.write("f", bytes([number]))
@@ -74,7 +74,7 @@ def test_a_log_is_as_short_as_its_namespace(at: World) -> None:
     assert not names(at, "decided")
     restored(at)
     assert len(names(at, "base")) == len(names(at, "base-parts")) == 1
-    # What was deleted is remembered once more.
+    # The next checkpoint drops the removals that the first one keeps.
     at.clock.advance(2 * SETTLE)
     at.lake.write("f", b"")
     at.clock.advance(2 * SETTLE)
@@ -84,8 +84,8 @@ def test_a_log_is_as_short_as_its_namespace(at: World) -> None:
     restored(at)
 
 
-def test_what_was_decided_lately_stays(at: World) -> None:
-    """As operation logs have it; less is refused."""
+def test_recent_decisions_are_not_compacted(at: World) -> None:
+    """The log must keep them for its retention time; a shorter age is refused."""
     at.lake.write("old", b"")
     at.clock.advance(SETTLE)
     at.lake.write("new", b"")
@@ -97,8 +97,8 @@ def test_what_was_decided_lately_stays(at: World) -> None:
     restored(at)
 
 
-def test_what_is_pending_keeps_what_came_after_it(at: World) -> None:
-    """So it can be decided by that; and what was shortly before, for who has planned on that."""
+def test_a_pending_operation_keeps_the_operations_after_it(at: World) -> None:
+    """They can decide it. Operations shortly before it stay too: it may have been planned on them."""
     at.lake.write("f", b"1")
     at.clock.advance(SETTLE)
     at.lake.write("g", b"1")
@@ -115,7 +115,7 @@ def test_what_is_pending_keeps_what_came_after_it(at: World) -> None:
 
 
 def test_a_late_decision_brings_nothing_back(at: World) -> None:
-    """That a file was deleted is known for as long as a change of it from before may be decided."""
+    """A removal is kept as long as an older change of the same file may still be decided."""
     at.lake.write("f", b"1")
     leave_pending(at, lambda lake: lake.write("f", b"2"))
     at.lake.delete("f")
@@ -137,8 +137,8 @@ def test_a_late_decision_brings_nothing_back(at: World) -> None:
     restored(at)
 
 
-def test_tombstones_that_are_gone_are_forgotten(at: World) -> None:
-    """Nobody logs that they go; those that are there are kept."""
+def test_a_removed_tombstone_leaves_the_checkpoint(at: World) -> None:
+    """The log has no entry for the removal of a tombstone; existing tombstones are kept."""
     for name in ("a", "b"):
         at.store.put(f"theirs/{name}", b"1")
     at.lake.bindings.bind("theirs/", "bound")
@@ -153,8 +153,8 @@ def test_tombstones_that_are_gone_are_forgotten(at: World) -> None:
     assert records(table, at.store) == records(at.table, at.store)
 
 
-def test_a_base_is_in_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is read and written by itself; only so many operations are held in memory."""
+def test_a_checkpoint_has_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is read and written separately; few operations are held in memory."""
     monkeypatch.setattr("commitlog.namespace.log.checkpoint._PART_RECORDS", 4)
     for number in range(20):
         at.lake.write(f"d{number % 3}/{number}", b"1")
@@ -172,8 +172,8 @@ def test_a_base_is_in_parts(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
     restored(at)
 
 
-def test_only_so_many_files_are_held(at: World) -> None:
-    """However many files an operation has made: then a base is stored, and the next one begun."""
+def test_the_number_of_held_states_is_bounded(at: World) -> None:
+    """At the bound a checkpoint is stored and the next one begins, however many files a change made."""
     for number in range(6):
         at.lake.link_many(
             {f"d{number}/{name}": stored(at.store, f"theirs/{number}{name}") for name in "abcd"}
@@ -189,8 +189,8 @@ def test_only_so_many_files_are_held(at: World) -> None:
     restored(at)
 
 
-def test_it_tells_how_far_it_is(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it reads, and while it writes, not only when a base is done."""
+def test_compaction_reports_progress(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reports while it reads and while it writes, not only after each checkpoint."""
     monkeypatch.setattr("commitlog.namespace.log.compaction._PROGRESS_STEP", 2)
     for number in range(5):
         at.lake.write(f"f{number}", b"1")
@@ -209,8 +209,8 @@ def test_it_tells_how_far_it_is(at: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert (done.operations, done.states) == (6, 8)
 
 
-def test_a_log_of_a_table_that_is_lost_is_left_alone(at: World) -> None:
-    """It is what the namespace is made of again; and so is one whose entries cannot be read."""
+def test_the_log_of_a_lost_table_is_not_compacted(at: World) -> None:
+    """The namespace is restored from it. A log with unreadable entries is not compacted either."""
     at.lake.write("f", b"1")
     at.clock.advance(SETTLE)
     lost = compactor_of(at, at.lost())
@@ -223,8 +223,8 @@ def test_a_log_of_a_table_that_is_lost_is_left_alone(at: World) -> None:
     assert len(names(at, "decided")) == 2
 
 
-def test_a_table_that_is_lost_meanwhile_is_no_empty_one(at: World) -> None:
-    """What it has not any more is not taken for removed."""
+def test_a_table_lost_during_compaction_is_not_taken_for_empty(at: World) -> None:
+    """Its missing records are not taken for removed ones."""
     at.lake.write("f", b"1")
     at.lake.write("f", b"2")
     at.clock.advance(SETTLE)
@@ -245,25 +245,25 @@ def test_a_table_that_is_lost_meanwhile_is_no_empty_one(at: World) -> None:
     assert not names(at, "base")
 
 
-def test_a_namespace_without_a_log_has_none_to_compact() -> None:
-    """It says so."""
+def test_a_namespace_without_a_log_cannot_be_compacted() -> None:
+    """The error says that there is no log."""
     at = world()
     with pytest.raises(ConfigurationError, match="without a log"):
         Namespace(at.table, MemoryStore(), "other").maintenance.compact_log()
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------
+# -- failures ------------------------------------------------------------------------------------------
 
 
 @define
 class Requests:
-    """The requests of a store that change something, of which one goes wrong.
+    """The write requests of a store; one of them fails.
 
     Attributes:
-        wrong: number of the one, from 0; None: none.
-        how: "before" or "after": its sender dies then; "request" or "answer": that is lost.
-        step: called before each, with its number.
-        sent: how many there were.
+        wrong: number of the failing request, from 0; None: none fails.
+        how: the sender dies "before" or "after" it, or the "request" or "answer" is lost.
+        step: called before each request with its number.
+        sent: number of requests so far.
     """
 
     wrong: int | None = None
@@ -272,7 +272,7 @@ class Requests:
     sent: int = 0
 
     def of(self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Requests:
-        """Have all requests of a store go through this."""
+        """Send all write requests of a store through this object."""
         put, delete = store.put, store.delete
 
         def delete_many(paths: Iterable[str]) -> dict[str, CommitError]:
@@ -287,7 +287,7 @@ class Requests:
         return self
 
     def send(self, perform: Callable[[], T]) -> T:
-        """Send one."""
+        """Send one request."""
         number, self.sent = self.sent, self.sent + 1
         self.step(number)
         if number != self.wrong:
@@ -300,7 +300,7 @@ class Requests:
 
 
 def grown() -> World:
-    """Return a namespace whose log was compacted once, and has grown since."""
+    """Return a namespace with a log that was compacted once and has grown since."""
     at = world()
     fill(at.lake, at.clock)
     at.clock.advance(SETTLE)
@@ -315,8 +315,8 @@ def grown() -> World:
 
 
 @pytest.mark.parametrize("how", ["before", "after", "request", "answer"])
-def test_it_can_be_broken_off_anywhere(how: str) -> None:
-    """Crash or lost answer at each request: nothing is lost, and it can be repeated."""
+def test_compaction_can_be_interrupted_at_any_request(how: str) -> None:
+    """After a crash or a lost answer at any request, nothing is lost, and a repeated call succeeds."""
     with pytest.MonkeyPatch.context() as patch:
         whole = Requests().of((at := grown()).store, patch)
         at.lake.maintenance.compact_log()
@@ -332,8 +332,8 @@ def test_it_can_be_broken_off_anywhere(how: str) -> None:
         restored(at)
 
 
-def test_of_two_that_compact_one_goes_on() -> None:
-    """At whatever moment the other comes; what the one has not saved the other does not remove."""
+def test_one_of_two_compactions_completes() -> None:
+    """At whatever request the other one runs, no operation is removed that no checkpoint has."""
     for number in range(7):
         at = grown()
 
@@ -355,12 +355,12 @@ def test_of_two_that_compact_one_goes_on() -> None:
         restored(at)
 
 
-def test_what_is_being_written_is_not_taken_for_left_over() -> None:
-    """Another one, that finds nothing to compact, tidies up in the middle of it."""
+def test_parts_being_written_are_not_taken_for_garbage() -> None:
+    """Another compaction, without operations to compact, removes garbage while the first one writes."""
     at = grown()
 
     def tidy(sent: int) -> None:
-        if sent == 1:  # a part is there, and no base that has it
+        if sent == 1:  # a part exists, but not yet its checkpoint
             patch.undo()
             assert at.lake.maintenance.compact_log(older_than=1e9).operations == 0
 
@@ -371,13 +371,13 @@ def test_what_is_being_written_is_not_taken_for_left_over() -> None:
     restored(at)
 
 
-def test_who_has_slept_while_others_compacted_removes_nothing() -> None:
-    """Not even if the number of its base is free again, since there are later ones."""
+def test_a_delayed_compaction_removes_nothing() -> None:
+    """This holds even if its checkpoint number is free again, since later checkpoints exist."""
     at = grown()
     left = compactor_of(at, at.table, most=2)
 
     def others(sent: int) -> None:
-        if sent != 1:  # it is about to write its base
+        if sent != 1:  # about to write its checkpoint
             return
         patch.undo()
         for _ in range(2):
@@ -398,7 +398,7 @@ def test_who_has_slept_while_others_compacted_removes_nothing() -> None:
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
-    """Whenever the log was compacted between what clients did, died of, and got no answer to."""
+    """The log is compacted between changes of clients that die or lose answers."""
     history = History(seed, settle=100)
     at, random = history.at, history.random
     for _ in range(5):
@@ -425,7 +425,7 @@ def test_any_history_can_be_restored_after_compactions(seed: int) -> None:
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
 def test_the_log_knows_every_version_at_every_moment(seed: int) -> None:
-    """I8: the newest entry of each file and directory has its version, or a pending one the next."""
+    """I8: the newest entry of a file or directory has its version, or a pending change the next one."""
     history = History(seed, settle=100)
     at = history.at
     auditor = Auditor(at.table, "lake", at.store, log=at.log)

@@ -1,4 +1,4 @@
-"""What is stored for a file can be read, whatever the store answers when it is stored."""
+"""The stored content of a file can be read, whatever the store answers to the write."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Forgetful(MemoryStore):
     """A store whose answers to writes have no etag.
 
     Attributes:
-        blind: how often its HEAD cannot be used from now on.
-        paths: what was written, in turn.
+        blind: number of following HEADs that fail.
+        paths: paths of all writes, in order.
     """
 
     blind = 0
@@ -34,19 +34,19 @@ class Forgetful(MemoryStore):
         self.paths: list[str] = []
 
     def put(self, *args: Any, **kwargs: Any) -> PutResult:
-        """Put it."""
+        """Put an object."""
         return self._forgotten(super().put(*args, **kwargs))
 
     def copy(self, *args: Any, **kwargs: Any) -> PutResult:
-        """Copy it."""
+        """Copy an object."""
         return self._forgotten(super().copy(*args, **kwargs))
 
     def publish(self, *args: Any, **kwargs: Any) -> PutResult:
-        """Publish it."""
+        """Publish an object."""
         return self._forgotten(super().publish(*args, **kwargs))
 
     def begin_head(self, path: str) -> InFlight[Observation]:
-        """Ask for it."""
+        """Begin a HEAD."""
         if self.blind:
             self.blind -= 1
             raise Unavailable("the answer has no etag")
@@ -59,13 +59,13 @@ class Forgetful(MemoryStore):
 
 @pytest.fixture
 def store() -> Forgetful:
-    """An empty one."""
+    """An empty store."""
     return Forgetful(clock=ManualClock())
 
 
 @pytest.fixture
 def lake(store: Forgetful) -> Namespace:
-    """A new namespace in it."""
+    """A new namespace in the store."""
     clock = ManualClock()
     lake = Namespace(ServiceTable(clock=clock), store, "lake", clock=clock, backoff=QUICK)
     lake.create()
@@ -92,15 +92,15 @@ def _copied(lake: Namespace) -> None:
 def test_a_write_whose_answer_has_no_etag(
     store: Forgetful, lake: Namespace, write: Callable[[Namespace], object], size: int
 ) -> None:
-    """The store is asked for it: without, the file could never be read."""
+    """The etag is read with a HEAD; without it the file could never be read."""
     write(lake)
     data = lake.open("f").data
     assert data.etag == store.head(data.path).etag
     assert len(lake.read("f")) == data.size == size
 
 
-def test_a_write_whose_etag_cannot_be_told_is_made_again(store: Forgetful, lake: Namespace) -> None:
-    """Under another name; if none can be told ever, there is no file."""
+def test_a_write_without_a_known_etag_is_repeated(store: Forgetful, lake: Namespace) -> None:
+    """The repeated write has another path; if no etag can be read at all, no file is made."""
     store.blind = 2
     lake.write("f", b"1")
     assert lake.open("f").data.path == store.paths[-1]

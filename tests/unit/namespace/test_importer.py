@@ -1,4 +1,4 @@
-"""Objects that are there become files, in place: once more, broken off, and beside other writers."""
+"""Existing objects become files in place: repeated and interrupted imports, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAKE = "lake"
 
 @define
 class Place:
-    """A namespace, and the store whose objects it adopts."""
+    """A namespace, and the store whose objects it imports."""
 
     clock: ManualClock
     store: MemoryStore
@@ -37,7 +37,7 @@ class Place:
             self.store.put(path, path.encode())
 
     def paths(self) -> list[str]:
-        """Return the paths of all files, after all was checked."""
+        """Audit the namespace, and return the paths of all files."""
         tree = Auditor(self.table, LAKE, self.store).audit()
         return sorted(path for path, entry in tree.items() if not entry.is_directory)
 
@@ -55,7 +55,7 @@ def place() -> Place:
 
 
 def test_refusals_are_not_copied_for_each_batch(place: Place) -> None:
-    """What is told of a large import has all refusals so far; each is kept once."""
+    """The progress reports of a large import contain all refusals so far, and share their memory."""
     place.lake.write("a", b"")
     place.put(*(f"old/b/{number:04}" for number in range(1000)))
     steps: list[ImportReport] = []
@@ -67,7 +67,7 @@ def test_refusals_are_not_copied_for_each_batch(place: Place) -> None:
 
 
 def test_objects_become_files(place: Place) -> None:
-    """With their paths, sizes, etags and times; the objects stay, whatever becomes of the files."""
+    """Files get the paths, sizes, etags and times; changes of files leave the objects alone."""
     place.put("old/a/1", "old/a/2", "old/b", "other/c")
     done = place.lake.maintenance.import_objects("old/", "new")
     assert done == ImportReport(files=3, bytes=19, last="old/b")
@@ -87,8 +87,8 @@ def test_objects_become_files(place: Place) -> None:
     assert place.store.head("old/a/1").size == 7 and place.store.head("old/b").size == 5
 
 
-def test_adopting_again_takes_what_is_new_or_changed(place: Place) -> None:
-    """What is known is passed over; own content is no file of its own."""
+def test_a_repeated_import_takes_new_and_changed_objects(place: Place) -> None:
+    """Known objects are skipped; own content does not become a second file."""
     place.put("a", "d/b")
     assert place.lake.maintenance.import_objects().files == 2
     place.lake.write("own", b"1")
@@ -100,8 +100,8 @@ def test_adopting_again_takes_what_is_new_or_changed(place: Place) -> None:
     assert place.paths() == ["a", "d/b", "d/c", "own"]
 
 
-def test_what_cannot_be_a_file_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path below a file, a marker of a directory, a name too long, something else that is there."""
+def test_objects_that_cannot_be_files_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These are a path below a file, a directory marker, a name too long, and a name already taken."""
     place.put("a", "a/b", "c", "d", "f", "x" * 300)
     place.lake.write("c", b"own")
     place.lake.write("f", b"f")  # the same content
@@ -124,7 +124,7 @@ def test_what_cannot_be_a_file_is_told(place: Place, monkeypatch: pytest.MonkeyP
 
 
 def test_a_large_directory_takes_few_requests(place: Place) -> None:
-    """99 files come with each transaction; progress is told, and one can go on from there."""
+    """99 files fit in one transaction; progress is reported, and an import can continue from there."""
     place.put(*(f"d/{number:04}" for number in range(250)))
     told: list[ImportReport] = []
 
@@ -133,7 +133,7 @@ def test_a_large_directory_takes_few_requests(place: Place) -> None:
 
     def stop(done: ImportReport) -> None:
         told.append(done)
-        if len(told) == 3:  # the first is what the library keeps there
+        if len(told) == 3:  # the first covers the namespace's own objects
             raise Stop
 
     place.wire.requests.clear()
@@ -157,8 +157,8 @@ def test_a_large_directory_takes_few_requests(place: Place) -> None:
     assert place.lake.maintenance.import_objects("d/", "s").files == 250
 
 
-def test_somebody_else_is_here_too(place: Place) -> None:
-    """A file that comes into being meanwhile is told, and the others are adopted all the same."""
+def test_a_file_created_during_an_import_is_kept(place: Place) -> None:
+    """The file of another client is reported as refused, and the other objects are imported."""
     place.put("d/1", "d/2", "d/3")
     other = Namespace(place.table, place.store, LAKE, clock=place.clock, backoff=QUICK)
     other.make_directory("d")
@@ -177,7 +177,7 @@ def test_somebody_else_is_here_too(place: Place) -> None:
 
 
 def meanwhile(place: Place, does: Callable[[Namespace], object]) -> None:
-    """Have another client do something right before the next transaction."""
+    """Let another client act once, right before the next transaction."""
     other = Namespace(place.table, place.store, LAKE, clock=place.clock, backoff=QUICK)
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -189,8 +189,8 @@ def meanwhile(place: Place, does: Callable[[Namespace], object]) -> None:
     place.wire.step = step
 
 
-def test_what_is_written_beside_it_stays(place: Place) -> None:
-    """A file that was changed in the store is overwritten after it was looked at: that is told."""
+def test_a_file_overwritten_during_an_import_stays(place: Place) -> None:
+    """The object of the file had changed, and the import was about to update it; it reports this."""
     place.put("a", "b")
     place.lake.maintenance.import_objects()
     place.store.put("a", b"changed")
@@ -201,8 +201,8 @@ def test_what_is_written_beside_it_stays(place: Place) -> None:
     assert place.store.head("a").size == 7
 
 
-def test_what_is_changed_beside_it_is_adopted_all_the_same(place: Place) -> None:
-    """It is looked at again, and what is kept with it stays."""
+def test_a_file_with_new_attributes_is_updated_by_an_import(place: Place) -> None:
+    """The import reads the file again, and keeps the new attributes."""
     place.put("a")
     place.lake.maintenance.import_objects()
     place.store.put("a", b"changed")
@@ -213,8 +213,8 @@ def test_what_is_changed_beside_it_is_adopted_all_the_same(place: Place) -> None
     assert status.modified == int(place.store.head("a").last_modified * 1000)
 
 
-def test_what_is_deleted_beside_it_is_adopted_anew(place: Place) -> None:
-    """As if it had been deleted before."""
+def test_a_file_deleted_during_an_import_is_imported_again(place: Place) -> None:
+    """The result is as if it had been deleted before the import."""
     place.put("a")
     place.lake.maintenance.import_objects()
     place.store.put("a", b"changed")
@@ -223,8 +223,8 @@ def test_what_is_deleted_beside_it_is_adopted_anew(place: Place) -> None:
     assert place.lake.read("a") == b"changed"
 
 
-def test_an_object_from_before_1970_is_adopted_as_of_1970(tmp_path: Path) -> None:
-    """Local files can be dated so, by archives for instance; once more, it is known."""
+def test_an_object_from_before_1970_is_dated_1970(tmp_path: Path) -> None:
+    """Archives can leave local files with such dates; a second import recognises the object."""
     store = LocalStore(tmp_path)
     for name in ("a", "b"):
         store.put(f"raw/{name}", b"1")
@@ -244,8 +244,8 @@ def test_an_object_from_before_1970_is_adopted_as_of_1970(tmp_path: Path) -> Non
     assert list(lake.bindings.diff()) == []
 
 
-def test_two_at_once_tell_of_each_file_once(place: Place) -> None:
-    """What the other was faster to make was known, as if it had been there before."""
+def test_concurrent_imports_count_each_file_once(place: Place) -> None:
+    """A file that the other import made first counts as known."""
     place.put(*(f"d/{number:03}" for number in range(150)))
     others: list[ImportReport] = []
     meanwhile(place, lambda other: others.append(other.maintenance.import_objects()))
@@ -259,8 +259,8 @@ def test_two_at_once_tell_of_each_file_once(place: Place) -> None:
     assert len(place.paths()) == 151
 
 
-def test_an_object_however_deep_keeps_no_other_from_being_adopted(place: Place) -> None:
-    """Its directories are made in as many steps as it takes; where none is small enough, it is told."""
+def test_a_deep_object_does_not_stop_an_import(place: Place) -> None:
+    """Its directories are made in several steps; where no step is small enough, it is reported."""
     deep = "d/" * 120
     place.put("raw/a/x", f"raw/{deep}y", "raw/z")
     done = place.lake.maintenance.import_objects("raw/", "in")
@@ -278,8 +278,8 @@ def test_an_object_however_deep_keeps_no_other_from_being_adopted(place: Place) 
 
 
 @pytest.mark.parametrize("into", ["in", "up/in"])
-def test_what_was_begun_in_one_directory_is_not_gone_on_with_in_another(place: Place, into: str) -> None:
-    """It is told how far it came; the path leads elsewhere by now, and nothing is made there."""
+def test_an_import_does_not_continue_in_another_directory(place: Place, into: str) -> None:
+    """If the directory is renamed, the import reports its progress, and makes nothing at the path."""
     place.put("raw/a/1", "raw/a/2", "raw/b/1")
 
     def move(_: ImportReport) -> None:
@@ -292,8 +292,8 @@ def test_what_was_begun_in_one_directory_is_not_gone_on_with_in_another(place: P
     assert not place.lake.exists(into)
 
 
-def test_the_files_of_one_directory_come_into_one_directory(place: Place) -> None:
-    """Also if another gets its path between two transactions, or before the first."""
+def test_objects_of_one_prefix_stay_in_one_directory(place: Place) -> None:
+    """This holds if another directory takes its path between two transactions, or before the first."""
     place.put(*(f"raw/a/{number:03}" for number in range(120)))
 
     def move(_: object) -> None:
@@ -307,7 +307,7 @@ def test_the_files_of_one_directory_come_into_one_directory(place: Place) -> Non
 
     def step(what: str, perform: Callable[[], object]) -> None:
         perform()
-        if what == "query":  # it looks what there is, and then goes there again
+        if what == "query":  # the import lists the directory, then walks to it again
             place.wire.step = lambda what, perform: perform()
             move(None)
 
@@ -317,8 +317,8 @@ def test_the_files_of_one_directory_come_into_one_directory(place: Place) -> Non
     assert place.paths() == []
 
 
-def test_nothing_is_adopted_where_jobs_are(place: Place) -> None:
-    """It would be in no listing."""
+def test_nothing_is_imported_into_the_staging_directory_of_jobs(place: Place) -> None:
+    """Listings do not show files there."""
     place.put(".staging/x", "d/.staging/x", "x")
     done = place.lake.maintenance.import_objects()
     assert (done.files, [path for path, _ in done.refused]) == (2, [".staging/x"])

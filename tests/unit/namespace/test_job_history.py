@@ -1,4 +1,4 @@
-"""What a directory remembers of jobs that were overwritten: the newest, in little space."""
+"""A directory remembers the newest of the jobs that were overwritten, in bounded space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from commitlog.tables.api import Key
 
 
 def directory(name: str, *, updated: int = 0, made: str | None = None, replaced: str = "") -> Status:
-    """Return a directory that a job has made, and that has replaced what others have."""
+    """Return a directory made by a job, with the history of the jobs that it replaced."""
     attributes = {REPLACED_JOBS: replaced} if made is None else {REPLACED_JOBS: replaced, JOB: made}
     entry = Entry(
         key=Key("p", name),
@@ -35,19 +35,19 @@ def directory(name: str, *, updated: int = 0, made: str | None = None, replaced:
 
 
 def known(jobs: str, numbers: range) -> list[int]:
-    """Return which of the jobs with these numbers are remembered."""
+    """Return the numbers of the jobs that the history has."""
     return [number for number in numbers if attempt_at(str(number), jobs) is not None]
 
 
 def listing(*names: str) -> Iterator[Status]:
-    """Yield directories; nobody may ask for more."""
+    """Yield directories; fail if more are requested."""
     for name in names:
         yield directory(name)
     raise AssertionError("nothing there is a job")
 
 
-def test_which_jobs_a_directory_has() -> None:
-    """The one that made it, those that were added, and those that it remembers; nothing else is one."""
+def test_the_jobs_of_a_directory() -> None:
+    """These are the job that made it, the jobs that were added, and the remembered jobs."""
 
     def entries(after: str) -> Iterator[Status]:
         assert after == "job-"
@@ -62,8 +62,8 @@ def test_which_jobs_a_directory_has() -> None:
     assert len(jobs) == 3 * 16
 
 
-def test_the_newest_are_kept() -> None:
-    """Of jobs that were added as many as are remembered at all; of older ones what there is room for."""
+def test_the_newest_jobs_are_kept() -> None:
+    """The jobs that were added come first; older ones are kept while there is space."""
     parts = [directory(part_of(str(at)), updated=at) for at in range(REMEMBERED + 50)]
     jobs = jobs_of(
         directory("out", made="made"), lambda after: iter(sorted(parts, key=lambda each: each.name))

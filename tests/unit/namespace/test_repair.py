@@ -1,4 +1,4 @@
-"""Each kind of damage is found by a check, repaired, and takes nothing that the log has."""
+"""Every kind of damage is found by fsck and repaired, without a loss of logged data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from support.restore import World
 
 
 def objects(at: World) -> dict[str, bytes]:
-    """Return what the store has."""
+    """Return the contents of all objects in the store, by path."""
     return {info.path: at.store.get(info.path).data for info in at.store.list()}
 
 
 def contents(at: World, objects: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the content of each file that is below the root by what the log says, by id."""
+    """Return the content of each file below the root, according to the log, by id."""
     states = LogReader.of(at.log).read().states
     entries = {id: Entry.from_item(state.item) for id, state in states.items() if state.item is not None}
 
@@ -47,7 +47,7 @@ def contents(at: World, objects: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def read_all(at: World, lake: Namespace) -> dict[str, bytes]:
-    """Return the content of each file that a path leads to, by id; what was saved of one counts."""
+    """Return the content of each reachable file by id; a copy in ``lost+found`` takes precedence."""
     found: dict[str, bytes] = {}
     saved: dict[str, bytes] = {}
     for status in lake.walk():
@@ -62,11 +62,11 @@ def read_all(at: World, lake: Namespace) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
-    """It has its name, it ends, and what the log has is there afterwards, and stays.
+def test_damage_is_found_and_repaired_without_loss(name: str) -> None:
+    """fsck names the damage, repair ends, and everything in the log exists afterwards.
 
-    After the repairs that is left which cannot be repaired, and nothing else; the namespace can be
-    restored as it is, and collecting garbage takes nothing that is needed.
+    After the repairs only the irreparable damage is left. The namespace can be restored as it is, and
+    collecting garbage removes nothing that is needed.
     """
     damage, at = DAMAGES[name], filled()
     there = objects(at)
@@ -104,8 +104,8 @@ def test_damage_is_found_and_repaired_without_a_loss(name: str) -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_is_damaged_what_the_log_has_is_not_lost(seed: int) -> None:
-    """Several records at once; repairs end, and the namespace can be restored as it is then."""
+def test_random_damage_loses_nothing_that_the_log_has(seed: int) -> None:
+    """Several records are damaged; repairs end, and the namespace can be restored as it is then."""
     random, at = Random(seed), filled(seed)
     before = contents(at, objects(at))
     for _ in range(random.randrange(1, 6)):
@@ -128,6 +128,6 @@ def test_whatever_is_damaged_what_the_log_has_is_not_lost(seed: int) -> None:
     assert at.entries(table) == at.entries(at.table)
 
 
-def test_every_kind_is_damaged_once() -> None:
-    """So every kind that there is can be found."""
+def test_every_kind_of_problem_has_a_damage() -> None:
+    """So a test finds and repairs each kind."""
     assert {damage.kind for damage in DAMAGES.values()} == PROBLEMS.keys()

@@ -1,4 +1,4 @@
-"""A sweep of the trash ends, and says rightly why something is left."""
+"""Emptying the trash ends, and reports why records are left."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def world() -> tuple[ManualClock, ServiceTable, Namespace]:
     return clock, table, lake
 
 
-def test_a_file_that_several_directories_have_keeps_no_sweep_going() -> None:
-    """What fails in one of them after the other is told once, and ends."""
+def test_emptying_ends_if_several_directories_have_the_same_file() -> None:
+    """The removals that fail are reported once, and the call ends."""
     _, table, lake = world()
     lake.write("a/f", b"1")
     file = lake.stat("a/f").entry
@@ -54,8 +54,8 @@ def test_a_file_that_several_directories_have_keeps_no_sweep_going() -> None:
     assert lake.maintenance.empty_trash().failed == swept.failed
 
 
-def test_a_sweep_on_a_machine_that_slept_says_so() -> None:
-    """What was not done in time has records that fit; it goes the next time."""
+def test_a_removal_that_took_too_long_is_reported() -> None:
+    """The machine slept; the records stay consistent, and the next call removes them."""
     clock, table, lake = world()
     id = lake.make_directory("d/e").id
     lake.delete("d", recursive=True)
