@@ -424,7 +424,7 @@ def test_a_listing_without_changes_stores_only_the_time(quick: Place) -> None:
     assert quick.store.asked == {"list": 2} and quick.wire.requests["transact"] == 1
 
 
-#: Changes in a synchronised directory: description, change, reads of the table, writes in the transaction.
+#: Changes in a synchronised directory: name, change, reads of the table, writes in the transaction.
 WRITES: list[tuple[str, Callable[[Namespace], object], int, int]] = [
     ("delete a file", lambda lake: lake.delete("b/a"), 2, 3),
     ("rename a file", lambda lake: lake.rename("b/a", "b/aa"), 3, 4),

@@ -100,7 +100,9 @@ def test_a_repeated_import_takes_new_and_changed_objects(place: Place) -> None:
     assert place.paths() == ["a", "d/b", "d/c", "own"]
 
 
-def test_objects_that_cannot_be_files_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_that_cannot_be_files_are_reported(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """These are a path below a file, a directory marker, a name too long, and a name already taken."""
     place.put("a", "a/b", "c", "d", "f", "x" * 300)
     place.lake.write("c", b"own")

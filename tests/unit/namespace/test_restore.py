@@ -1,4 +1,4 @@
-"""A namespace whose table is lost is made again from its log."""
+"""A namespace whose table is lost is restored from its log."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def at() -> World:
     return world()
 
 
-def test_the_names_are_made_again(at: World) -> None:
-    """Files, empty directories, the trash, shards and attributes: all entries are those of before."""
+def test_a_restore_returns_all_entries(at: World) -> None:
+    """Files, empty directories, the trash, shards and attributes are as before."""
     fill(at.lake, at.clock)
     table = at.lost()
     done = at.restorer(table).restore()
@@ -62,8 +62,8 @@ def test_the_names_are_made_again(at: World) -> None:
     again.write("empty/more", b"")
 
 
-def test_a_namespace_that_is_there_is_refused(at: World) -> None:
-    """Unless it is to be replaced; then nothing of it is left."""
+def test_an_existing_namespace_is_refused(at: World) -> None:
+    """With `replace` all its records are replaced; other namespaces of the table stay."""
     fill(at.lake, at.clock)
     with pytest.raises(AlreadyExists, match="to replace it"):
         at.restorer(at.table).restore()
@@ -78,8 +78,8 @@ def test_a_namespace_that_is_there_is_refused(at: World) -> None:
     assert neighbour.summary().directories == 1
 
 
-def test_records_that_the_log_does_not_have_are_left_alone(at: World) -> None:
-    """Half a table that was not made from this log is nothing to go on with."""
+def test_records_that_the_log_does_not_have_stay(at: World) -> None:
+    """A restore does not continue in a table with records from elsewhere."""
     fill(at.lake, at.clock)
     table = at.lost()
     changed = at.lake.stat("over").entry
@@ -90,8 +90,8 @@ def test_records_that_the_log_does_not_have_are_left_alone(at: World) -> None:
     assert item is not None and item["version"] == 77
 
 
-def test_it_can_be_broken_off_anywhere(at: World) -> None:
-    """Until its end nobody finds a namespace; a repeated call ends as one at one go does."""
+def test_a_restore_can_be_interrupted_at_any_request(at: World) -> None:
+    """Until its end the namespace does not exist; a repeated call has the result of a single one."""
     fill(at.lake, at.clock)
     whole = at.lost()
     at.restorer(whole).restore()
@@ -116,16 +116,16 @@ def test_it_can_be_broken_off_anywhere(at: World) -> None:
         with pytest.raises(AlreadyExists, match="restore it"):
             Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).create()
         at.restorer(table).restore()
-        assert unmarked(table) == unmarked(whole)
+        assert without_metadata(table) == without_metadata(whole)
 
 
-def unmarked(table: ServiceTable) -> list[Item]:
-    """Return all that a table has but the marker, which tells of another epoch after each restore."""
+def without_metadata(table: ServiceTable) -> list[Item]:
+    """Return all items of a table but the metadata, whose epoch grows with each restore."""
     return [item for item in table.scan() if item["place"] != NAMESPACES]
 
 
-def test_it_tells_how_far_it_is(at: World) -> None:
-    """After each bit."""
+def test_a_restore_reports_progress(at: World) -> None:
+    """Each report has more files, and the last one has all."""
     for number in range(50):
         at.lake.write(f"f{number:02}", b"1")
     told: list[int] = []
@@ -133,8 +133,8 @@ def test_it_tells_how_far_it_is(at: World) -> None:
     assert told == sorted(told) and len(told) > 1 and told[-1] == 50
 
 
-def test_reading_and_removing_tell_how_far_they_are(at: World) -> None:
-    """From the beginning on: a long log is read for minutes before anything is written."""
+def test_a_restore_reports_reading_and_removing(at: World) -> None:
+    """Reading a long log takes minutes before the first record is written."""
     for number in range(120):
         at.lake.write(f"f{number:03}", b"1")
     told: list[RestoreReport] = []
@@ -145,8 +145,8 @@ def test_reading_and_removing_tell_how_far_they_are(at: World) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_what_is_newest_is_told_from_numbers_alone(seed: int) -> None:
-    """A log that is read twice says what one says that is held in memory, each thing once."""
+def test_the_newest_states_are_found_by_versions_alone(seed: int) -> None:
+    """Two passes over a log yield the same states as a log held in memory, each state once."""
     random = Random(seed)
 
     def state() -> State:
@@ -167,8 +167,8 @@ def test_what_is_newest_is_told_from_numbers_alone(seed: int) -> None:
         list(newest.select((), ()))
 
 
-def test_files_whose_content_is_gone_are_told(at: World) -> None:
-    """They are there all the same; their paths say which."""
+def test_files_without_content_are_reported(at: World) -> None:
+    """They are restored too; the report has their paths."""
     at.lake.write("a/gone", b"1")
     at.lake.write("a/other", b"1")
     gone, other = at.lake.stat("a/gone").data, at.lake.stat("a/other").data
@@ -186,10 +186,8 @@ def test_files_whose_content_is_gone_are_told(at: World) -> None:
 
 
 @pytest.mark.parametrize("max_age", [0.0, None])
-def test_what_others_do_to_objects_of_a_bound_directory_is_no_loss(
-    at: World, max_age: float | None
-) -> None:
-    """However deep, and below a directory that has grown; a file that has left it can be lost."""
+def test_changes_of_others_in_a_bound_directory_are_no_loss(at: World, max_age: float | None) -> None:
+    """This holds at any depth and below a directory with shards; a file that left it can be lost."""
     for name in ("a", "b", "c", "d/e"):
         at.store.put(f"theirs/{name}", b"1")
     at.lake.make_directory("x")
@@ -210,8 +208,8 @@ def test_what_others_do_to_objects_of_a_bound_directory_is_no_loss(
     assert again.read("x/bound/a") == again.read("x/bound/d/e") == b"22"
 
 
-def test_garbage_that_was_collected_does_not_come_back(at: World) -> None:
-    """What is still there does."""
+def test_collected_garbage_does_not_come_back(at: World) -> None:
+    """Garbage that was not collected is restored."""
     at.lake.write("f", b"1")
     at.lake.write("f", b"2")
     at.clock.advance(1)
@@ -223,8 +221,8 @@ def test_garbage_that_was_collected_does_not_come_back(at: World) -> None:
     assert garbage == [item for item in at.table.scan() if "/x/" in str(item["place"])]
 
 
-def test_what_is_hidden_stays_hidden(at: World) -> None:
-    """A directory stays bound to its prefix, and what was deleted of that does not show again."""
+def test_hidden_objects_stay_hidden(at: World) -> None:
+    """A directory stays bound to its prefix, and deleted objects of the prefix do not reappear."""
     for name in ("a", "b", "c/d"):
         at.store.put(f"theirs/{name}", b"1")
     at.lake.bindings.bind("theirs/", "bound")
@@ -238,8 +236,8 @@ def test_what_is_hidden_stays_hidden(at: World) -> None:
     assert [each.path for each in again.walk()] == ["bound", "bound/b"]
 
 
-def test_of_what_was_hidden_twice_the_later_object_counts(at: World) -> None:
-    """Also if the clock of who has hidden the earlier one was ahead; before and after a compaction."""
+def test_of_two_tombstones_of_a_name_the_later_counts(at: World) -> None:
+    """This holds if the clock of the earlier one was ahead, and before and after a compaction."""
     at.store.put("theirs/x", b"1")
     at.lake.bindings.bind("theirs/", "bound")
     ahead = ManualClock(epoch=at.clock.epoch() + 7200)
@@ -256,8 +254,8 @@ def test_of_what_was_hidden_twice_the_later_object_counts(at: World) -> None:
         assert records(table, at.store) == records(at.table, at.store)
 
 
-def test_what_was_hidden_in_a_directory_goes_with_it(at: World) -> None:
-    """No tombstone is restored of a directory that is gone."""
+def test_tombstones_of_a_removed_directory_are_not_restored(at: World) -> None:
+    """The tombstones of an existing directory are."""
     for name in ("in", "in/below"):
         at.store.put(f"{name}/x", b"1")
         at.lake.bindings.bind(f"{name}/", name)
@@ -271,7 +269,7 @@ def test_what_was_hidden_in_a_directory_goes_with_it(at: World) -> None:
 
 
 def test_a_log_of_another_namespace_is_refused(at: World) -> None:
-    """And one that is empty."""
+    """An empty log is refused too."""
     with pytest.raises(NotFound, match="does not have a namespace 'other'"):
         Restorer(table=at.lost(), store=at.store, log=at.log, name="other").restore()
     log = OperationLog(ConditionalStore(MemoryStore()), "log")
@@ -279,8 +277,8 @@ def test_a_log_of_another_namespace_is_refused(at: World) -> None:
         Restorer(table=at.lost(), store=at.store, log=log, name=LAKE).restore()
 
 
-def test_an_entry_that_cannot_be_read_stops_it(at: World) -> None:
-    """Before there is a namespace, and before the log is claimed; the error says how to go on."""
+def test_an_unreadable_entry_stops_a_restore(at: World) -> None:
+    """It stops before it writes the table or claims the log; the error names the option to continue."""
     at.lake.write("f", b"1")
     path = next(info.path for info in at.store.list("log/decided/"))
     at.store.put(path, b"{}")
@@ -293,8 +291,10 @@ def test_an_entry_that_cannot_be_read_stops_it(at: World) -> None:
 
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("number", range(19))
-def test_whichever_entry_is_cut_the_rest_is_salvaged(at: World, number: int, compacted: bool) -> None:
-    """What is told of nowhere else is lost, and named; no other file is, and all of it is one tree."""
+def test_the_rest_of_a_log_with_a_truncated_entry_is_salvaged(
+    at: World, number: int, compacted: bool
+) -> None:
+    """Only a file that no other entry has is lost; the entry is reported; the rest is one tree."""
     fill(at.lake, at.clock)
     if compacted:
         at.clock.advance(100_000)
@@ -313,7 +313,7 @@ def test_whichever_entry_is_cut_the_rest_is_salvaged(at: World, number: int, com
     lake = Namespace(table, at.store, LAKE, clock=at.clock, log=at.log, grace=0)
     assert lake.maintenance.fsck(grace=0).is_clean
     kept = [body for body in contents(lake).values() if body]
-    # An entry is of one change: of a file that it has made, or of what was moved with it.
+    # An entry belongs to one change: of a file that it made, or of entries that moved with it.
     if not compacted:
         assert len([body for body in before.values() if body and body not in kept]) <= 1
     lake.write("goes/on", b"")
@@ -322,8 +322,8 @@ def test_whichever_entry_is_cut_the_rest_is_salvaged(at: World, number: int, com
     assert records(elsewhere, at.store) == records(table, at.store)
 
 
-def test_a_log_whose_base_has_lost_a_part_is_salvaged(at: World) -> None:
-    """What was logged after it is there; directories of which nothing is told are made again."""
+def test_a_log_with_a_missing_checkpoint_part_is_salvaged(at: World) -> None:
+    """Later changes are restored; directories without a record are made again under their ids."""
     at.lake.write("a/f", b"1")
     at.clock.advance(100_000)
     at.lake.maintenance.compact_log()
@@ -341,8 +341,8 @@ def test_a_log_whose_base_has_lost_a_part_is_salvaged(at: World) -> None:
     assert lake.maintenance.fsck(grace=0).is_clean
 
 
-def test_a_log_is_written_again_from_a_sound_table(at: World) -> None:
-    """Whatever of it is damaged: the names can be restored then, and work goes on."""
+def test_a_damaged_log_is_rewritten_from_the_table(at: World) -> None:
+    """Whatever is damaged, the namespace can be restored afterwards, and clients can go on."""
     fill(at.lake, at.clock)
     for info in list(at.store.list("log/")):
         at.store.put(info.path, b"damaged")
@@ -358,8 +358,8 @@ def test_a_log_is_written_again_from_a_sound_table(at: World) -> None:
     assert records(table, at.store) == records(at.table, at.store)
 
 
-def test_a_log_is_not_written_again_while_a_change_may_be_under_way(at: World) -> None:
-    """Nor from a table of which a record cannot be read; nothing is begun then."""
+def test_a_log_is_not_rewritten_during_a_change(at: World) -> None:
+    """A table with an unreadable record is refused too; nothing is begun in either case."""
     leave_pending(at, lambda lake: lake.write("f", b"1"))
     with pytest.raises(Conflict, match="under way"):
         at.lake.maintenance.rewrite_log()
@@ -374,8 +374,8 @@ def test_a_log_is_not_written_again_while_a_change_may_be_under_way(at: World) -
     assert at.lake.maintenance.fsck(grace=0).is_clean
 
 
-def test_writing_a_log_again_can_be_broken_off_anywhere(at: World) -> None:
-    """Nothing is changed until it has been repeated, and nothing is lost."""
+def test_rewriting_a_log_can_be_interrupted_at_any_request(at: World) -> None:
+    """An interrupted rewrite loses nothing: a restore returns all records, and it can be repeated."""
     fill(at.lake, at.clock)
     for last in range(5):
         wire, lake = at.client()
@@ -406,9 +406,9 @@ def test_writing_a_log_again_can_be_broken_off_anywhere(at: World) -> None:
 
 
 def forked(at: World) -> Namespace:
-    """Return a client of a second table that is what the first one is, with no epoch of its own.
+    """Return a client of a second table with the records of the first, and without an epoch of its own.
 
-    This is what clients that know nothing of epochs have made of a log.
+    Clients that did not know epochs have left such logs.
     """
     table = at.lost()
     for item in at.table.scan():
@@ -417,15 +417,13 @@ def forked(at: World) -> Namespace:
 
 
 def contents(lake: Namespace) -> dict[str, bytes | None]:
-    """Return what all paths have; None of directories."""
+    """Return the content at each path; None for directories."""
     return {found.path: None if found.is_directory else lake.read(found.path) for found in lake.walk()}
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_of_two_histories_in_one_log_the_loser_comes_into_lost_and_found(
-    at: World, replace: bool
-) -> None:
-    """Names at one place, content of one version, directories in each other or removed: all is there."""
+def test_a_second_history_in_a_log_moves_to_lost_and_found(at: World, replace: bool) -> None:
+    """Entries with one name, contents of one version, cycles, removed directories: all of them exist."""
     for path in ("a/x", "b/y", "c/z", "f", "gone/g"):
         at.lake.write(path, path.encode())
     at.lake.make_directory("lost+found")
@@ -468,8 +466,8 @@ def test_of_two_histories_in_one_log_the_loser_comes_into_lost_and_found(
     assert records(elsewhere, at.store) == records(table, at.store)
 
 
-def test_a_restore_fences_the_table_that_had_the_log(at: World) -> None:
-    """Nothing is changed there from then on, by whichever client; it can take the log back."""
+def test_a_restore_fences_the_previous_table(at: World) -> None:
+    """No client can change it from then on; it can take the log back."""
     at.lake.write("a", b"1")
     _, idle = at.client()
     idle.describe()
@@ -507,7 +505,7 @@ def test_a_restore_fences_the_table_that_had_the_log(at: World) -> None:
 
 
 def test_a_fenced_table_removes_no_objects(at: World) -> None:
-    """What it lists as garbage may be a file in the table that has the log."""
+    """Its garbage may be a file in the table that has the log."""
     at.lake.write("a", b"1")
     at.lake.delete("a")
     at.restorer(at.lost()).restore()
@@ -518,8 +516,8 @@ def test_a_fenced_table_removes_no_objects(at: World) -> None:
     assert {info.path for info in objects_in(at.store)} == objects
 
 
-def test_a_drill_disturbs_no_other_table(at: World) -> None:
-    """A copy to look at has what the log says, cannot be changed, and writes nothing but its table."""
+def test_a_read_only_copy_changes_nothing_else(at: World) -> None:
+    """It has all entries of the log, cannot be changed, and only its own table is written."""
     fill(at.lake, at.clock)
     leave_pending(at, lambda lake: lake.write("pending", b"1"))
     before = {info.path: info.etag for info in at.store.list()}
@@ -549,18 +547,16 @@ def test_a_drill_disturbs_no_other_table(at: World) -> None:
         at.restorer(table).restore(read_only=True)
 
 
-def unclaimed(table: ServiceTable) -> list[Item]:
-    """Return all that a table has, but for the note of a restore that was begun."""
+def without_restore_record(table: ServiceTable) -> list[Item]:
+    """Return all items of a table but the record of a restore in progress."""
     return [item for item in table.scan() if "/r/" not in str(item["place"])]
 
 
 @pytest.mark.parametrize("denied", ["transact", "scan"])
-def test_nothing_is_removed_where_the_table_may_not_be_written_or_scanned(
-    at: World, denied: str
-) -> None:
-    """The marker is there then, too, and each record."""
+def test_nothing_is_removed_without_permission_to_write_and_scan(at: World, denied: str) -> None:
+    """The metadata and all records stay."""
     fill(at.lake, at.clock)
-    before = unclaimed(at.table)
+    before = without_restore_record(at.table)
     wire = Wire(at.table)
 
     def step(what: str, perform: Callable[[], object]) -> None:
@@ -571,28 +567,28 @@ def test_nothing_is_removed_where_the_table_may_not_be_written_or_scanned(
     wire.step = step
     with pytest.raises(AccessDenied):
         at.restorer(wire).restore(replace=True)
-    assert unclaimed(at.table) == before
+    assert without_restore_record(at.table) == before
 
 
-def test_nothing_is_removed_if_the_log_has_what_is_no_record(at: World) -> None:
-    """It is found out before the marker goes."""
+def test_nothing_is_removed_if_the_log_has_an_invalid_record(at: World) -> None:
+    """The record is found before the metadata is removed."""
     fill(at.lake, at.clock)
-    before = unclaimed(at.table)
+    before = without_restore_record(at.table)
     bad = {**at.lake.stat("over").entry.to_item(), "version": 99, "body": "no record"}
     body = {"what": "x", "word": "w", "witness": ["p", "n"], "put": [bad], "removed": []}
     with at.log.run({**body, "replaced": []}):
         pass
     with pytest.raises(CorruptRecord):
         at.restorer(at.table).restore(replace=True)
-    assert unclaimed(at.table) == before
+    assert without_restore_record(at.table) == before
     at.lake.write("more", b"")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
-def test_it_is_the_same_in_every_kind_of_table(
+def test_a_restore_works_in_every_kind_of_table(
     kind: str, at: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Restored, sound, repaired after a loss, replaced, and worked with."""
+    """The namespace is restored, checked, repaired after a loss, replaced, and used."""
     url, options = f"sqlite://{tmp_path}/names.db", {}
     if kind == "ministack":
         server = request.getfixturevalue(kind)
@@ -619,10 +615,10 @@ def test_it_is_the_same_in_every_kind_of_table(
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("ministack", marks=pytest.mark.servers)])
-def test_rows_that_cannot_be_read_stop_neither_check_nor_repair_nor_restore(
+def test_unreadable_rows_stop_neither_fsck_nor_repair_nor_restore(
     kind: str, at: World, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """They are findings, of their own namespace alone, and are replaced and removed by their keys."""
+    """They are findings of their own namespace only, and are replaced and removed by their keys."""
     url, options = f"sqlite://{tmp_path}/names.db", {}
     if kind == "ministack":
         server = request.getfixturevalue(kind)
@@ -671,8 +667,8 @@ def test_rows_that_cannot_be_read_stop_neither_check_nor_repair_nor_restore(
             table.get(theirs)
 
 
-def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:
-    """When a restore that replaces was broken off, only one that replaces goes on."""
+def test_only_a_replacing_restore_continues_a_replacing_restore(at: World) -> None:
+    """After its interruption a plain restore does not take the remaining records for restored ones."""
     fill(at.lake, at.clock)
     table = at.lost()
     at.restorer(table).restore()
@@ -695,12 +691,12 @@ def test_what_was_to_be_replaced_is_not_taken_for_restored(at: World) -> None:
     assert Namespace(table, at.store, LAKE, clock=at.clock, log=at.log).maintenance.fsck().is_clean
 
 
-# -- what was pending -------------------------------------------------------------------------------
+# -- pending changes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_of_what_was_under_way_somebody_has_to_decide(at: World, decision: Decision) -> None:
-    """Nothing is written before that; what was decided is in the log."""
+def test_pending_changes_need_a_decision(at: World, decision: Decision) -> None:
+    """Nothing is written before the decision; the decision is recorded in the log."""
     at.lake.write("f", b"1")
     leave_pending(at, lambda lake: lake.rename("f", "g"))
     table = at.lost()
@@ -719,8 +715,8 @@ def test_of_what_was_under_way_somebody_has_to_decide(at: World, decision: Decis
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_what_others_have_built_on_needs_no_decision(at: World, applied: bool) -> None:
-    """The log tells: somebody has seen what the change made, or replaced what it would have replaced."""
+def test_a_change_that_the_log_proves_needs_no_decision(at: World, applied: bool) -> None:
+    """A later change read the change's result, or replaced what the change would have replaced."""
     at.lake.write("f", b"1")
     leave_pending(at, lambda lake: lake.write("f", b"2"), applied=applied)
     leave_pending(at, lambda lake: lake.write("new", b"1"), applied=applied)
@@ -734,8 +730,8 @@ def test_what_others_have_built_on_needs_no_decision(at: World, applied: bool) -
     assert at.entries(table) == at.entries(at.table)
 
 
-def test_what_is_in_a_directory_tells_of_the_directory(at: World) -> None:
-    """To one that was not made nothing is added; in one that is gone nothing was made."""
+def test_the_entries_of_a_directory_prove_changes_of_it(at: World) -> None:
+    """Entries are added only to a directory that was made, and not to one that was removed."""
     leave_pending(at, lambda lake: lake.make_directory("made"))
     at.lake.write("made/f", b"1")
     at.lake.make_directory("gone")
@@ -750,8 +746,8 @@ def test_what_is_in_a_directory_tells_of_the_directory(at: World) -> None:
     assert at.entries(table) == at.entries(at.table)
 
 
-def test_of_two_that_would_have_replaced_the_same_one_has(at: World) -> None:
-    """Whatever is asked for, the answers fit together."""
+def test_only_one_of_two_conflicting_changes_happened(at: World) -> None:
+    """Whatever the caller decides, the decisions are consistent."""
     at.lake.write("f", b"1")
     for applied in (False, True):
         leave_pending(at, lambda lake: lake.write("f", b"2"), applied=applied)
@@ -768,7 +764,7 @@ def test_of_two_that_would_have_replaced_the_same_one_has(at: World) -> None:
 
 
 def restored(at: World, decision: Decision) -> Namespace:
-    """Return what is made of the log if that is the answer to whatever it does not tell."""
+    """Return the namespace restored with this decision for every change that the log does not decide."""
     table = at.lost()
     at.restorer(table).restore(decide=lambda operation: decision)
     Auditor(table, LAKE, at.store).audit()
@@ -779,10 +775,8 @@ def restored(at: World, decision: Decision) -> Namespace:
 
 @pytest.mark.parametrize("decision", Decision)
 @pytest.mark.parametrize("applied", [True, False])
-def test_what_is_in_a_shard_tells_that_the_directory_has_grown(
-    at: World, decision: Decision, applied: bool
-) -> None:
-    """Of all answers: nothing that was acknowledged is in a shard where nobody looks."""
+def test_an_entry_in_a_shard_proves_the_resharding(at: World, decision: Decision, applied: bool) -> None:
+    """With any decision, each acknowledged file is in a shard that readers look up."""
     at.lake.make_directory("d")
     leave_pending(at, lambda lake: lake.set_attributes("d", attributes={"x": "1"}), applied=False)
     leave_pending(at, lambda lake: lake.reshard("d", shards=64), applied=applied)
@@ -797,13 +791,13 @@ def test_what_is_in_a_shard_tells_that_the_directory_has_grown(
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_of_what_cannot_have_been_added_nothing_comes(
+def test_changes_that_need_a_rolled_back_change_are_rolled_back(
     at: World, decision: Decision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory that did not grow, or was not made, has nothing in what it would have had."""
+    """A directory that was not made, or not resharded, has no entries that need this."""
     at.lake.make_directory("d")
     for change in (lambda lake: lake.reshard("d", shards=64), lambda lake: lake.make_directory("e")):
-        with monkeypatch.context() as patched:  # their clocks are ahead, so they are asked about first
+        with monkeypatch.context() as patched:  # their clocks are ahead, so they are decided first
             now = 7200 + at.clock.epoch()
             patched.setattr(ManualClock, "epoch", lambda clock, now=now: now)
             leave_pending(at, change)
@@ -817,8 +811,8 @@ def test_of_what_cannot_have_been_added_nothing_comes(
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_an_empty_directory_tells_that_a_file_has_left_it(at: World, decision: Decision) -> None:
-    """A sweeper died that had emptied it; another one removed it."""
+def test_removing_a_directory_proves_that_it_was_emptied(at: World, decision: Decision) -> None:
+    """A client died after it removed the file from the trash; another one removed the directory."""
     at.lake.write("d/x", b"1")
     at.lake.delete("d", recursive=True)
     leave_pending(at, lambda lake: lake.maintenance.empty_trash())
@@ -826,8 +820,8 @@ def test_an_empty_directory_tells_that_a_file_has_left_it(at: World, decision: D
     assert not list(restored(at, decision).walk())
 
 
-def test_what_is_overwritten_makes_no_room_for_another(at: World) -> None:
-    """Of a name that is there, and may have been overwritten, nobody else has made a file."""
+def test_an_overwritten_file_leaves_no_room_for_another(at: World) -> None:
+    """A file that exists, or was overwritten, still has its name: no other create of it happened."""
     leave_pending(at, lambda lake: lake.write("f", b"1"), applied=False)
     at.lake.write("f", b"2")
     leave_pending(at, lambda lake: lake.write("f", b"3"), applied=False)
@@ -836,8 +830,8 @@ def test_what_is_overwritten_makes_no_room_for_another(at: World) -> None:
     assert restored(at, Decision.COMMITTED).stat("f").version == 2
 
 
-def test_what_was_added_to_a_directory_that_moved_is_not_ruled_out(at: World) -> None:
-    """Of one that is pending, and has happened, the log tells nothing else."""
+def test_adding_to_a_renamed_directory_is_not_ruled_out(at: World) -> None:
+    """The log has no other record of a pending change that did happen."""
     at.lake.make_directory("d")
     leave_pending(at, lambda lake: lake.rename("d", "e"))
     leave_pending(at, lambda lake: lake.write("e/f", b"1"))
@@ -848,8 +842,8 @@ def test_what_was_added_to_a_directory_that_moved_is_not_ruled_out(at: World) ->
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_no_directory_comes_to_be_below_itself(at: World, decision: Decision) -> None:
-    """What would have moved it there cannot have happened, or something has moved that away before."""
+def test_no_directory_is_restored_below_itself(at: World, decision: Decision) -> None:
+    """A rename that would do this did not happen, or another rename had moved the parent away before."""
     for path in ("a", "b", "c", "d/e"):
         at.lake.make_directory(path)
     leave_pending(at, lambda lake: lake.rename("a", "b/a"), applied=False)
@@ -863,12 +857,12 @@ def test_no_directory_comes_to_be_below_itself(at: World, decision: Decision) ->
     }[decision]
 
 
-def test_what_has_made_way_for_a_directory_has_happened(
+def test_a_rename_that_made_another_possible_is_committed(
     at: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory is in one that was in it: that had been moved away."""
+    """A directory is now in one that was below it; so that one was moved away first."""
     at.lake.make_directory("d/e")
-    with monkeypatch.context() as patched:  # its clock is ahead, so it is asked about first
+    with monkeypatch.context() as patched:  # its clock is ahead, so it is decided first
         now = 7200 + at.clock.epoch()
         leave_pending(at, lambda lake: lake.rename("d/e", "e"))
         patched.setattr(ManualClock, "epoch", lambda clock: now)
@@ -880,8 +874,8 @@ def test_what_has_made_way_for_a_directory_has_happened(
 
 
 @pytest.mark.parametrize("decision", Decision)
-def test_of_a_name_there_is_one_in_whichever_shard(at: World, decision: Decision) -> None:
-    """Who died before the directory grew has no file there if somebody else has one of that name."""
+def test_a_name_is_in_one_shard_only(at: World, decision: Decision) -> None:
+    """A client that died before the resharding made no file if another client has one of that name."""
     at.lake.make_directory("d")
     for number in range(8):
         leave_pending(at, lambda lake: lake.write(f"d/{number}", b"mine"), applied=False)  # noqa: B023
@@ -894,8 +888,10 @@ def test_of_a_name_there_is_one_in_whichever_shard(at: World, decision: Decision
     assert {lake.read(f"d/{number}") for number in range(8)} == {b"acknowledged"}
 
 
-def test_many_that_are_pending_are_decided_in_time(at: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision has only those looked at again of which it may tell something."""
+def test_many_pending_changes_are_decided_in_linear_time(
+    at: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision re-examines only the changes that it concerns."""
     looks = 0
     evidence = Inference._evidence
 
@@ -918,7 +914,7 @@ def test_many_that_are_pending_are_decided_in_time(at: World, monkeypatch: pytes
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_any_history_can_be_restored(seed: int) -> None:
-    """Entries, their ids, versions and attributes are those of before, and the namespace is sound."""
+    """Entries have their ids, versions and attributes, and the namespace passes its audit."""
     history = History(seed)
     at = history.at
     history.go_on(25)
